@@ -10,70 +10,34 @@ alike on Python 3.11 to 3.13.
 retries, but for the change of a new file to WAL. Transactions here take milliseconds, so running out of it
 means something is stuck: the caller gets Unavailable with nothing written.
 
-Postgres: a server that is stopped, or behind a network that swallows packets, keeps its sockets alive: the
-kernel confirms what is sent, so neither keepalives nor `tcp_user_timeout` notice. Only the client's own clock
-does, so connections wait only so long for an answer.
+Postgres: a pooler may give every transaction another of its connections (pgbouncer in transaction mode), so
+nothing outlives a transaction, and no statement is prepared (ADR 0049). After a failover an old primary may
+keep its connections open, and only read: a write that it refuses costs all connections of the pool.
 """
 
 import math
 import sqlite3
 import time
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import psycopg
 import sqlalchemy
-from psycopg.abc import PQGen
-from sqlalchemy import URL, Connection, Engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, event, make_url
 from sqlalchemy.exc import ArgumentError
 
+from db.answering import limit_answers
 from mallorn.core.errors import InvalidRequest
 
-T = TypeVar("T")
-# The server ends a statement at its limit and lets its locks go; the client waits longer for word of it.
-GRACE_SEC: Final = 1.0
-LOOK_EVERY_SEC: Final = 0.1
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_SEC = 10
+READ_ONLY: Final = "25006"
 WRITE = "mallorn_write"  # execution option of a connection whose transactions write
-
-
-class AnsweringConnection(psycopg.Connection[Any]):
-    """Closes itself, with an OperationalError, when the server has not answered in time."""
-
-    limit_sec: float | None = None
-
-    def wait(self, gen: PQGen[T], interval: float = LOOK_EVERY_SEC, timeout: float | None = None) -> T:
-        """What psycopg waits with, for every statement, fetch, commit and rollback."""
-        limit_sec = self.limit_sec if timeout is None else timeout
-        if limit_sec is None:
-            return super().wait(gen, interval)
-        until_sec = time.monotonic() + limit_sec
-        try:
-            return super().wait(gen, interval, limit_sec)
-        except psycopg.OperationalError as error:
-            if time.monotonic() < until_sec:
-                raise
-            self.close()
-            raise psycopg.OperationalError(f"no answer within {limit_sec:g} s") from error
-
-
-def limit_answers(engine: Engine, answer_sec: float) -> None:
-    """Let no statement of an engine for Postgres last longer, whether the server is slow or silent."""
-
-    @event.listens_for(engine, "do_connect")
-    def connect(_dialect: Any, _record: Any, words: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        connection = AnsweringConnection.connect(*words, **named)
-        connection.limit_sec = answer_sec + GRACE_SEC
-        connection.execute("SELECT set_config('statement_timeout', %s, false)", (f"{answer_sec * 1000:.0f}",))
-        connection.commit()
-        return connection
 
 
 def parse_url(url: str) -> URL:
     """The URL with its driver spelled out; InvalidRequest unless it is SQLite in a file or Postgres."""
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise InvalidRequest(
             f"{url!r} is not the URL of a database", hint="use sqlite:///FILE or postgresql://..."
         ) from None
@@ -110,11 +74,37 @@ def _postgres(url: URL, answer_sec: float | None) -> Engine:
         pool_pre_ping=True,
         pool_recycle=1800,
         pool_timeout=wait_sec,
-        connect_args={"connect_timeout": math.ceil(wait_sec), "application_name": "mallorn"},
+        connect_args={
+            "connect_timeout": math.ceil(wait_sec),
+            "application_name": "mallorn",
+            "prepare_threshold": None,
+        },
     )
+    _prepare_postgres(engine, answer_sec)
     if answer_sec is not None:
         limit_answers(engine, answer_sec)
     return engine
+
+
+def _prepare_postgres(engine: Engine, answer_sec: float | None) -> None:
+    limit = "" if answer_sec is None else f"SET LOCAL statement_timeout = {answer_sec * 1000:.0f};"
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        # `postgresql_readonly` lets later ones begin with READ WRITE, which a standby does not understand.
+        words = limit + ("" if _writes(connection) else "SET TRANSACTION READ ONLY")
+        if words:
+            connection.exec_driver_sql(words)
+
+    @event.listens_for(engine, "handle_error")
+    def on_error(context: ExceptionContext) -> None:
+        refused = getattr(context.original_exception, "sqlstate", None) == READ_ONLY
+        if refused and context.connection is not None and _writes(context.connection):
+            context.is_disconnect = True
+
+
+def _writes(connection: Connection) -> bool:
+    return bool(connection.get_execution_options().get(WRITE))
 
 
 def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
@@ -128,7 +118,7 @@ def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
-        write = bool(connection.get_execution_options().get(WRITE))
+        write = _writes(connection)
         connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 

@@ -8,6 +8,7 @@ import psycopg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from db.engine import READ_ONLY
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.refused import handle_left, no_handle, refused
 
@@ -18,22 +19,27 @@ _SQLITE_BROKEN = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
 _SQLITE_NOT_WRITTEN = ("SQLITE_READONLY", "SQLITE_IOERR")
 _WRITABLE = "ls -l the file and its folder; mount; then mallorn doctor"
 _POSTGRES_FULL = "53100"
-# Connection lost, too many connections, too slow, shut down, and the two that say "run it again".
-_POSTGRES_AWAY = ("08", "53300", "57014", "57P", "40001", "40P01")
+_POSTGRES_SLOW = "57014"
+# Connection lost, a transaction ended from outside, out of connections or memory, a lock's limit, shut down,
+# and the two that say "run it again".
+_POSTGRES_AWAY = ("08", "25P03", "25P04", "53", "55P03", "57", "40001", "40P01")
 _RESTORE = "mallorn doctor   (then docs/runbook.md, Damage)"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
+_PRIMARY = "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, In front of it)"
+_LOOK = "ask for less; where small questions take as long, see what else the database does"
 
 
 @contextmanager
-def translated(writes_to: str | None = None) -> Iterator[None]:
+def translated(writes_to: str | None = None, answer_sec: float | None = None) -> Iterator[None]:
     """Raise StorageFull if the disk takes no more, Unavailable if the database does not answer or is busy.
 
     `writes_to` names the database of a block that may write; in another one, writing is an error of ours.
+    `answer_sec` is what Postgres may take for a statement.
     """
     try:
         yield
     except DBAPIError as error:
-        known = _known(error.orig, invalidated=error.connection_invalidated)
+        known = _slow(error.orig, answer_sec) or _known(error.orig, invalidated=error.connection_invalidated)
         if known is None and writes_to is not None:
             known = _not_written(error.orig, writes_to)
         if known is None:
@@ -73,9 +79,17 @@ def _not_written(error: BaseException | None, place: str) -> StorageFull | None:
     return None
 
 
+def _slow(error: BaseException | None, answer_sec: float | None) -> Unavailable | None:
+    if getattr(error, "sqlstate", None) != _POSTGRES_SLOW or answer_sec is None:
+        return None
+    return Unavailable(f"this question takes longer than {answer_sec:g} s on this database", hint=_LOOK)
+
+
 def _known_postgres(error: psycopg.Error, *, invalidated: bool) -> MallornError | None:
     if error.sqlstate == _POSTGRES_FULL:
         return StorageFull("the database server's disk is full; free some room there, then resume")
+    if invalidated and error.sqlstate == READ_ONLY:
+        return Unavailable(f"the database takes no writes: {error}", hint=_PRIMARY)
     unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
     if invalidated or unreachable or (error.sqlstate or "").startswith(_POSTGRES_AWAY):
         return Unavailable(f"the database does not answer: {error}", hint=_CHECK)

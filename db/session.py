@@ -51,15 +51,16 @@ class Database:
         """Read only, one consistent snapshot: whoever waits for news opens a new one."""
         engine = self.engine
         if engine.dialect.name == "postgresql":
-            engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        with translated(), _open(engine) as session:
+            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+        with translated(answer_sec=self._answer_sec), _open(engine) as session:
             yield session
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """Read and write; commits when the block ends, rolls back when it raises."""
         engine = self.engine.execution_options(**{WRITE: True})
-        with translated(engine.url.database), _open(engine) as session, session.begin():
+        explained = translated(engine.url.database, self._answer_sec)
+        with explained, _open(engine) as session, session.begin():
             yield session
 
     def ping(self) -> None:

@@ -45,6 +45,7 @@ pytest_plugins = [
     "tests.fixtures.database",
     "tests.fixtures.fleet",
     "tests.fixtures.made_up_engines",
+    "tests.fixtures.pooler",
     "tests.fixtures.service",
     "tests.fixtures.workshop",
 ]

@@ -9,6 +9,7 @@ from sqlalchemy import insert, text
 from sqlalchemy.exc import DBAPIError
 
 from db.repositories.models import Models
+from db.repositories.usage import Usage
 from db.session import Database, read_clock
 from db.tables import Task
 from mallorn.core.errors import Unavailable
@@ -110,6 +111,31 @@ def test_a_database_that_is_not_there_is_unavailable(url):
     database = Database(url)
     with pytest.raises(Unavailable, match="does not answer"):
         database.ping()
+    database.dispose()
+
+
+@pytest.mark.postgres
+def test_nothing_outlives_a_transaction_so_that_a_pooler_may_give_the_connection_away(clean_postgres):
+    database = Database(clean_postgres, answer_sec=4)
+    for number in range(20):
+        with database.transaction() as session:
+            Models(session).hold(MODEL)
+            Usage(session).hold("ada")
+            Models(session).add(f"{number:064}", "ada", "mlp", 1)
+        with database.session() as session:
+            assert session.scalar(text("SHOW statement_timeout")) == "4s"
+    left = [
+        "SELECT name FROM pg_prepared_statements",
+        # The question's own transaction says its isolation.
+        "SELECT name FROM pg_settings WHERE source = 'session' AND name <> 'transaction_isolation'",
+        "SELECT objid::text FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+        "SELECT pg_listening_channels()",
+        "SELECT relname FROM pg_class WHERE relpersistence = 't'",
+    ]
+    raw = database.engine.raw_connection()  # the one that all of these had
+    assert [raw.cursor().execute(query).fetchall() for query in left] == [[]] * len(left)
+    raw.close()
+    assert database.engine.pool.checkedin() == 1
     database.dispose()
 
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from db.engine import parse_url
+from db.engine import create_engine, parse_url
 from db.errors import translated
 from db.session import Database
 from mallorn.core.errors import InvalidRequest, StorageFull, Unavailable
@@ -19,8 +19,10 @@ def test_postgres_is_spoken_to_through_psycopg():
     assert parse_url("postgresql://u:p@h/d").drivername == "postgresql+psycopg"
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://h/d"])
-def test_a_database_that_processes_cannot_share_is_refused(url):
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///:memory:", "mysql://h/d", "postgresql://one:5432,two:5432/d"]
+)
+def test_a_database_that_processes_cannot_share_or_reach_is_refused(url):
     with pytest.raises(InvalidRequest):
         parse_url(url)
 
@@ -42,8 +44,10 @@ def sqlite_error(name: str) -> sqlite3.Error:
     return error
 
 
-def raise_from_driver(error: Exception, *, lost: bool = False, writes_to: str | None = None) -> None:
-    with translated(writes_to):
+def raise_from_driver(
+    error: Exception, *, lost: bool = False, writes_to: str | None = None, answer_sec: float | None = None
+) -> None:
+    with translated(writes_to, answer_sec):
         raise OperationalError("SELECT 1", {}, error, connection_invalidated=lost)
 
 
@@ -61,6 +65,13 @@ def test_a_full_disk_is_storage_full(error):
         sqlite_error("SQLITE_CANTOPEN"),
         psycopg.OperationalError("connection refused"),
         psycopg.errors.AdminShutdown(),
+        psycopg.errors.CrashShutdown(),
+        psycopg.errors.CannotConnectNow(),
+        psycopg.errors.ProtocolViolation("query_wait_timeout"),  # how pgbouncer says it
+        psycopg.errors.IdleInTransactionSessionTimeout(),
+        psycopg.errors.LockNotAvailable(),
+        psycopg.errors.OutOfMemory(),
+        psycopg.errors.SerializationFailure(),
         psycopg.errors.DeadlockDetected(),
         psycopg.errors.TooManyConnections(),
     ],
@@ -78,6 +89,27 @@ def test_a_file_that_cannot_be_written_is_named_to_whoever_may_write(name):
     assert "mallorn doctor" in caught.value.hint
     with pytest.raises(OperationalError):
         raise_from_driver(sqlite_error(name))
+
+
+def test_a_slow_question_is_not_called_a_silent_database():
+    with pytest.raises(Unavailable, match=r"this question takes longer than 4 s on this database"):
+        raise_from_driver(psycopg.errors.QueryCanceled("canceling statement"), answer_sec=4.0)
+
+
+def test_a_database_that_only_reads_is_unavailable_to_whoever_writes():
+    read_only = psycopg.errors.ReadOnlySqlTransaction("cannot execute INSERT")
+    with pytest.raises(Unavailable, match="takes no writes: cannot execute INSERT"):
+        raise_from_driver(read_only, lost=True)
+    with pytest.raises(OperationalError):  # in a block that reads it is a mistake of ours
+        raise_from_driver(read_only)
+
+
+def test_a_url_may_name_several_hosts_of_which_the_one_that_writes_is_taken():
+    url = "postgresql://u:p@/db?host=one:5432&host=two:5433&target_session_attrs=read-write"
+    engine = create_engine(url)
+    _, named = engine.dialect.create_connect_args(engine.url)
+    assert (named["host"], named["port"]) == ("one,two", "5432,5433")
+    assert named["target_session_attrs"] == "read-write"
 
 
 def test_a_lost_connection_is_unavailable():

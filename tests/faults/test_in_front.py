@@ -1,0 +1,72 @@
+"""What teams run in front of the database, with the real programs: a pooler that gives transactions away."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from db.engine import create_engine
+from db.migrate import check, upgrade
+from db.repositories.models import Models
+from db.session import Database
+from tests.fixtures.pooler import Pooler
+from tests.fixtures.service import JOB_SEC, measured_well, start_service, stop_service, trials
+
+pytestmark = [pytest.mark.postgres, pytest.mark.long]
+
+
+@pytest.fixture
+def pooled(pooler: Pooler, empty_postgres: str) -> str:
+    """A database without any table, through the pooler."""
+    return pooler.url(empty_postgres.rpartition("/")[2].partition("?")[0])
+
+
+@pytest.fixture
+def opened(pooled: str) -> Iterator[Callable[[float], Database]]:
+    """Opens it as processes do that give it so many seconds for a statement."""
+    with ExitStack() as stack:
+
+        def go(answer_sec: float) -> Database:
+            database = Database(pooled, answer_sec=answer_sec)
+            stack.callback(database.dispose)
+            return database
+
+        yield go
+
+
+def test_processes_share_two_connections_and_leave_nothing_on_them(
+    pooled: str, opened: Callable[[float], Database]
+) -> None:
+    upgrade(pooled)
+    databases = [opened(answer_sec) for answer_sec in (1, 4, 30)]
+    for number in range(20):
+        for database in databases:
+            with database.transaction() as session:
+                Models(session).add(f"{number:064}", "ada", "mlp", 1)
+    for database in databases:
+        with database.session() as session:
+            assert len(Models(session).list(None).items) == 20
+    engine = create_engine(pooled)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SHOW statement_timeout")) == "0"
+        assert connection.scalar(text("SELECT count(*) FROM pg_prepared_statements")) == 0
+    engine.dispose()
+    check(databases[0])
+
+
+def test_a_whole_job_is_tuned_through_the_pooler(pooled: str, tmp_path: Path, networks: Path) -> None:
+    """Coordinator, control, beat, two workers and the supervisor, all on two connections."""
+    service = start_service(tmp_path, MALLORN_DATABASE_URL=pooled)
+    try:
+        job = service.client.tune(networks / "mlp.onnx", trials=16)
+        assert job.wait(timeout_sec=JOB_SEC).state == "done"
+        ours = Counter(measured_well(trials(service.client, job)).values())
+        assert set(ours) == {1}
+        said = "".join(log.read_text() for log in service.data.logs.glob("*.log"))
+        assert "prepared statement" not in said
+        assert "Traceback" not in said
+    finally:
+        stop_service(service)
