@@ -1,13 +1,16 @@
 """Devices: who measures, and who was seen lately."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Final
 
-from sqlalchemy import ColumnElement, and_, case, select, update
+from sqlalchemy import ColumnElement, and_, case, false, func, select, type_coerce, update
+from sqlalchemy.orm import defer
 
 from db.clock import now
 from db.repositories.base import Repository, until
 from db.tables import Context, Device
+from db.tables.base import JsonType
 from mallorn.core.values.fleet import DeviceInfo, DeviceMachine
 from mallorn.core.values.machine import Machine
 
@@ -22,7 +25,7 @@ class Like:
     threads: int
 
 
-def like_of(row: Device | Context) -> Like:
+def like_of(row: "Device | Context | SeenDevice") -> Like:
     """What devices share with this one, or with those that measured in this context."""
     return Like(row.target_id, row.host_class, row.tvm_version, row.threads)
 
@@ -40,18 +43,47 @@ class SeenDevice:
     info: DeviceInfo = field(default_factory=DeviceInfo)
 
 
+_LIKE: Final = tuple(each.name for each in fields(Like))
+_SEEN: Final = tuple(each.name for each in fields(SeenDevice))
+
+
 class Devices(Repository):
     """Measuring endpoints by name."""
 
     def seen(self, device: SeenDevice) -> int:
         """It answers now: write or refresh its row and return the id."""
-        like = Like(device.target_id, device.host_class, device.tvm_version, device.threads)
-        known = self.machine_of(like)
-        fresh = asdict(device) | {"last_seen": now()}
-        insert = self.insert(Device).values(**fresh, machine=known)
-        kept = case((alike(like), Device.machine), else_=insert.excluded.machine)
-        upsert = insert.on_conflict_do_update(index_elements=["name"], set_=fresh | {"machine": kept})
-        return self.session.execute(upsert.returning(Device.id)).scalar_one()
+        self.seen_all([device])
+        return self.session.scalars(select(Device.id).where(Device.name == device.name)).one()
+
+    def seen_all(self, devices: Iterable[SeenDevice], within_sec: float = 0.0) -> None:
+        """They answer now: write or refresh their rows, but those that were within `within_sec`."""
+        # Of one name one row, and in one order for all who write several: so that two never deadlock.
+        named = {device.name: device for device in sorted(devices, key=lambda device: device.name)}
+        fresh = (Device.last_seen > until(-within_sec)).label("fresh")
+        query = select(Device, fresh).options(defer(Device.machine)).where(Device.name.in_(named))
+        rows = {row.name: (row, is_fresh) for row, is_fresh in self.session.execute(query)}
+        so = {name for name, (row, is_fresh) in rows.items() if is_fresh and _says(row, named[name])}
+        alike = {name for name, (row, _) in rows.items() if like_of(row) == like_of(named[name])}
+        if stale := [device for name, device in named.items() if name not in so]:
+            new = {like_of(device) for device in stale if device.name not in alike}
+            self._write(stale, {like: self.machine_of(like) for like in new})
+
+    def _write(self, devices: Sequence[SeenDevice], machines: Mapping[Like, DeviceMachine | None]) -> None:
+        rows = [
+            asdict(each) | {"machine": machines.get(like_of(each)), "last_seen": now()} for each in devices
+        ]
+        insert = self.insert(Device).values(rows)
+        same = and_(*(getattr(Device, name) == insert.excluded[name] for name in _LIKE))
+        kept = case((same, Device.machine), else_=insert.excluded.machine)
+        told = {name: insert.excluded[name] for name in _SEEN} | {"last_seen": now(), "machine": kept}
+        self.session.execute(insert.on_conflict_do_update(index_elements=["name"], set_=told))
+
+    def unmeasured(self, names: Collection[str]) -> set[str]:
+        """Those of whose machines nobody has tried to find out anything."""
+        if not names:
+            return set()
+        rows = self.session.execute(select(Device.name, Device.machine).where(Device.name.in_(names)))
+        return {name for name, machine in rows if machine is None}
 
     def get(self, name: str) -> Device | None:
         """The device of this name, if one was ever seen."""
@@ -96,10 +128,13 @@ class Devices(Repository):
     def missed(self, present: Collection[str], silent_sec: float) -> None:
         """Devices that their tracker no longer knows have stopped; `silent_sec` is how long ago it did."""
         gone = Device.name.not_in(present), Device.last_seen < until(-silent_sec)
-        for device in self.session.scalars(select(Device).where(*gone)).all():
-            if not device.info.stopped:
-                stopped = device.info.model_copy(update={"stopped": True, "busy": False})
-                self.changed(update(Device).where(Device.id == device.id).values(info=stopped))
+        said_so = func.coalesce(type_coerce(Device.info, JsonType)["stopped"].as_boolean(), false())
+        rows = self.session.execute(
+            select(Device.id, Device.info).where(*gone, ~said_so).order_by(Device.name)
+        )
+        for device_id, info in rows.all():
+            stopped = info.model_copy(update={"stopped": True, "busy": False})
+            self.changed(update(Device).where(Device.id == device_id).values(info=stopped))
 
     def list(self, fresh_sec: float | None = None, target_id: int | None = None) -> Sequence[Device]:
         """By name; `fresh_sec` leaves out those that were silent for longer."""
@@ -114,3 +149,7 @@ class Devices(Repository):
 def alike(like: Like) -> ColumnElement[bool]:
     """Whether a row is of such a device."""
     return and_(*(getattr(Device, name) == value for name, value in asdict(like).items()))
+
+
+def _says(row: Device, device: SeenDevice) -> bool:
+    return all(getattr(row, name) == getattr(device, name) for name in _SEEN)

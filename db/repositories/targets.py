@@ -15,6 +15,8 @@ class Targets(Repository):
 
     def ensure(self, target: Target) -> TargetRow:
         """The row of a target, written if it is new."""
+        if (known := self.find(target.key)) is not None:
+            return known
         values = {"key": target.key, "text": target.text}
         self.session.execute(
             self.insert(TargetRow).values(values).on_conflict_do_nothing(index_elements=["key"])

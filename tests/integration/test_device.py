@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -215,13 +216,25 @@ def test_a_busy_device_is_still_in_the_list(fleet: TestFleet, local_target: Targ
 
 
 @pytest.mark.parametrize(
-    "about", [{}, None, {"target": "{"}, {"target": "cuda"}, {"target": '{"kind":"llvm"}'}]
+    "about",
+    [{}, None, {"target": "{"}, {"target": "cuda"}, {"target": '{"kind":"llvm"}'}, {"threads": float("inf")}],
 )
 def test_a_device_that_nobody_can_read_harms_no_other(fleet: TestFleet, about: Any) -> None:
     with TrackerClient(fleet.settings.tracker_address) as other:
         place = {"key": "server:mallorn-x", "addr": ["127.0.0.1", 1], "busy": False}
         other.update({**place, "mallorn": about})
         assert [device.endpoint.name for device in Fleet(fleet.settings).devices()] == ["device"]
+
+
+def test_who_says_more_than_there_is_room_for_is_turned_away(fleet: TestFleet) -> None:
+    """One such word more, and no client could read the list of all."""
+    with TrackerClient(fleet.settings.tracker_address) as other:
+        place = {"key": "server:mallorn-x", "addr": ["127.0.0.1", 1], "busy": False}
+        with suppress(Unavailable):  # the door may be closed before the answer is read
+            other.update({**place, "mallorn": {"name": "x" * 10_000_000}})
+        with pytest.raises(Unavailable):
+            other.pending()
+    assert [device.endpoint.name for device in Fleet(fleet.settings).devices()] == ["device"]
 
 
 def test_a_device_waits_for_its_turn(fleet: TestFleet, local_target: Target, runner: Runner) -> None:

@@ -156,7 +156,7 @@ class Parts:
         here = self.benches.here()
         for device in here:
             told: Any = SimpleNamespace(endpoint=device.endpoint, target=TARGET.text, busy=False)
-            Devices(session).seen(_seen(told, Targets(session)))
+            Devices(session).seen(_seen(told, Targets(session).ensure(TARGET).id))
         Devices(session).missed([device.endpoint.name for device in here], MISSED_SEC)
 
 

@@ -1,9 +1,19 @@
 """The device that measured, as it described itself."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Final
 
+from pydantic import Field
+
+from mallorn.core.storable import check_storable
+from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
-from workers.device.identity import Identity
+
+LONGEST: Final = 16_384  # characters of all that a device says of itself
+MOST_THREADS: Final = 4096
+Word = Annotated[str, Field(min_length=1, max_length=200, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +28,19 @@ class Endpoint:
     info: DeviceInfo = field(default_factory=DeviceInfo)
 
 
-def endpoint_of(identity: Identity) -> Endpoint:
-    """What a device said of itself, as an Endpoint."""
-    return Endpoint(
-        name=str(identity["name"]),
-        host_id=str(identity["host_id"]),
-        host_class=str(identity["host_class"]),
-        threads=int(identity["threads"]),
-        tvm_version=str(identity["tvm_version"]),
-        info=DeviceInfo.model_validate(identity),
-    )
+class _Told(Value):
+    """What every device says, within the bounds of what can be true."""
+
+    name: Word
+    host_id: Word
+    host_class: Word
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS, strict=True)]
+    tvm_version: Word
+
+
+def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
+    """What a device said of itself, as an Endpoint. Raises ValueError for what no device of ours says."""
+    check_storable(identity)
+    if len(json.dumps(identity)) > LONGEST:
+        raise ValueError("it says too much")
+    return Endpoint(**dict(_Told.model_validate(identity)), info=DeviceInfo.model_validate(identity))

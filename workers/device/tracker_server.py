@@ -8,7 +8,8 @@ from typing import Any, Final
 from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.tracker_client import HELLO, PROVE, REFUSED, SUCCESS
+from workers.device.endpoint import LONGEST
+from workers.device.tracker_client import HELLO, PROVE, REFUSED, SUCCESS, UPDATE_INFO
 from workers.device.unproven import Unproven
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
             self.ret_value([self._nonce, bool(self._key), proof])
         elif code == PROVE:
             self._admit(str(args[1]))
+        elif self._admitted and code == UPDATE_INFO and len(str(args)) > LONGEST:
+            self._refuse("says more of itself than its list has room for")
         elif self._admitted:
             super().call_handler(args)
         else:

@@ -1,17 +1,19 @@
 """Which devices are there, as the tracker knows them: no session is opened, a busy device shows too."""
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mallorn.core.errors import MallornError, NoDevice
 from mallorn.core.settings import Settings
+from mallorn.core.storable import told
 from mallorn.core.targets import Target, parse_target
 from workers.device.endpoint import Endpoint, endpoint_of
 from workers.device.tracker_client import TrackerClient, device_key
 
 log = logging.getLogger(__name__)
+REMEMBERED: Final = 64  # of the devices that were left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,14 @@ class Fleet:
 
     def __init__(self, settings: Settings) -> None:
         self._tracker, self._key = settings.tracker_address, settings.fleet_key
+        self._left_out: deque[str] = deque(maxlen=REMEMBERED)
 
     def devices(self, target: Target | None = None) -> list[TrackedDevice]:
         """The devices of a target, or all; those that `mallorn device` did not start are left out."""
         with TrackerClient(self._tracker, key=self._key) as client:
             servers = client.summary()["server_info"]
-        told = (_device(server) for server in servers if "mallorn" in server)
-        devices = [device for device in told if device is not None]
+        ours = (self._device(server) for server in servers if "mallorn" in server)
+        devices = [device for device in ours if device is not None]
         key = device_key(target) if target is not None else None
         return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
 
@@ -62,13 +65,15 @@ class Fleet:
             raise NoDevice
         return devices[0].endpoint
 
-
-def _device(server: Any) -> TrackedDevice | None:
-    """None for one whose words about itself cannot be read: it harms no other."""
-    try:
-        identity, key = server["mallorn"], str(server["key"]).removeprefix("server:")
-        target = parse_target(str(identity["target"]))
-        return TrackedDevice(key, target.text, bool(server["busy"]), endpoint_of(identity))
-    except (MallornError, KeyError, TypeError, ValueError) as error:
-        log.warning("a device at %s is left out, for what it says of itself: %r", server.get("addr"), error)
+    def _device(self, server: dict[str, Any]) -> TrackedDevice | None:
+        """None for one whose words about itself cannot be true: it harms no other, and is told of once."""
+        try:
+            identity, key = server["mallorn"], str(server["key"]).removeprefix("server:")
+            endpoint, target = endpoint_of(identity), parse_target(str(identity["target"]))
+            return TrackedDevice(key, target.text, bool(server["busy"]), endpoint)
+        except (MallornError, KeyError, TypeError, ValueError) as error:
+            words = f"the device at {told(server.get('addr'))} is left out: {' '.join(str(error).split())}"
+            if words not in self._left_out:
+                self._left_out.append(words)
+                log.warning(words)
         return None

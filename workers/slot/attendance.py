@@ -3,9 +3,11 @@
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 
-from db.repositories.devices import Devices, SeenDevice
+from db.repositories.base import ERROR_CHARS
+from db.repositories.devices import Devices, Like, SeenDevice, like_of
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.session import Database
@@ -19,6 +21,7 @@ from workers.measure.fleet import Fleet, TrackedDevice
 log = logging.getLogger(__name__)
 
 EVERY_SEC = 5.0
+ENOUGH_SEC = 3.0  # so lately somebody else's roll call has seen a device: that does for all
 MISSED_SEC = 2 * EVERY_SEC  # a tracker that starts again is without its devices for a moment
 
 
@@ -32,8 +35,9 @@ class RollCall:
         self._busy_with = ""
         self._info = WorkerInfo(pid=os.getpid())
         self._wake = threading.Event()
-        self._met: Callable[[str], object] | None = None
-        self._told: set[str] = set()
+        self._meet: Callable[[str], object] = lambda _: None
+        self._look_again = 0.0  # what wakes us is the worker's news, not the devices'
+        self._met: set[tuple[str, Like]] = set()  # those that were seen here, as what they were
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
 
@@ -43,7 +47,7 @@ class RollCall:
         `sandbox` says how far the walls around its children close. `met` is told once of each device of
         whose machine nothing is known.
         """
-        self._met = met
+        self._meet = met or self._meet
         self._info = WorkerInfo(pid=os.getpid(), tunes=tunes, cost_models=runnable(), sandbox=sandbox)
         self._thread.start()
 
@@ -60,19 +64,38 @@ class RollCall:
         self._busy_with = what
         self._wake.set()
 
+    def rests(self, why: str) -> None:
+        """Say why this worker takes no work for now; empty: it does."""
+        self._tell_of(resting=why)
+        self.busy_with(f"resting: {why}" if why else "")
+
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
-            self._tell(self._report_worker)
-            self._tell(self._report_devices)
+            self._turn()
             self._wake.wait(EVERY_SEC)
 
+    def _turn(self) -> None:
+        self._tell(self._report_worker)
+        if time.monotonic() >= self._look_again:
+            self._look_again = time.monotonic() + EVERY_SEC
+            self._tell_of(roll_call_error=self._tell(self._report_devices))
+
+    def _tell_of(self, **told: str) -> None:
+        self._info = self._info.model_copy(update=told)
+
     @staticmethod
-    def _tell(report: Callable[[], None]) -> None:
+    def _tell(report: Callable[[], None]) -> str:
+        """What went wrong: whatever it was, the next turn may do."""
         try:
             report()
         except MallornError as error:
             log.warning("roll call: %s", error)
+            return error.headline
+        except Exception as error:
+            log.exception("roll call: a turn came to nothing")
+            return f"{type(error).__name__}: {error}"[:ERROR_CHARS]
+        return ""
 
     def _report_worker(self) -> None:
         with self._database.transaction() as session:
@@ -85,22 +108,23 @@ class RollCall:
     def _report_devices(self) -> None:
         devices = self._fleet.devices()
         with self._database.transaction() as session:
-            for device in devices:
-                Devices(session).seen(_seen(device, Targets(session)))
-            Devices(session).missed([device.endpoint.name for device in devices], MISSED_SEC)
-            rows = [Devices(session).get(device.endpoint.name) for device in devices]
-            unknown = {row.name for row in rows if row is not None and row.machine is None}
-        if self._met is not None:
-            for name in unknown - self._told:
-                self._met(name)
-            self._told |= unknown
+            targets, rows = Targets(session), Devices(session)
+            ids = {text: targets.ensure(parse_target(text)).id for text in {each.target for each in devices}}
+            seen = {device.endpoint.name: _seen(device, ids[device.target]) for device in devices}
+            rows.seen_all(seen.values(), ENOUGH_SEC)
+            rows.missed(seen, MISSED_SEC)
+            new = {name for name, device in seen.items() if (name, like_of(device)) not in self._met}
+            unmeasured = rows.unmeasured(new)
+        self._met |= {(name, like_of(seen[name])) for name in new}
+        for name in sorted(unmeasured):
+            self._meet(name)
 
 
-def _seen(device: TrackedDevice, targets: Targets) -> SeenDevice:
+def _seen(device: TrackedDevice, target_id: int) -> SeenDevice:
     endpoint = device.endpoint
     return SeenDevice(
         name=endpoint.name,
-        target_id=targets.ensure(parse_target(device.target)).id,
+        target_id=target_id,
         host_id=endpoint.host_id,
         host_class=endpoint.host_class,
         threads=endpoint.threads,

@@ -70,6 +70,12 @@ class WorkerInfo(Value):
         Field(description="Walls around its helper processes: `full`, `off`, or what is missing."),
     ] = ""
     stopped: bool = False
+    resting: Annotated[
+        str, Field(description="Why it takes no work for now: what its host lacks; empty: it does.")
+    ] = ""
+    roll_call_error: Annotated[
+        str, Field(description="Why its last look at the devices came to nothing; empty: it did not.")
+    ] = ""
 
 
 class DeviceStatus(Value):

@@ -1,0 +1,155 @@
+"""What forty workers cost that each look at two hundred devices every five seconds."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import event, update
+
+from db.repositories.devices import Devices
+from db.repositories.workers import Workers
+from db.session import Database
+from db.tables import Device
+from mallorn.core.values.fleet import DeviceInfo
+from workers.device.endpoint import Endpoint
+from workers.measure.fleet import TrackedDevice
+from workers.slot.attendance import ENOUGH_SEC, RollCall
+
+TARGETS = ('{"kind":"llvm","num-cores":2}', '{"kind":"llvm","num-cores":4}')
+DEVICES = 200
+
+
+def fleet(count: int = DEVICES) -> Any:
+    """A tracker with so many devices, of two targets."""
+    known = [
+        TrackedDevice(
+            "key",
+            TARGETS[number % 2],
+            False,
+            Endpoint(f"pod-{number:03}", "host", "class", 2, "0.27.0", DeviceInfo(cores=2)),
+        )
+        for number in range(count)
+    ]
+    return SimpleNamespace(known=known, devices=lambda: list(known))
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[str]]:
+    """What is sent to a database meanwhile."""
+    sent: list[str] = []
+
+    def remember(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.lstrip().startswith(("SELECT", "INSERT", "UPDATE")):
+            sent.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", remember)
+    try:
+        yield sent
+    finally:
+        event.remove(database.engine, "before_cursor_execute", remember)
+
+
+def rows_of(database: Database) -> dict[str, Device]:
+    with database.session() as session:
+        return {device.name: device for device in Devices(session).list()}
+
+
+def passed(database: Database, seconds: float) -> None:
+    with database.transaction() as session:
+        session.execute(update(Device).values(last_seen=Device.last_seen - seconds))
+
+
+def test_a_roll_call_is_a_few_statements_however_many_devices_there_are(database: Database) -> None:
+    call = RollCall(database, fleet(), "w")
+    with statements(database) as first:
+        call._report_devices()
+    passed(database, 2 * ENOUGH_SEC)
+    with statements(database) as second:
+        call._report_devices()
+    assert len(rows_of(database)) == DEVICES
+    assert len(first) <= 12
+    assert len(second) <= 5
+
+
+def test_what_one_worker_saw_just_now_another_does_not_write_again(database: Database) -> None:
+    tracker = fleet()
+    RollCall(database, tracker, "w")._report_devices()
+    with statements(database) as sent:
+        RollCall(database, tracker, "v")._report_devices()
+    assert {each.split()[0] for each in sent} == {"SELECT"}
+
+
+def test_what_changed_is_written_however_lately_it_was_seen(database: Database) -> None:
+    tracker = fleet(3)
+    call = RollCall(database, tracker, "w")
+    call._report_devices()
+    tracker.known[1] = TrackedDevice("key", TARGETS[1], True, tracker.known[1].endpoint)
+    call._report_devices()
+    assert [row.info.busy for row in rows_of(database).values()] == [False, True, False]
+
+
+def test_a_device_keeps_what_is_known_of_its_machine_until_it_is_another(database: Database) -> None:
+    tracker, met = fleet(4), []
+    call = RollCall(database, tracker, "w")
+    call._meet = met.append
+    call._report_devices()
+    assert met == ["pod-000", "pod-001", "pod-002", "pod-003"]
+    with database.transaction() as session:
+        session.execute(update(Device).values(machine={"why": "it was measured"}))
+    tracker.known.append(
+        TrackedDevice("key", TARGETS[0], False, Endpoint("pod-new", "h", "class", 2, "0.27.0"))
+    )
+    tracker.known[1] = TrackedDevice("key", TARGETS[1], False, Endpoint("pod-001", "h", "other", 2, "0.27.0"))
+    passed(database, 2 * ENOUGH_SEC)
+    call._report_devices()
+    unmeasured = {name for name, row in rows_of(database).items() if row.machine is None}
+    assert unmeasured == {"pod-001"}, "a new one of a class that is known is known"
+    assert met[4:] == ["pod-001"]
+
+
+def test_two_devices_of_one_name_are_one_row(database: Database) -> None:
+    tracker = fleet(1)
+    tracker.known *= 2
+    RollCall(database, tracker, "w")._report_devices()
+    assert list(rows_of(database)) == ["pod-000"]
+
+
+def test_who_has_stopped_for_good_is_not_read_again(database: Database) -> None:
+    tracker = fleet()
+    call = RollCall(database, tracker, "w")
+    call._report_devices()
+    gone, tracker.known[:] = len(tracker.known) - 1, tracker.known[:1]
+    passed(database, 60)
+    with statements(database) as leaving:
+        call._report_devices()
+    passed(database, 60)
+    with statements(database) as later:
+        call._report_devices()
+    assert sum(row.info.stopped for row in rows_of(database).values()) == gone
+    assert len(leaving) > gone
+    assert len(later) <= 5
+
+
+def test_whatever_ends_one_turn_the_next_one_is_taken_and_the_worker_says_so(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_off() -> Any:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    tracker: Any = SimpleNamespace(devices=break_off)
+    call = RollCall(database, tracker, "w")
+    with caplog.at_level(logging.ERROR):
+        call._turn()
+    call._report_worker()
+    assert "OverflowError" in caplog.text
+    with database.session() as session:
+        assert Workers(session).list()[0].info.roll_call_error.startswith("OverflowError: cannot convert")
+    tracker.devices, call._look_again = fleet(1).devices, 0.0
+    call._turn()
+    call._report_worker()
+    with database.session() as session:
+        assert Workers(session).list()[0].info.roll_call_error == ""
+    assert list(rows_of(database)) == ["pod-000"]
