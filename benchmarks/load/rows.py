@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
 from db.repositories.events import Events
+from db.repositories.holds import Token
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.rounds import Rounds
@@ -83,17 +84,17 @@ class Bench:
             time.sleep(self.period_sec / 4)
             with self.database.transaction() as session:
                 rows = [_trial(slot, sketch, context) for slot in range(first, first + BATCH)]
-                Measurements(session).add_batch(row.id, hold.attempt, rows)
+                Measurements(session).add_batch(row.id, hold.token, rows)
                 # The best that it tells is the moment of telling: whoever reads it knows how long it took.
                 told = MeasuredEvent(**named, trials=BATCH, failed=0, best_us=time.time())
                 Events(session).append(job_id, told)
         with self.database.transaction() as session:
-            self._close(session, job_id, row.id, hold.attempt, named)
+            self._close(session, job_id, row.id, hold.token, named)
 
     def _close(
-        self, session: Session, job_id: str, round_id: int, attempt: int, named: dict[str, object]
+        self, session: Session, job_id: str, round_id: int, token: Token, named: dict[str, object]
     ) -> None:
-        Rounds(session).close(round_id, attempt, RoundState.DONE, RoundStats())
+        Rounds(session).close(round_id, token, RoundState.DONE, RoundStats())
         Events(session).append(job_id, RoundClosedEvent.model_validate(named))
 
 

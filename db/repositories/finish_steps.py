@@ -21,7 +21,7 @@ class FinishSteps(Repository):
         return {row.task_id: row.decided for row in self.session.execute(query.where(*same))}
 
     def keep(self, hold: Hold, task_id: int, trials: int, decided: DecidedTask) -> None:
-        """Store a step. Raises LeaseLost unless the finish is still this attempt's."""
+        """Store a step. Raises LeaseLost unless the finish is still this claim's."""
         job_id = hold.item.subject
         self.lock_job(job_id)
         if not self.session.scalar(select(held(hold))):

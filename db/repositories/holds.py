@@ -18,6 +18,7 @@ MAX_LOSSES: Final = 3
 # Its holder was killed or went silent, which says little about the work (ADR 0028).
 MAX_DEATHS: Final = 10
 RESTING: Final = {"holder": None, "until": None, "sent_at": None}
+NOBODY: Final = ""
 # What waits for nobody, as planning, goes on to do so; the rest is sent by the next sweep.
 FREED: Final = RESTING | {"sent_at": case((HeldWork.sent_at.is_not(None), 0.0))}
 
@@ -39,11 +40,27 @@ class WorkItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Token:
+    """What fences a claim: an older attempt is refused, and another's that has the same number.
+
+    A database that was restored counts its rounds and attempts once more, while whoever holds those of before
+    may still work.
+    """
+
+    attempt: int
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
-    """A claim on a piece of work. The attempt is its fencing token: one that is older is refused."""
+    """A claim on a piece of work."""
 
     item: WorkItem
-    attempt: int
+    token: Token
+
+    @property
+    def attempt(self) -> int:
+        return self.token.attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +94,7 @@ class Holds(Repository):
             where=or_(HeldWork.until.is_(None), HeldWork.until < now()),
         )
         attempt = self.session.execute(upsert.returning(HeldWork.attempt)).scalar_one_or_none()
-        return None if attempt is None else Hold(item, attempt)
+        return None if attempt is None else Hold(item, Token(attempt, holder))
 
     def renew(self, hold: Hold, lease_sec: float) -> bool:
         """False when it is no longer held: taken back, paused or cancelled."""
@@ -155,7 +172,7 @@ class Holds(Repository):
         rows = self.session.scalars(lost.returning(HeldWork)).all()
         for row in sorted(rows, key=lambda row: (row.kind, len(row.subject), row.subject)):
             item, given_up = WorkItem(WorkKind(row.kind), row.subject), getattr(row, count.key) >= most
-            losses.append(Loss(Hold(item, row.attempt), row.job_id or "", given_up))
+            losses.append(Loss(Hold(item, Token(row.attempt, NOBODY)), row.job_id or "", given_up))
             if given_up:
                 self.rest([item.kind], [item.subject])
         return losses
@@ -164,8 +181,9 @@ class Holds(Repository):
 def mine(hold: Hold) -> ColumnElement[bool]:
     """Whether a row of held work is held by this attempt."""
     item = hold.item
-    same = HeldWork.kind == item.kind, HeldWork.subject == item.subject, HeldWork.attempt == hold.attempt
-    return and_(*same, HeldWork.until.is_not(None))
+    same = HeldWork.kind == item.kind, HeldWork.subject == item.subject
+    claimed = HeldWork.attempt == hold.attempt, HeldWork.holder == hold.token.holder
+    return and_(*same, *claimed, HeldWork.until.is_not(None))
 
 
 def held(hold: Hold) -> ColumnElement[bool]:

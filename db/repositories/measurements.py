@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, select, update
 
 from db.codec import pack_decisions, pack_times
 from db.repositories.base import Repository
-from db.repositories.holds import Hold, WorkItem, held
+from db.repositories.holds import Hold, Token, WorkItem, held
 from db.tables import Measurement, Round
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
@@ -33,17 +33,17 @@ class NewMeasurement:
 class Measurements(Repository):
     """The dataset's rows. They are only ever added; a time may turn out to be a bound."""
 
-    def add_batch(self, round_id: int, attempt: int, rows: Sequence[NewMeasurement]) -> int:
+    def add_batch(self, round_id: int, token: Token, rows: Sequence[NewMeasurement]) -> int:
         """Commit trials of a round and return how many were new; a slot is stored once.
 
-        Raises LeaseLost unless the round is still leased to this attempt, so nothing of a worker that was
+        Raises LeaseLost unless the round is still leased to this claim, so nothing of a worker that was
         given up can follow what its successor wrote.
         """
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
-        hold = Hold(WorkItem.round(round_id), attempt)
+        hold = Hold(WorkItem.round(round_id), token)
         leased = self.session.scalars(select(Round).where(Round.id == round_id, held(hold))).one_or_none()
         if leased is None:
-            raise LeaseLost(f"round {round_id} is no longer leased to attempt {attempt}")
+            raise LeaseLost(f"round {round_id} is no longer leased to attempt {token.attempt}")
         owner = {
             "job_id": leased.job_id,
             "round_id": leased.id,
@@ -53,16 +53,16 @@ class Measurements(Repository):
         return len(self._add(owner | {"kind": MeasurementKind.TRIAL}, rows))
 
     def add_finish(
-        self, job_id: str, attempt: int, workload_id: int, target_id: int, rows: Sequence[NewMeasurement]
+        self, job_id: str, token: Token, workload_id: int, target_id: int, rows: Sequence[NewMeasurement]
     ) -> Sequence[int]:
         """Commit repeats of the best candidates, taken while finishing, and return their ids in slot order.
 
-        Raises LeaseLost unless the finish of the job is still this attempt's.
+        Raises LeaseLost unless the finish of the job is still this claim's.
         """
         self.lock_job(job_id)
-        hold = Hold(WorkItem(WorkKind.FINISH, job_id), attempt)
+        hold = Hold(WorkItem(WorkKind.FINISH, job_id), token)
         if not self.session.scalar(select(held(hold))):
-            raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {attempt}")
+            raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {token.attempt}")
         owner = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
         return self._add(owner | {"kind": MeasurementKind.FINISH}, rows)
 

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, func, select, text, update
 
 from db.clock import now
 from db.repositories.base import Repository
-from db.repositories.holds import Hold, Holds, WorkItem, held
+from db.repositories.holds import Hold, Holds, Token, WorkItem, held
 from db.tables import Job, Measurement, Round
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import PlannedRound
@@ -18,7 +18,7 @@ IN_FLIGHT = text("state in ('queued', 'leased')")  # as in the unique index
 
 
 class Rounds(Repository):
-    """Rounds of all jobs. An attempt is a fencing token: whoever comes with an old one is refused."""
+    """Rounds of all jobs. Whoever comes with an old token is refused."""
 
     def add(self, job: Job, workload_id: int, planned: PlannedRound, searcher: str) -> Round | None:
         """Queue a round; None while the workload has another one in flight on this target."""
@@ -76,23 +76,23 @@ class Rounds(Repository):
         settled = {"cost_model_id": cost_model_id, "state_from": state_from}
         self.changed(update(Round).where(Round.id == round_id).values(settled))
 
-    def revise(self, round_id: int, attempt: int, **changes: Any) -> bool:
+    def revise(self, round_id: int, token: Token, **changes: Any) -> bool:
         """Fix, for this and all later attempts, another way to propose; False when it is no longer ours."""
         self._lock_job_of(round_id)
-        ours = Round.id == round_id, held(Hold(WorkItem.round(round_id), attempt))
+        ours = Round.id == round_id, held(Hold(WorkItem.round(round_id), token))
         return self.changed(update(Round).where(*ours).values(changes)) == 1
 
     def close(
         self,
         round_id: int,
-        attempt: int,
+        token: Token,
         state: RoundState,
         stats: RoundStats | None = None,
         error: str = "",
     ) -> bool:
         """End a round; False when it is no longer ours. Closing as QUEUED hands it back for another try."""
         self._lock_job_of(round_id)
-        hold, back = Hold(WorkItem.round(round_id), attempt), state is RoundState.QUEUED
+        hold, back = Hold(WorkItem.round(round_id), token), state is RoundState.QUEUED
         ours = Holds(self.session).give_back(hold) if back else Holds(self.session).end(hold)
         return ours and self.move(round_id, state, error=error, stats=stats)
 

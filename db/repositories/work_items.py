@@ -101,7 +101,7 @@ class WorkItems(Repository):
             Events(self.session).append(job_id, PausedEvent(state=JobState.PAUSED, why=error.message))
 
     def _close(self, hold: Hold, state: RoundState, error: str) -> bool:
-        return Rounds(self.session).close(int(hold.item.subject), hold.attempt, state, error=error)
+        return Rounds(self.session).close(int(hold.item.subject), hold.token, state, error=error)
 
     def _job_of(self, hold: Hold) -> str:
         return Holds(self.session).get(hold.item).job_id or ""

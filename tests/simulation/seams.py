@@ -194,9 +194,9 @@ def _witnesses(history: History) -> Iterator[Any]:
                 history.when_committed("rest", kind, subject)
         rest(self, kinds, subjects)
 
-    def added(self: Measurements, round_id: int, attempt: int, rows: Any) -> int:
-        new = add_batch(self, round_id, attempt, rows)
-        history.when_committed("commit", round_id, attempt, tuple(row.slot for row in rows), new)
+    def added(self: Measurements, round_id: int, token: Any, rows: Any) -> int:
+        new = add_batch(self, round_id, token, rows)
+        history.when_committed("commit", round_id, token.attempt, tuple(row.slot for row in rows), new)
         return new
 
     yield patch.object(Holds, "claim", claimed)

@@ -124,7 +124,7 @@ def _store(model: JobModel, rows: Sequence[Sequence[Winner]], times: Sequence[Ti
                 for winner, us in seen.values()
                 if first.contest.task.name in us
             ]
-            owner = claimed.job.id, claimed.hold.attempt, first.contest.workload.id, claimed.job.target_id
+            owner = claimed.job.id, claimed.hold.token, first.contest.workload.id, claimed.job.target_id
             Measurements(session).add_finish(*owner, new)
 
 

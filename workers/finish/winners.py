@@ -141,7 +141,7 @@ def _store(
         for entry, site in zip(entries, sites, strict=True)
     ]
     program = contest.workload.id, job.target_id
-    ids = Measurements(session).add_finish(job.id, claimed.hold.attempt, *program, rows)
+    ids = Measurements(session).add_finish(job.id, claimed.hold.token, *program, rows)
     if winner is None or winner.max_error is None:  # a schedule is one that was checked
         return
     of_slot = dict(zip(sorted(row.slot for row in rows), ids, strict=True))

@@ -8,6 +8,7 @@ from typing import Final
 
 from db.repositories.base import ERROR_CHARS
 from db.repositories.events import Events
+from db.repositories.holds import Token
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.session import Database
@@ -33,13 +34,13 @@ class Commits:
         self,
         database: Database,
         context: RoundContext,
-        attempt: int,
+        token: Token,
         slots: Sequence[Slot],
         proposals: Sequence[Proposal],
     ) -> None:
         self._database = database
         self._context = context
-        self._attempt = attempt
+        self._token = token
         self._slots = {slot.slot: slot for slot in slots}
         self._proposals = proposals
         self._pending: dict[int, SlotTrial] = {}
@@ -76,7 +77,7 @@ class Commits:
             sites = store_sites(session, target_id, options, [result.endpoint for result in results])
             rows = [self._row(result, sketches, site) for result, site in zip(results, sites, strict=True)]
             # None is new where an earlier commit was applied and its answer lost.
-            measurements, of_round = Measurements(session), (self._context.row.id, self._attempt)
+            measurements, of_round = Measurements(session), (self._context.row.id, self._token)
             new = measurements.add_batch(*of_round, rows)
             measurements.disturb(self._context.row.id, again)
             if new:

@@ -2,6 +2,7 @@
 
 import logging
 
+from db.repositories.holds import Token
 from db.repositories.rounds import Rounds
 from db.repositories.warnings import Warn, Warnings
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 Prepared = tuple[RoundContext, Proposed]
 
 
-def prepare(runtime: Runtime, round_id: int, attempt: int) -> Prepared:
+def prepare(runtime: Runtime, round_id: int, token: Token) -> Prepared:
     """What a round measures. What it cannot be proposed with is left out, and stays so for every attempt.
 
     Raises PluginFailed where candidates of this round were measured already, or nothing is left to leave out.
@@ -32,7 +33,7 @@ def prepare(runtime: Runtime, round_id: int, attempt: int) -> Prepared:
             validate = runtime.validator(context.options)
             return context, propose(Viewer(runtime.database, runtime.compiler), context, validate)
         except PluginFailed as error:
-            _leave_out(runtime, round_id, attempt, error)
+            _leave_out(runtime, round_id, token, error)
 
 
 def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
@@ -52,7 +53,7 @@ def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> No
         Warnings(session).add(job_id, _warning(error, instead))
 
 
-def _leave_out(runtime: Runtime, round_id: int, attempt: int, error: PluginFailed) -> None:
+def _leave_out(runtime: Runtime, round_id: int, token: Token, error: PluginFailed) -> None:
     log.warning("round %s: %s", round_id, error.message, exc_info=error)
     with runtime.database.transaction() as session:
         rounds = Rounds(session)
@@ -65,7 +66,7 @@ def _leave_out(runtime: Runtime, round_id: int, attempt: int, error: PluginFaile
         without = {"cost_model_id": None} if unguided else {"searcher": SAFE_SEARCHER}
         noted = [*row.reason.without, LeftOut(name=error.name, why=error.message)]
         reason = row.reason.model_copy(update={"without": noted})
-        if not rounds.revise(round_id, attempt, reason=reason, **without):
+        if not rounds.revise(round_id, token, reason=reason, **without):
             raise LeaseLost
         Warnings(session).add(row.job_id, _warning(error, instead))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
-from db.repositories.holds import Hold, WorkItem
+from db.repositories.holds import Hold, Token, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.search_states import SearchStates
@@ -61,15 +61,15 @@ def _settle(session: Session, hold: Hold) -> None:
 
 
 def _work(held: Claimed, round_id: int) -> Closed:
-    runtime, attempt = held.runtime, held.hold.attempt
+    runtime, token = held.runtime, held.hold.token
     started = time.monotonic()
     settle_machine(runtime, held.job_id)
     with runtime.working_on(words_of(runtime, round_id)):
         with Host().shared():
-            context, (slots, proposals, state) = prepare(runtime, round_id, attempt)
+            context, (slots, proposals, state) = prepare(runtime, round_id, token)
         proposed = time.monotonic()
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
-        commits = Commits(runtime.database, context, attempt, slots, proposals)
+        commits = Commits(runtime.database, context, token, slots, proposals)
         measurer = runtime.measurer(context.options)
         results = measurer.measure(context.program, context.target, missing, context.options, context.best_us)
         least_us = least_believed_us(context.program, context.machine)
@@ -82,7 +82,7 @@ def _work(held: Claimed, round_id: int) -> Closed:
         "cost_model": context.model_name,
         "disturbance": commits.disturbance,
     }
-    _close(runtime, context, attempt, ranked(runtime, context).model_copy(update=stats), state)
+    _close(runtime, context, token, ranked(runtime, context).model_copy(update=stats), state)
     return Closed(context.row.job_id, context.row.task_id)
 
 
@@ -106,11 +106,11 @@ def _commit(results: Iterable[SlotTrial], commits: Commits, lease: Lease) -> Non
 
 
 def _close(
-    runtime: Runtime, context: RoundContext, attempt: int, stats: RoundStats, state: bytes | None
+    runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
 ) -> None:
     row = context.row
     with runtime.database.transaction() as session:
-        if not Rounds(session).close(row.id, attempt, RoundState.DONE, stats):
+        if not Rounds(session).close(row.id, token, RoundState.DONE, stats):
             raise LeaseLost
         if state is not None:
             SearchStates(session).keep(row, state)

@@ -85,7 +85,7 @@ class Yard:
         return str(self.write(lambda session: self._close(session, round_id, latency_us)))
 
     def _close(self, session: Any, round_id: int, latency_us: float) -> str:
-        attempt = Rounds(session).claim(round_id, "w", 60).attempt
+        attempt = Rounds(session).claim(round_id, "w", 60).token
         row = Rounds(session).get(round_id)
         context_id = Jobs(session).get(row.job_id, None).context_id
         batch = [

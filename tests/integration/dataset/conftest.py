@@ -47,8 +47,8 @@ class Filled(Rows):
         round_id = self.add_round(session, workload)
         hold = Rounds(session).claim(round_id, "w", 60)
         assert hold is not None
-        Measurements(session).add_batch(round_id, hold.attempt, batch)
-        Rounds(session).close(round_id, hold.attempt, RoundState.DONE)
+        Measurements(session).add_batch(round_id, hold.token, batch)
+        Rounds(session).close(round_id, hold.token, RoundState.DONE)
 
     def finish(self, session: Session, batch: list[NewMeasurement]) -> None:
         """Repeats of the best, at the end of the job."""
@@ -56,7 +56,7 @@ class Filled(Rows):
         hold = Jobs(session).claim_stage(self.job_id, JobState.FINISHING, "w", 60)
         assert hold is not None
         program = self.workloads["w0"], self.target_id
-        Measurements(session).add_finish(self.job_id, hold.attempt, *program, batch)
+        Measurements(session).add_finish(self.job_id, hold.token, *program, batch)
 
     def exported(self, directory: Path, **selected: Any) -> dict[str, Any]:
         """Freeze and write."""

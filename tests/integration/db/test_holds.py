@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from db.repositories.holds import Hold, Holds, WorkItem
+from db.repositories.holds import Hold, Holds, Token, WorkItem
 
 
 @pytest.fixture
@@ -33,16 +33,16 @@ def test_of_many_who_ask_exactly_one_gets_the_work(holds):
 
 def test_pieces_of_work_do_not_meet(holds):
     items = [WorkItem.plan(1), WorkItem.plan(2), WorkItem.round(1)]
-    assert [holds.claim(item, "a", 60) for item in items] == [Hold(item, 1) for item in items]
+    assert [holds.claim(item, "a", 60) for item in items] == [Hold(item, Token(1, "a")) for item in items]
 
 
 def test_a_holder_that_went_silent_is_a_death_whoever_notices(holds):
     item = WorkItem.plan(1)
     holds.claim(item, "a", -1)
-    assert holds.claim(item, "b", -1) == Hold(item, 2)
+    assert holds.claim(item, "b", -1) == Hold(item, Token(2, "b"))
     (loss,) = holds.expire()
     row = holds.get(item)
-    assert (loss.hold, row.losses, row.deaths) == (Hold(item, 2), 0, 2)
+    assert (loss.hold.item, loss.hold.attempt, row.losses, row.deaths) == (item, 2, 0, 2)
     assert holds.expire() == []
 
 
@@ -75,10 +75,13 @@ def test_held_work_behaves_like_its_model(holds):
             self.valid = False  # the newest token still names a holder
             self.expired = True
 
+        def hold(self, age):
+            return Hold(self.item, Token(self.granted - age, "h"))
+
         @rule(expired=st.booleans())
         def claim(self, expired):
             hold = holds.claim(self.item, "h", -1 if expired else 60)
-            assert hold == (Hold(self.item, self.granted + 1) if self.expired else None)
+            assert hold == (self.hold(-1) if self.expired else None)
             if hold is not None:
                 self.granted, self.valid, self.expired = hold.attempt, True, expired
 
@@ -86,7 +89,7 @@ def test_held_work_behaves_like_its_model(holds):
         @rule(age=st.integers(0, 2), expired=st.booleans())
         def renew(self, age, expired):
             current = age == 0 and self.valid
-            assert holds.renew(Hold(self.item, self.granted - age), -1 if expired else 60) == current
+            assert holds.renew(self.hold(age), -1 if expired else 60) == current
             if current:
                 self.expired = expired
 
@@ -94,14 +97,14 @@ def test_held_work_behaves_like_its_model(holds):
         @rule(age=st.integers(0, 2), way=st.sampled_from(["end", "give_back"]))
         def let_go(self, age, way):
             current = age == 0 and self.valid
-            assert getattr(holds, way)(Hold(self.item, self.granted - age)) == current
+            assert getattr(holds, way)(self.hold(age)) == current
             if current:
                 self.valid, self.expired = False, True
 
         @rule()
         def reap(self):
-            found = [loss.hold for loss in holds.expire() if loss.hold.item == self.item]
-            assert found == ([Hold(self.item, self.granted)] if self.valid and self.expired else [])
+            found = [loss.hold.attempt for loss in holds.expire() if loss.hold.item == self.item]
+            assert found == ([self.granted] if self.valid and self.expired else [])
             self.valid = self.valid and not self.expired
 
     run_state_machine_as_test(

@@ -214,7 +214,7 @@ def test_the_first_measuring_context_of_a_job_stays(rows, jobs):
 def measured(rows, workload, batch, job_id=""):
     def act(session):
         round_id = rows.add_round(session, workload, job_id, size=len(batch))
-        attempt = Rounds(session).claim(round_id, "w", 60).attempt
+        attempt = Rounds(session).claim(round_id, "w", 60).token
         Measurements(session).add_batch(round_id, attempt, batch)
         Rounds(session).close(round_id, attempt, RoundState.DONE)
 

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from db.repositories.contexts import Contexts
+from db.repositories.holds import Token
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.records import Records
@@ -14,6 +15,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
+
+OLD = Token(99, "w")
 
 
 def commit(rows, round_id, attempt, batch):
@@ -31,7 +34,7 @@ def measured_round(rows, batch, workload="w0"):
 def finish(rows, batch):
     def act(session):
         Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.FINISHING)
-        token = Jobs(session).claim_stage(rows.job_id, JobState.FINISHING, "w", 60).attempt
+        token = Jobs(session).claim_stage(rows.job_id, JobState.FINISHING, "w", 60).token
         program = rows.workloads["w0"], rows.target_id
         return Measurements(session).add_finish(rows.job_id, token, *program, batch)
 
@@ -69,7 +72,7 @@ def test_an_empty_batch_still_asks_the_fence(rows):
     round_id, attempt = rows.claimed_round()
     assert commit(rows, round_id, attempt, []) == 0
     with pytest.raises(LeaseLost):
-        commit(rows, round_id, attempt + 1, [])
+        commit(rows, round_id, OLD, [])
 
 
 def test_the_latency_is_the_median_of_the_run_times(rows):
@@ -132,7 +135,7 @@ def test_repeats_are_refused_from_a_worker_that_lost_the_finish(rows):
     finish(rows, [])
     program = rows.workloads["w0"], rows.target_id
     with pytest.raises(LeaseLost, match="finish"):
-        rows.write(lambda session: Measurements(session).add_finish(rows.job_id, 99, *program, [rows.ok(0)]))
+        rows.write(lambda session: Measurements(session).add_finish(rows.job_id, OLD, *program, [rows.ok(0)]))
 
 
 def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):

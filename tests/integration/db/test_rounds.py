@@ -4,14 +4,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, text, update
 
-from db.repositories.holds import MAX_DEATHS, Hold, Holds, WorkItem
+from db.repositories.holds import MAX_DEATHS, Hold, Holds, Token, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.work_items import WorkItems
-from db.tables import HeldWork, Job, Measurement
+from db.tables import HeldWork, Job, Measurement, Round
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import RoundState
 
@@ -23,7 +23,7 @@ def commit(rows, round_id, attempt, slots):
 
 def claim(rows, round_id, worker="w", lease_sec=60.0):
     hold = rows.write(lambda session: Rounds(session).claim(round_id, worker, lease_sec))
-    return hold and hold.attempt
+    return hold and hold.token
 
 
 def expire(rows):
@@ -64,17 +64,17 @@ def test_of_many_claimers_exactly_one_gets_the_round(rows):
 
     with ThreadPoolExecutor(6) as pool:
         tokens = list(pool.map(race, [f"w{i}" for i in range(6)]))
-    assert sorted(filter(None, tokens)) == [1]
-    winner = f"w{tokens.index(1)}"
-    assert rows.read(lambda session: Rounds(session).get(round_id).worker) == winner
+    (token,) = filter(None, tokens)
+    assert token.attempt == 1
+    assert rows.read(lambda session: Rounds(session).get(round_id).worker) == token.holder
 
 
 def test_a_zombies_results_are_refused_after_its_round_went_to_another(rows):
     round_id, zombie = rows.claimed_round(lease_sec=-1)
     assert expire(rows) == ([round_id], [])
     heir = claim(rows, round_id, "heir")
-    assert heir == zombie + 1
-    with pytest.raises(LeaseLost, match=f"attempt {zombie}"):
+    assert heir == Token(zombie.attempt + 1, "heir")
+    with pytest.raises(LeaseLost, match=f"attempt {zombie.attempt}"):
         commit(rows, round_id, zombie, [0])
     assert commit(rows, round_id, heir, [0]) == 1
 
@@ -94,6 +94,28 @@ def test_a_zombie_can_neither_renew_nor_close(rows):
     assert not renew(rows, round_id, zombie)
     assert not close(rows, round_id, zombie)
     assert close(rows, round_id, heir)
+
+
+def restore_before_rounds(rows):
+    """The database as a backup from before any round has it: ids are counted once more."""
+    for table in (HeldWork, Round):
+        rows.write(lambda session, table=table: session.execute(delete(table)))
+    if rows.database.engine.dialect.name == "postgresql":
+        rows.write(lambda session: session.execute(text("alter sequence rounds_id_seq restart")))
+
+
+def test_who_works_on_from_before_a_restore_writes_nothing_into_the_round_that_has_its_number(rows):
+    round_id, before = rows.claimed_round("w0")
+    restore_before_rounds(rows)
+    again = rows.write(lambda session: rows.add_round(session, "w1"))
+    heir = claim(rows, again, "heir")
+    assert (again, heir.attempt) == (round_id, before.attempt)
+    with pytest.raises(LeaseLost):
+        commit(rows, round_id, before, [0])
+    assert not renew(rows, round_id, before)
+    assert not close(rows, round_id, before)
+    assert not rows.write(lambda session: Rounds(session).revise(round_id, before, size=1))
+    assert commit(rows, again, heir, [0]) == 1
 
 
 def test_renewing_keeps_a_round_from_expiring(rows):
@@ -116,8 +138,9 @@ def test_a_round_outlives_many_workers_but_not_all(rows):
 def test_a_round_that_is_handed_back_loses_nothing_however_often(rows):
     round_id = rows.write(rows.add_round)
     for attempt in range(1, 6):
-        assert claim(rows, round_id) == attempt
-        close(rows, round_id, attempt, RoundState.QUEUED)
+        token = claim(rows, round_id)
+        assert token.attempt == attempt
+        close(rows, round_id, token, RoundState.QUEUED)
     claim(rows, round_id, lease_sec=-1)
     assert expire(rows) == ([round_id], [])
 
@@ -132,7 +155,7 @@ def test_a_closed_round_takes_no_more_results(rows):
 def test_a_round_handed_back_can_be_claimed_again(rows):
     round_id, attempt = rows.claimed_round()
     assert close(rows, round_id, attempt, RoundState.QUEUED)
-    assert claim(rows, round_id) == attempt + 1
+    assert claim(rows, round_id).attempt == attempt.attempt + 1
 
 
 def test_a_workload_has_one_round_in_flight_even_across_jobs(rows):

@@ -1,6 +1,7 @@
 """One worker at a time imports or finishes a job; one that breaks off three times or loses ten fails."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
@@ -157,13 +158,13 @@ def test_deaths_from_outside_are_not_held_against_what_broke_off(stage):
 
 def test_a_kill_that_an_old_holder_tells_of_counts_for_nothing(stage):
     hold = stage.claim()
-    stage.die(Hold(hold.item, hold.attempt - 1), "not mine")
+    stage.die(Hold(hold.item, replace(hold.token, attempt=hold.attempt - 1)), "not mine")
     assert stage.renew(hold)
 
 
 def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_once(stage):
     hold = stage.claim()
-    assert stage.lose(Hold(hold.item, hold.attempt + 1), "not mine") is None
+    assert stage.lose(Hold(hold.item, replace(hold.token, attempt=hold.attempt + 1)), "not mine") is None
     assert not stage.lose(hold, "it died").given_up
     assert stage.waiting(30) == [stage.job_id]
     for _ in range(2):

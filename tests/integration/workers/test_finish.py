@@ -13,7 +13,7 @@ from sqlalchemy import delete, select, update
 
 from db.codec import unpack_decisions, unpack_text
 from db.repositories.events import Events
-from db.repositories.holds import Hold, Holds, WorkItem
+from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
@@ -501,7 +501,7 @@ def test_a_worker_that_lost_the_finish_stores_nothing(workshop, exported, check)
 
     def taken(slot):
         item = WorkItem(WorkKind.FINISH, job)
-        held = Hold(item, workshop.held(item).attempt)
+        held = workshop.hold(item)
         workshop.write(lambda session: Holds(session).renew(held, -1))
         workshop.write(lambda session: Jobs(session).claim_stage(job, *claim.values()))
         workshop.bench.before = lambda slot: None

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.holds import Hold, Holds, WorkItem
+from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.work_items import WorkItems
@@ -66,7 +66,7 @@ def kill_in(workshop, round_id, measured, monkeypatch):
 def take_back(workshop, round_id):
     """Let the lease run out, and reap."""
     item = WorkItem.round(round_id)
-    held = Hold(item, workshop.held(item).attempt)
+    held = workshop.hold(item)
     workshop.write(lambda session: Holds(session).renew(held, -1))
     workshop.write(lambda session: WorkItems(session).expire())
 
