@@ -1,4 +1,4 @@
-"""How a job fails for an error, wherever that happens."""
+"""How a job fails for an error, or rests until what it is about is mended."""
 
 from sqlalchemy.orm import Session
 
@@ -8,7 +8,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
-from mallorn.core.values.event import FailedEvent
+from mallorn.core.values.event import FailedEvent, PausedEvent
 
 
 def fail_job(
@@ -22,6 +22,15 @@ def fail_job(
     Jobs(session).record(job_id, suggest=told.suggest)
     Events(session).append(job_id, told)
     return True
+
+
+def pause_job(session: Session, job_id: str, error: MallornError) -> None:
+    """Let a job that tunes rest, with the error's words and how it goes on."""
+    if Jobs(session).get(job_id, None).state == JobState.TUNING:
+        next_step = f"{error.hint}   (then: mallorn resume {job_id})"
+        Jobs(session).pause(job_id, None, f"{error.message}\n{next_step}")
+        Rounds(session).withdraw(job_id)
+        Events(session).append(job_id, PausedEvent(state=JobState.PAUSED, why=error.message))
 
 
 def failure(error: MallornError) -> FailedEvent:

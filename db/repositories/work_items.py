@@ -5,7 +5,7 @@ from typing import Final
 
 from db.repositories.base import ERROR_CHARS, Repository
 from db.repositories.events import Events
-from db.repositories.failing import fail_job, failure
+from db.repositories.failing import fail_job, failure, pause_job
 from db.repositories.holds import MAX_DEATHS, MAX_LOSSES, Hold, Holds, Loss, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
@@ -14,7 +14,6 @@ from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.values.event import (
     FailedEvent,
-    PausedEvent,
     RoundPoisonedEvent,
     RoundReturnedEvent,
     StageReturnedEvent,
@@ -92,13 +91,8 @@ class WorkItems(Repository):
 
     def _pause(self, hold: Hold, error: MallornError) -> None:
         job_id = self._job_of(hold)
-        if not self._close(hold, RoundState.CANCELLED, error.message):
-            return
-        if Jobs(self.session).get(job_id, None).state == JobState.TUNING:
-            next_step = f"{error.hint}   (then: mallorn resume {job_id})"
-            Jobs(self.session).pause(job_id, None, f"{error.message}\n{next_step}")
-            Rounds(self.session).withdraw(job_id)
-            Events(self.session).append(job_id, PausedEvent(state=JobState.PAUSED, why=error.message))
+        if self._close(hold, RoundState.CANCELLED, error.message):
+            pause_job(self.session, job_id, error)
 
     def _close(self, hold: Hold, state: RoundState, error: str) -> bool:
         return Rounds(self.session).close(int(hold.item.subject), hold.token, state, error=error)

@@ -1,9 +1,21 @@
 """What a job may ask for, as one schema for API, CLI and table."""
 
-from typing import Annotated, Final, Literal, get_args, get_origin
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Annotated, Any, Final, Literal, Self, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
+from mallorn.core.errors import UnknownName
 from mallorn.core.names import REGISTRY
 from mallorn.core.states import SEARCH, Mode
 
@@ -198,9 +210,47 @@ class JobOptions(BaseModel):
 
 
 class KeptOptions(JobOptions):
-    """The options of a submitted job; those that this version does not know are passed over."""
+    """The options of a submitted job, whichever version stored them.
+
+    Keys that this version does not know are passed over. An option of whose value it can make nothing is as
+    by default for those who look; whoever works for the job asks `check_known`.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+    _strange: tuple[str, ...] = PrivateAttr(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_patience(cls, stored: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return read(stored)
+        except ValidationError as error:
+            known, problems = deepcopy(stored), error.errors()
+        for problem in problems:
+            _drop(known, problem["loc"])
+        kept = read(known)
+        strange = {str(each["loc"][0]) for each in problems if each["type"] != "extra_forbidden"}
+        kept._strange = tuple(sorted(strange))
+        return kept
+
+    def check_known(self) -> None:
+        """Raise UnknownName where another version has to do the work: its value of an option is none here."""
+        if self._strange:
+            asked = ", ".join(self._strange)
+            raise UnknownName(
+                f"this job has a value of another version for {asked}, and waits for a part of that version",
+                hint="bring all parts to one version: docs/runbook.md, Upgrade",
+            )
+
+
+def _drop(stored: Any, place: Sequence[int | str]) -> None:
+    """Take away what is at this place, or the whole list that it is in."""
+    for key in place:
+        if isinstance(stored, dict) and isinstance(stored.get(key), dict) and key != place[-1]:
+            stored = stored[key]
+        elif isinstance(stored, dict):
+            stored.pop(key, None)
+            return
 
 
 def choices(option: str) -> list[str]:

@@ -33,9 +33,9 @@ def blaming(*parts: tuple[str, str]) -> Iterator[None]:
     """
     try:
         yield
-    except MallornError:
+    except (MallornError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:  # whatever foreign code raises
+    except BaseException as error:  # whatever foreign code raises, sys.exit() too
         known = refused(error) if isinstance(error, OSError) else None
         if isinstance(known, HostFault):  # a child could not start, say
             raise known from error

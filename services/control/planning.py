@@ -3,11 +3,14 @@
 A survey tells what the target has to tune with, and who wants it.
 """
 
+import logging
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from db.repositories.devices import Devices
+from db.repositories.failing import pause_job
 from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
@@ -16,13 +19,18 @@ from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.session import Database
 from db.tables import Device, Worker
+from mallorn.core.errors import MallornError, StorageFull, Unavailable
+from mallorn.core.logs import about
+from mallorn.core.refused import refused
 from mallorn.core.stand_ins import stand_in
+from mallorn.core.surviving import Turn, tell
 from mallorn.core.targets import Target
 from services.control.messages import Message
 from services.control.turn import Settled, take_turn
 from services.control.waiting import USUAL, Patience
 from services.planner.share import JobShare, charged, dealt
 
+log = logging.getLogger(__name__)
 FRESH_SEC = 30.0  # a device or worker silent for longer is not counted on
 PLAN_LEASE_SEC = 20.0
 
@@ -82,7 +90,7 @@ def plan_job(
             seen = survey(session, target_id)
         return _TargetStep(database, seen, patience).run(job_id)
     finally:
-        with database.transaction() as session:
+        with suppress(Unavailable, StorageFull), database.transaction() as session:
             Holds(session).end(hold)
 
 
@@ -103,23 +111,44 @@ class _TargetStep:
 
     def run(self, first: str) -> list[Message]:
         """The job that has news is looked at in any case, every other one only when it is its turn."""
-        if first in self._jobs:
-            self._look_at(first, self._deal(self._able | {first}).get(first, 0))
-        while slots := self._deal(self._able):
-            for job_id, count in slots.items():
-                self._look_at(job_id, count)
+        try:
+            if first in self._jobs:
+                self._look_at(first, self._deal(self._able | {first}).get(first, 0))
+            while slots := self._deal(self._able):
+                for job_id, count in slots.items():
+                    self._look_at(job_id, count)
+        except (Unavailable, StorageFull) as error:  # rounds that were opened wait for their message
+            log.warning("the rest of this planning step waits for the next: %s", error)
         return self._messages
 
     def _deal(self, able: set[str]) -> dict[str, int]:
         return dealt(self._jobs.values(), able, self._free)
 
     def _look_at(self, job_id: str, slots: int) -> None:
-        with self._database.transaction() as session:
-            turn = take_turn(session, job_id, slots, self._devices, self._patience)
-            paid = charged([*self._jobs.values()], job_id, turn.candidates)
-            Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
+        try:
+            with self._database.transaction() as session:
+                turn = take_turn(session, job_id, slots, self._devices, self._patience)
+                paid = charged([*self._jobs.values()], job_id, turn.candidates)
+                Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
+        except (Unavailable, StorageFull):
+            raise
+        except Exception as error:  # the others' turns go on
+            if (known := refused(error)) is not None:
+                raise known from error
+            self._set_aside(job_id, error)
+            return
         self._jobs[job_id] = paid
         self._note(job_id, slots, turn)
+
+    def _set_aside(self, job_id: str, error: Exception) -> None:
+        """Such a job rests until somebody has looked: the fault may be ours, and resumed it loses nothing."""
+        del self._jobs[job_id]
+        self._able.discard(job_id)
+        with about(job=job_id), Turn().part("a job that cannot be planned could not be told so"):
+            tell("planning a job broke off", error)
+            what = f"planning this job raised {type(error).__name__}: {error}"
+            with self._database.transaction() as session:
+                pause_job(session, job_id, MallornError(what, hint="the log of control has the details"))
 
     def _note(self, job_id: str, slots: int, turn: Settled) -> None:
         self._messages += turn.messages

@@ -18,8 +18,8 @@ from db.repositories.tasks import Tasks
 from db.tables import Device, Job
 from mallorn.core import queues
 from mallorn.core.allowed_classes import check_classes
-from mallorn.core.errors import ClassRefused, MallornError, PluginFailed
-from mallorn.core.options import JobOptions
+from mallorn.core.errors import ClassRefused, MallornError, PluginFailed, UnknownName
+from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.plugins import blaming
 from mallorn.core.settings import settings
 from mallorn.core.stand_ins import STAND_INS
@@ -66,11 +66,16 @@ def take_turn(
     job = Jobs(session).get(job_id, None)
     if job.state != JobState.TUNING:
         return Settled(over=True)
-    step = _JobStep(session, job, JobOptions.model_validate(job.options))
+    options = KeptOptions.model_validate(job.options)
+    step = _JobStep(session, job, options)
     try:
+        options.check_known()
         check_classes(step.options, settings().plugins)
         with blaming(("policy", step.options.policy), ("families", step.options.families)):
             return _turn(step, slots, devices, patience)
+    except UnknownName as error:
+        Jobs(session).say(job_id, error.reason)
+        return Settled(over=True)
     except (ClassRefused, PluginFailed) as error:
         return _give_up(step, error)
 

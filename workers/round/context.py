@@ -17,7 +17,7 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads, tir_of
 from db.tables import CostModelRow, Round, Workload
-from mallorn.core.options import JobOptions
+from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from mallorn.core.versions import VersionName
@@ -65,7 +65,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     row = Rounds(session).get(round_id)
     job = Jobs(session).get(row.job_id, None)
     task = Tasks(session).get(row.task_id)
-    options = JobOptions.model_validate(job.options)
+    options = KeptOptions.model_validate(job.options)
     workload = Workloads(session).get(row.workload_id)
     proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
     history = Trials(session).history(row.workload_id, row.target_id, row.seen_upto, job.context_id)

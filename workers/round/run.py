@@ -15,7 +15,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.search_states import SearchStates
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost
-from mallorn.core.options import JobOptions
+from mallorn.core.options import KeptOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.event import RoundClosedEvent
 from mallorn.core.values.stats import RoundStats
@@ -54,7 +54,7 @@ def _settle(session: Session, hold: Hold) -> None:
     """The first claim settles for good which cost model, and which state of its searcher, a round has."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
-        options = JobOptions.model_validate(Jobs(session).get(row.job_id, None).options)
+        options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family
         model = proposer(session, row, family, options.cost_model)
         Rounds(session).settle(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))

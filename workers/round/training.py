@@ -23,7 +23,7 @@ from db.repositories.workloads import Workloads
 from db.tables import Workload
 from mallorn.core.allowed_classes import check_classes
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed
-from mallorn.core.options import JobOptions, KeptOptions
+from mallorn.core.options import KeptOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.plugins import blaming
 from mallorn.core.private import in_scope
@@ -98,7 +98,7 @@ def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
 
 def _line(session: Session, job_id: str, task_id: int) -> _Line:
     job = Jobs(session).get(job_id, None)
-    name = JobOptions.model_validate(job.options).cost_model
+    name = KeptOptions.model_validate(job.options).cost_model
     family = Tasks(session).get(task_id).family
     head = CostModels(session).head(family, job.target_id, name)
     return _Line(family, job.target_id, name, head, job.machine)

@@ -12,7 +12,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.stages import STATES
 from db.repositories.work_items import WorkItems
 from mallorn.core.allowed_classes import check_classes, check_fit
-from mallorn.core.errors import ClassRefused, MallornError
+from mallorn.core.errors import ClassRefused, MallornError, UnknownName
 from mallorn.core.logs import note
 from mallorn.core.options import KeptOptions
 from mallorn.core.refused import refused
@@ -86,9 +86,10 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> Claimed | N
 
     held = Claimed(runtime, hold, job_id, Lease(renew, lease_sec))
     try:
+        options.check_known()
         check_classes(options, runtime.settings.plugins)
         check_fit(options, PROPOSING)
-    except ClassRefused as error:
+    except (ClassRefused, UnknownName) as error:
         _let_go(held, error)
         return None
     return held

@@ -16,7 +16,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.stage_runs import StageRuns
 from db.session import Database
 from mallorn.core.names import resolve
-from mallorn.core.options import LARGEST_ROUND, JobOptions
+from mallorn.core.options import LARGEST_ROUND, JobOptions, KeptOptions
 from mallorn.core.settings import Settings, settings
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import StageKind
@@ -110,7 +110,7 @@ class Runtime:
             return
         self.compiler.start()
         with self.database.session() as session:
-            options = JobOptions.model_validate(Jobs(session).get(job_id, None).options)
+            options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
         if options.measurer not in STAND_INS:
             self.builders.start()
 

@@ -18,7 +18,7 @@ from db.repositories.targets import Targets
 from db.tables import Job
 from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import LeaseLost
-from mallorn.core.options import JobOptions
+from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
@@ -91,5 +91,5 @@ def _stage(held: Claimed, state: JobState) -> Stage:
     with held.runtime.database.session() as session:
         job = Jobs(session).get(held.job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
-    options = JobOptions.model_validate(job.options)
+    options = KeptOptions.model_validate(job.options)
     return Stage(held.runtime, job, state, target, options, held.hold, held.lease)

@@ -1,0 +1,119 @@
+"""What is wrong with one job costs that job alone: the others of its target are planned, told and woken."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from db.repositories.jobs import Jobs
+from db.tables import Job
+from mallorn.core import queues
+from mallorn.core.errors import Unavailable
+from mallorn.core.states import JobState
+from services.control import planning
+from services.control.planning import plan_job
+from tests.integration.control.conftest import Yard
+
+
+def store(yard: Yard, job: str, **options: Any) -> None:
+    """Let another version have stored these options."""
+    kept = yard.read(lambda session: Jobs(session).get(job, None).options) | options
+    yard.write(lambda session: session.execute(update(Job).where(Job.id == job).values(options=kept)))
+
+
+def raising(job: str, error: BaseException) -> Callable[..., Any]:
+    """A turn that is as ever, but for one job."""
+    take_turn = planning.take_turn
+
+    def turn(session: Any, job_id: str, *rest: Any) -> Any:
+        if job_id == job:
+            raise error
+        return take_turn(session, job_id, *rest)
+
+    return turn
+
+
+@pytest.fixture
+def two(yard: Yard) -> tuple[Yard, str, str]:
+    """The first of two jobs goes before the other."""
+    yard.devices(2)
+    bad, good = yard.job(), yard.job()
+    yard.write(lambda s: s.execute(update(Job).where(Job.id == good).values(share_pass=9.0, owner_pass=9.0)))
+    return yard, bad, good
+
+
+@pytest.mark.parametrize("error", [KeyError("row"), ValueError("a float is no int"), AssertionError()])
+def test_a_job_whose_turn_raises_rests_in_words_and_the_others_have_theirs(two, monkeypatch, error):
+    yard, bad, good = two
+    monkeypatch.setattr(planning, "take_turn", raising(bad, error))
+    opened = yard.opened(bad)
+    assert {yard.owner_of(each) for each in opened} == {good}
+    assert yard.workshop.state(bad) == JobState.PAUSED
+    assert f"planning this job raised {type(error).__name__}" in yard.workshop.reason(bad)
+    assert f"mallorn resume {bad}" in yard.workshop.reason(bad)
+
+
+def test_a_job_that_was_set_aside_goes_on_when_control_is_mended(two, monkeypatch):
+    yard, bad, _good = two
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "take_turn", raising(bad, KeyError("row")))
+        yard.plan(bad)
+    yard.write(lambda session: Jobs(session).resume(bad, None))
+    yard.devices(4)
+    assert bad in {yard.owner_of(each) for each in yard.opened(bad)}
+
+
+def test_a_database_that_goes_away_is_nobodys_fault_and_rounds_that_were_opened_are_told(two, monkeypatch):
+    yard, first, away = two
+    monkeypatch.setattr(planning, "take_turn", raising(away, Unavailable("gone")))
+    yard.devices(8)
+    messages = plan_job(yard.workshop.database, first, "control")
+    assert [name for name, *_ in messages or ()].count(queues.RUN_ROUND) == len(yard.open_rounds()) > 0
+    assert {yard.workshop.state(job) for job in (first, away)} == {JobState.TUNING}
+
+
+@pytest.mark.parametrize("leave", [SystemExit(1), type("Odd", (BaseException,), {})()])
+def test_a_policy_that_ends_its_process_fails_its_job_alone(two, monkeypatch, leave):
+    yard, bad, good = two
+
+    class Policy:
+        def next(self, *_given: Any) -> Any:
+            raise leave
+
+        __getattr__ = next
+
+    store(yard, bad, policy="tests.integration.control.test_alone:Policy")
+    monkeypatch.setitem(globals(), "Policy", Policy)
+    monkeypatch.setattr("mallorn.core.names._of_ones_own", lambda *_: Policy)
+    monkeypatch.setattr("services.control.turn.check_classes", lambda *_: None)
+    opened = yard.opened(bad)
+    assert yard.workshop.state(bad) == JobState.FAILED
+    assert "test_alone:Policy raised" in yard.workshop.reason(bad)
+    assert {yard.owner_of(each) for each in opened} == {good}
+
+
+def test_options_that_a_newer_version_stored_besides_are_passed_over_and_kept(two):
+    yard, newer, _good = two
+    store(yard, newer, of_tomorrow=1, evaluator={"number": 5, "of_tomorrow": 2})
+    assert newer in {yard.owner_of(each) for each in yard.opened(newer)}
+    kept = yard.read(lambda session: Jobs(session).get(newer, None).options)
+    assert (kept["of_tomorrow"], kept["evaluator"]["of_tomorrow"]) == (1, 2)
+
+
+def test_a_value_of_a_newer_version_waits_for_control_of_that_version(two):
+    yard, newer, good = two
+    store(yard, newer, contests="by tomorrow's means")
+    assert {yard.owner_of(each) for each in yard.opened(newer)} == {good}
+    assert yard.workshop.state(newer) == JobState.TUNING
+    assert "a value of another version for contests" in yard.workshop.reason(newer)
+    yard.devices(8)
+    store(yard, newer, contests="apart")  # which this one knows: as if it had been upgraded
+    assert newer in {yard.owner_of(each) for each in yard.opened(newer)}
+
+
+def test_options_of_an_older_version_are_as_by_default(two):
+    yard, older, _good = two
+    lacking = {"measurer": "made-up", "policy": "round-robin"}
+    yard.write(lambda s: s.execute(update(Job).where(Job.id == older).values(options=lacking)))
+    assert older in {yard.owner_of(each) for each in yard.opened(older)}

@@ -1,0 +1,60 @@
+"""Options that any version stored are read by each: what it knows of them, and what it does not."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from mallorn.core.errors import UnknownName
+from mallorn.core.options import EvaluatorOptions, JobOptions, KeptOptions
+from mallorn.core.values.job import JobStatus
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        ({}, JobOptions()),
+        ({"search": "ga", "of_tomorrow": {"a": 1}}, JobOptions(search="ga")),
+        (
+            {"evaluator": {"number": 5, "of_tomorrow": 1}},
+            JobOptions(evaluator=EvaluatorOptions(number=5)),
+        ),
+    ],
+)
+def test_what_is_known_is_read_and_keys_of_another_version_are_passed_over(
+    stored: dict[str, Any], read: JobOptions
+) -> None:
+    kept = KeptOptions.model_validate(stored)
+    assert kept.model_dump() == read.model_dump()
+    kept.check_known()
+
+
+@pytest.mark.parametrize(
+    ("stored", "strange"),
+    [
+        ({"contention": "sometimes"}, "contention"),
+        ({"round_size": 10_000, "search": "ga"}, "round_size"),
+        ({"evaluator": {"number": 10**6, "repeat": 2}}, "evaluator"),
+        ({"dynamic": {"x": [9, 1], "y": [1, 2]}}, "dynamic"),
+        ({"only": ["", "conv*"]}, "only"),
+        ({"evaluator": "by tomorrow's means"}, "evaluator"),
+    ],
+)
+def test_a_value_of_another_version_can_be_looked_at_and_is_not_worked_by(
+    stored: dict[str, Any], strange: str
+) -> None:
+    kept = JobStatus.model_validate({"id": "j", "state": "tuning", "options": stored}).options
+    with pytest.raises(UnknownName, match=f"a value of another version for {strange},"):
+        kept.check_known()
+
+
+def test_reading_changes_nothing_of_what_was_stored() -> None:
+    stored = {"evaluator": {"number": 10**6}, "contention": "sometimes"}
+    KeptOptions.model_validate(stored)
+    assert stored == {"evaluator": {"number": 10**6}, "contention": "sometimes"}
+
+
+@pytest.mark.parametrize("nonsense", [None, 3, ["search"]])
+def test_what_are_no_options_at_all_are_refused(nonsense: Any) -> None:
+    with pytest.raises(ValidationError):
+        KeptOptions.model_validate(nonsense)
