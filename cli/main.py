@@ -2,8 +2,10 @@
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from importlib import import_module
+from types import TracebackType
 from typing import Any, Final
 
 import typer
@@ -14,6 +16,7 @@ from cli.terminal.mistakes import MISTAKES, explained
 from cli.terminal.output import print_error
 from mallorn import __version__
 from mallorn.core.errors import MallornError
+from mallorn.core.redaction import redact
 
 # A command's module is imported when the command runs or help is asked for; it must import nothing heavy.
 COMMANDS: Final[list[tuple[str, str]]] = [
@@ -70,6 +73,7 @@ class LazyGroup(TyperGroup):
         return None if location is None else _command(cmd_name, location)
 
     def invoke(self, ctx: Any) -> Any:
+        sys.excepthook = _show_fault  # in the place of typer's, which shows all
         try:
             return super().invoke(ctx)
         except MallornError as error:
@@ -84,6 +88,11 @@ class LazyGroup(TyperGroup):
                 raise
             print_error(said.message, said.hint)
             raise typer.Exit(1) from None
+
+
+def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A traceback without the settings' secrets."""
+    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _command(name: str, location: str) -> Any:

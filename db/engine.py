@@ -37,7 +37,7 @@ def parse_url(url: str) -> URL:
     """The URL with its driver spelled out; InvalidRequest unless it is SQLite in a file or Postgres."""
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):
+    except (ArgumentError, ValueError):  # the second is what SQLAlchemy makes of a port that is no number
         raise InvalidRequest(
             f"{url!r} is not the URL of a database", hint="use sqlite:///FILE or postgresql://..."
         ) from None

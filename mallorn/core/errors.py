@@ -6,6 +6,8 @@ job options with which the same request may succeed, for whoever offers to try a
 
 from typing import Any, ClassVar
 
+from mallorn.core.redaction import redact
+
 
 class MallornError(Exception):
     """Something went wrong inside Mallorn."""
@@ -16,8 +18,8 @@ class MallornError(Exception):
     def __init__(
         self, message: str | None = None, *, hint: str = "", suggest: dict[str, Any] | None = None
     ) -> None:
-        self.message = message or (self.__doc__ or "").strip().splitlines()[0]
-        self.hint = hint or self.usual_hint
+        self.message = redact(message or (self.__doc__ or "").strip().splitlines()[0])
+        self.hint = redact(hint or self.usual_hint)
         self.suggest = suggest
         super().__init__(self.message)
 

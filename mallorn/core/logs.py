@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from mallorn.core.redaction import redact
 from mallorn.core.settings import Settings
 
 Facts = Mapping[str, object]
@@ -50,6 +51,9 @@ class TextLines(logging.Formatter):
     def __init__(self, part: str) -> None:
         super().__init__(f"%(asctime)s %(levelname)s {part} %(name)s: %(message)s")
 
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return _time(record)
 
@@ -73,11 +77,11 @@ class JsonLines(logging.Formatter):
             "part": self._part,
             "pid": record.process,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redact(record.getMessage()),
             **_about.get(),
         }
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line["error"] = redact(self.formatException(record.exc_info))
         return json.dumps(line, default=str)
 
 

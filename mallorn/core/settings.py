@@ -3,7 +3,7 @@
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -11,9 +11,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from mallorn.core.addresses import LAST_PORT, host_and_port
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.fleet_key import KEY_FILE, FleetKey
+from mallorn.core.redaction import hide, hide_password
 
 SandboxMode = Literal["require", "best-effort", "off"]
 DEFAULT_URL = "http://127.0.0.1:8000"
+SECRETS: Final = ("api_key", "rpc_key", "oidc_client_secret")
+URLS: Final = ("database_url", "redis_url", "artifacts")  # which may hold a password
 
 
 def default_data_dir() -> Path:
@@ -24,7 +27,7 @@ def default_data_dir() -> Path:
 class Settings(BaseSettings):
     """One schema for client, coordinator, control, workers and devices; each reads what it needs."""
 
-    model_config = SettingsConfigDict(env_prefix="MALLORN_", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="MALLORN_", extra="ignore", hide_input_in_errors=True)
 
     url: str | None = Field(None, description="Coordinator that the client and the CLI talk to.")
     api_key: SecretStr | None = Field(None, description="Key that the client presents.")
@@ -129,6 +132,15 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
+    def _hide_secrets(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for name in SECRETS:
+            hide(values.get(name))
+        for name in URLS:
+            hide_password(values.get(name))
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
     def _split_api_keys(cls, values: dict[str, object]) -> dict[str, object]:
         keys = values.get("api_keys")
         if isinstance(keys, str):
@@ -170,6 +182,7 @@ class Settings(BaseSettings):
         text = self.rpc_key.get_secret_value()
         with suppress(FileNotFoundError, NotADirectoryError):  # one that cannot be read is not none
             text = text or (self.data_dir / KEY_FILE).read_text() or "\n"
+        hide(text)
         return FleetKey(text)
 
     @property

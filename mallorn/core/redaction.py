@@ -1,0 +1,34 @@
+"""Keeps secrets out of all that is printed: errors, logs, tracebacks."""
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from pydantic import SecretStr
+
+HIDDEN: Final = "***"
+LEAST_CHARS: Final = 8  # shorter ones are words as well: they are hidden within URLs alone
+_known: set[str] = set()
+# Of URLs, broken ones too, whoever wrote them.
+_LOGIN: Final = re.compile(r"""(//|:)[^\s'"]*@""")
+_QUERY: Final = re.compile(r"""((?:pass\w*|pwd|secret\w*|token)=)[^\s&'"]+""", re.IGNORECASE)
+
+
+def hide(secret: SecretStr | str | None) -> None:
+    """From now on this is printed nowhere; of several with commas between them none."""
+    text = secret.get_secret_value() if isinstance(secret, SecretStr) else secret or ""
+    _known.update(word for word in map(str.strip, text.split(",")) if len(word) >= LEAST_CHARS)
+
+
+def hide_password(url: str | None) -> None:
+    """From now on the password in this URL is printed nowhere."""
+    login = (url or "").rpartition("@")[0]
+    password = login.partition("//")[2].partition(":")[2]
+    _known.update(word for word in (password, unquote(password)) if len(word) >= LEAST_CHARS)
+
+
+def redact(text: str) -> str:
+    """The same without what is secret in it."""
+    for word in sorted(_known, key=len, reverse=True):
+        text = text.replace(word, HIDDEN)
+    return _QUERY.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}@", text))
