@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final
@@ -28,6 +29,7 @@ from cli.terminal.output import (
 from cli.terminal.shared import shared
 from cli.terminal.tables import fact_table
 from cli.watching.winnings import print_verdict
+from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.values.report import FinishReport
@@ -57,6 +59,8 @@ JOB_COLUMNS: Final = (
     Column[JobStatus]("AGE", lambda job: duration(time.time() - job.created_at)),
     Column[JobStatus]("REASON", lambda job: first_line(job.reason)),
 )
+
+OWNER_COLUMN: Final = Column[JobStatus]("OWNER", lambda job: job.owner)
 
 
 @shared
@@ -90,6 +94,7 @@ def submit(
 def jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Those that were archived.")] = False,
+    all_owners: Annotated[bool, typer.Option("--all-owners", help="Everybody's: for admins.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
     as_json: JsonOption = False,
     *,
@@ -97,13 +102,14 @@ def jobs(
 ) -> None:
     """List jobs, newest first."""
     with reader(*place) as api:
-        found = list(islice(api.jobs(state, archived), limit))
+        found = list(islice(api.jobs(state, archived, all_owners), limit))
     if as_json:
         print_json([job.body for job in found])
         return
     kind = state or ("archived" if archived else None)
     empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
-    print_rows([job.status for job in found], JOB_COLUMNS, False, empty)
+    columns = (OWNER_COLUMN, *JOB_COLUMNS) if all_owners else JOB_COLUMNS
+    print_rows([job.status for job in found], columns, False, empty)
 
 
 @shared
@@ -116,7 +122,9 @@ def show(
     """Show one job: its budget, what was found and what went wrong."""
     with source(*place) as found:
         handle = find_job(found.api, job)
-        rows = [] if as_json else handle.tasks()
+        rows = []
+        with suppress(NotFound):  # an admin sees that another's job is there, and not its tasks
+            rows = [] if as_json else handle.tasks()
     status, report = handle.status, handle.status.report or NO_REPORT
     if as_json:
         print_json(handle.body)

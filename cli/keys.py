@@ -71,10 +71,18 @@ def create(
 
 @app.command()
 @shared
-def rotate(key: KeyArgument, as_json: JsonOption = False, *, place: Place) -> None:
-    """Give a key another secret and print it, once. The old one opens nothing from now on."""
+def rotate(
+    key: KeyArgument,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Minutes in which the old secret is let in, too.")
+    ] = 0.0,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Give a key another secret and print it, once: with the key itself, or an admin's."""
     with client(*place) as api:
-        _hand_over(api.rotate_key(key), as_json)
+        _hand_over(api.rotate_key(key, grace), as_json)
 
 
 @app.command()

@@ -56,6 +56,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("tracker", "cli.parts:tracker"),
     ("device", "cli.device:device"),
     ("keys", "cli.keys:app"),
+    ("owners", "cli.owners:app"),
     ("audit", "cli.audit:audit"),
     ("doctor", "cli.doctor:doctor"),
     ("migrate", "cli.parts:migrate"),

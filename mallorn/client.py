@@ -11,12 +11,13 @@ from uuid import uuid4
 
 import httpx
 
+from mallorn.core.api_keys import OwnerDeed
 from mallorn.core.asked import Asked
 from mallorn.core.errors import Unavailable
 from mallorn.core.listener import check_yours
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
-from mallorn.core.values.api_key import ApiKey, NewApiKey
+from mallorn.core.values.api_key import ApiKey, NewApiKey, OwnerStatus
 from mallorn.core.values.audit import AuditEntry
 from mallorn.core.values.cost_model import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
@@ -131,10 +132,12 @@ class Client:
         """A job by its id, or by as much of its beginning as no other job's has."""
         return Job(self.connection, self.connection.get(f"/jobs/{job_id}"))
 
-    def jobs(self, state: str | None = None, archived: bool = False) -> Iterator[Job]:
-        """All jobs but the archived ones, or those alone, newest first."""
+    def jobs(
+        self, state: str | None = None, archived: bool = False, all_owners: bool = False
+    ) -> Iterator[Job]:
+        """All jobs but the archived ones, or those alone, newest first; an admin may ask for everybody's."""
         # Left out where it says nothing: an older coordinator does not know it.
-        wanted = {"state": state, "archived": archived or None}
+        wanted = {"state": state, "archived": archived or None, "all_owners": all_owners or None}
         return (Job(self.connection, body) for body in self.connection.rows("/jobs", **wanted))
 
     def newest_job(self) -> Job | None:
@@ -221,13 +224,22 @@ class Client:
         body = {"name": name, "owner": owner, "days": days} | ({"scopes": list(scopes)} if scopes else {})
         return self.connection.read(NewApiKey, self.connection.post("/keys", body))
 
-    def rotate_key(self, key_id: str) -> NewApiKey:
-        """Another secret for a key; the old one is of no use from now on."""
-        return self.connection.read(NewApiKey, self.connection.post(f"/keys/{key_id}/rotate"))
+    def rotate_key(self, key_id: str, grace_minutes: float = 0.0) -> NewApiKey:
+        """Another secret for a key; the old one is let in for so many minutes."""
+        path = f"/keys/{key_id}/rotate" + (f"?grace_minutes={grace_minutes:g}" if grace_minutes else "")
+        return self.connection.read(NewApiKey, self.connection.post(path))
 
     def revoke_key(self, key_id: str) -> None:
         """Let a key open nothing from now on."""
         self.connection.delete(f"/keys/{key_id}")
+
+    def owners(self) -> list[OwnerStatus]:
+        """All owners, and who was put out: for admins."""
+        return self.connection.values(OwnerStatus, "/owners")
+
+    def treat_owner(self, owner: str, deed: OwnerDeed) -> OwnerStatus:
+        """Sign an owner out, put them out, let them in again or erase them: for admins."""
+        return self.connection.read(OwnerStatus, self.connection.post(f"/owners/{deed}", {"owner": owner}))
 
     def audit(self, page_size: int = 50) -> Iterator[AuditEntry]:
         """Who did what, newest first: your own; with an admin's key everybody's."""

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Update, exists, or_, select, update
+from sqlalchemy import Update, and_, exists, or_, select, update
 
 from db.clock import now
 from db.migrate import OldTables, check
 from db.repositories.base import Repository, until
+from db.repositories.owners import Owners
 from db.session import Database, read_clock
 from db.tables import ApiKeyRow
 from mallorn.core.api_keys import Scope, digest_of, new_id, new_key
-from mallorn.core.errors import NotFound, Unavailable
+from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.values.api_key import ApiKey, NewApiKey
 
 DAY_SEC: Final = 24 * 3600.0
@@ -26,7 +27,9 @@ class ApiKeys(Repository):
         return bool(self.session.scalar(select(exists().select_from(ApiKeyRow))))
 
     def create(self, owner: str, name: str, scopes: Sequence[Scope], days: float | None = None) -> NewApiKey:
-        """Make a key. It can be read in the answer, and never again."""
+        """Make a key, which is never told again. Raises Conflict for an owner who was put out."""
+        if Owners(self.session).is_put_out(owner):
+            raise Conflict(f"{owner} was put out of this service", hint=f"mallorn owners let-in {owner}")
         key_id = new_id()
         key = new_key(key_id)
         made = read_clock(self.session)
@@ -44,9 +47,16 @@ class ApiKeys(Repository):
         return NewApiKey(**_told(row), key=key)
 
     def presented(self, digest: str) -> ApiKey | None:
-        """The key of this digest, whether it is still good or not."""
-        row = self.session.scalars(select(ApiKeyRow).where(ApiKeyRow.digest == digest)).one_or_none()
+        """The key of this digest, whether it is still good or not; the one before while it is let in."""
+        before = and_(ApiKeyRow.previous_digest == digest, ApiKeyRow.previous_until > now())
+        query = select(ApiKeyRow).where(or_(ApiKeyRow.digest == digest, before))
+        row = self.session.scalars(query).one_or_none()
         return None if row is None else ApiKey(**_told(row))
+
+    def opens(self, key_id: str, digest: str) -> bool:
+        """Whether this is the key as its last rotation made it."""
+        newest = ApiKeyRow.id == key_id, ApiKeyRow.digest == digest
+        return bool(self.session.scalar(select(exists().where(*newest))))
 
     def used(self, key_id: str) -> None:
         """It was presented just now."""
@@ -67,12 +77,22 @@ class ApiKeys(Repository):
             raise NotFound(f"there is no API key {key_id}", hint="mallorn keys")
         return ApiKey(**_told(row))
 
-    def rotate(self, key: ApiKey) -> NewApiKey:
-        """Another secret for the same key, for as long as it was made for; the old one is of no use now."""
+    def rotate(self, key: ApiKey, grace_sec: float = 0.0) -> NewApiKey:
+        """Another secret for the same key, for as long as it was made for; so long the old one is let in.
+
+        Raises Conflict for a key that is over: it stays so.
+        """
         secret, made = new_key(key.id), read_clock(self.session)
         ends = None if key.expires_at is None else made + key.expires_at - key.created_at
-        fresh = {"digest": digest_of(secret), "created_at": made, "expires_at": ends}
-        self.changed(_one(key.id).values(**fresh, last_used_at=None, revoked_at=None))
+        fresh = {"digest": digest_of(secret), "created_at": made, "expires_at": ends, "last_used_at": None}
+        # The old secret's end is not moved with the new one's.
+        old_end = made + grace_sec if key.expires_at is None else min(made + grace_sec, key.expires_at)
+        old = {"previous_digest": ApiKeyRow.digest, "previous_until": old_end}
+        lasts = or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > now())
+        good = _one(key.id).where(ApiKeyRow.revoked_at.is_(None), lasts)
+        if not self.changed(good.values(**fresh, **old)):
+            over = "has expired" if key.revoked_at is None else "was revoked"
+            raise Conflict(f"the API key {key.id} {over}, and stays so", hint="mallorn keys create NAME")
         return NewApiKey(**self.get(key.id).model_dump(), key=secret)
 
     def revoke(self, key_id: str) -> None:

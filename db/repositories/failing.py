@@ -1,4 +1,4 @@
-"""How a job fails for an error, or rests until what it is about is mended."""
+"""How a job ends or rests before it is done, wherever that happens: it fails, is cancelled, or waits to be mended."""
 
 from sqlalchemy.orm import Session
 
@@ -6,9 +6,10 @@ from db.repositories.events import Events
 from db.repositories.holds import Hold
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
+from db.tables import Job
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
-from mallorn.core.values.event import FailedEvent, PausedEvent
+from mallorn.core.values.event import CancelledEvent, FailedEvent, PausedEvent
 
 
 def fail_job(
@@ -31,6 +32,14 @@ def pause_job(session: Session, job_id: str, error: MallornError) -> None:
         Jobs(session).pause(job_id, None, f"{error.message}\n{next_step}")
         Rounds(session).withdraw(job_id)
         Events(session).append(job_id, PausedEvent(state=JobState.PAUSED, why=error.message))
+
+
+def cancel(session: Session, job_id: str, owner: str | None, why: str) -> Job:
+    """End a job and its rounds. Raises NotFound; Conflict when it has ended already."""
+    job = Jobs(session).cancel(job_id, owner, f"cancelled {why}")
+    Rounds(session).cancel_open(job_id)
+    Events(session).append(job_id, CancelledEvent(state=JobState(job.state), trials=job.trials))
+    return job
 
 
 def failure(error: MallornError) -> FailedEvent:

@@ -1,6 +1,6 @@
 """The typed tables, one file a group of words."""
 
-from db.tables.access import ApiKeyRow, AuditRow, SignIn
+from db.tables.access import ApiKeyRow, AuditRow, PutOut, SignIn
 from db.tables.base import Base
 from db.tables.dataset import Context, CostModelRow, Measurement, Schedule, SketchRow, TargetRow, Workload
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
@@ -24,6 +24,7 @@ __all__ = [
     "Job",
     "Measurement",
     "Model",
+    "PutOut",
     "Round",
     "Schedule",
     "SearchState",

@@ -22,6 +22,17 @@ class ApiKeyRow(Base):
     expires_at: Mapped[Timestamp | None]
     last_used_at: Mapped[Timestamp | None]
     revoked_at: Mapped[Timestamp | None]
+    previous_digest: Mapped[str | None] = mapped_column(index=True)  # of the secret before the last rotation
+    previous_until: Mapped[Timestamp | None]  # so long it opens what the key opens
+
+
+class PutOut(Base):
+    """An owner who is not let in, whatever they bring: under a name's SHA-256, for it outlasts the name."""
+
+    __tablename__ = "put_out"
+
+    owner_digest: Mapped[str] = mapped_column(primary_key=True)
+    at: Mapped[CreatedAt]
 
 
 class SignIn(Base):

@@ -20,6 +20,15 @@ class Scope(StrEnum):
     ADMIN = "admin"  # what is everybody's: keys, cost models, devices
 
 
+class OwnerDeed(StrEnum):
+    """What an admin does to an owner."""
+
+    SIGN_OUT = "sign-out"  # browsers alone
+    PUT_OUT = "put-out"  # keys, browsers and jobs, and nobody comes in under this name
+    LET_IN = "let-in"
+    ERASE = "erase"  # put out, and another name wherever this one stood
+
+
 ALL_SCOPES: Final = tuple(Scope)
 USUAL_SCOPES: Final = (Scope.READ, Scope.SUBMIT)
 

@@ -22,6 +22,7 @@ from services.coordinator.jobs import removal, rounds, service, steering, submit
 from services.coordinator.keys import router as keys
 from services.coordinator.models import router as models
 from services.coordinator.options import router as options
+from services.coordinator.owners import router as owners
 from services.coordinator.records import router as records
 from services.coordinator.reports import router as reports
 from services.coordinator.retention import router as retention
@@ -100,7 +101,7 @@ def _api() -> APIRouter:
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, service, rounds, steering, removal))
     of_jobs = *jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, dataset, cost_models, fleet, keys, sessions, audit, retention
+    nouns = models, *of_jobs, options, dataset, cost_models, fleet, keys, owners, sessions, audit, retention
     for router in nouns:
         settle(router)
         api.include_router(router)

@@ -3,7 +3,8 @@
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated, Any, Final
 
 import anyio
@@ -18,7 +19,8 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.answers import REF, described
-from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.auth import OwnerDep, ShownDep
+from services.coordinator.web.door import AGAIN_SEC
 from services.coordinator.web.numbers import MAX_INT
 from services.coordinator.web.parts import Parts, PartsDep
 
@@ -42,6 +44,7 @@ STREAM: Final = described(
 async def job_events(
     parts: PartsDep,
     owner: OwnerDep,
+    shown: ShownDep,
     job_id: str,
     after: Annotated[int, Query(ge=0, le=MAX_INT, description="Start behind this event.")] = 0,
     last_event_id: Annotated[
@@ -51,7 +54,7 @@ async def job_events(
     """Follow what happens to a job as server-sent events."""
     start = last_event_id or after
     await run_in_threadpool(news, parts, owner, job_id, start)  # a missing job is a 404, not a stream
-    events = stream(parts, owner, job_id, start)
+    events = stream(parts, owner, job_id, start, partial(parts.door.still_open, *shown))
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
@@ -64,9 +67,11 @@ def news(parts: Parts, owner: str, job_id: str, after: int) -> tuple[list[Event]
         return events, JobState(job.state).final and len(events) < BATCH
 
 
-async def stream(parts: Parts, owner: str, job_id: str, after: int) -> AsyncIterator[str]:
-    """Server-sent events until the job or this process ends; comments in between keep proxies awake."""
-    last_sent = time.monotonic()
+async def stream(
+    parts: Parts, owner: str, job_id: str, after: int, may_stay: Callable[[], bool]
+) -> AsyncIterator[str]:
+    """Server-sent events until the job, this process or the key ends; comments keep proxies awake."""
+    last_sent = last_asked = time.monotonic()
     with parts.pulse.following(job_id):
         while True:
             events, ended = await _news_if_any(parts, owner, job_id, after)
@@ -75,6 +80,10 @@ async def stream(parts: Parts, owner: str, job_id: str, after: int) -> AsyncIter
                 after, last_sent = event.seq, time.monotonic()
             if ended or parts.stopping.is_set():
                 return
+            if time.monotonic() - last_asked >= AGAIN_SEC:
+                if not await run_in_threadpool(may_stay):
+                    return
+                last_asked = time.monotonic()
             if time.monotonic() - last_sent >= HEARTBEAT_SEC:
                 yield ": still here\n\n"
                 last_sent = time.monotonic()

@@ -3,14 +3,15 @@
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from db.repositories.api_keys import ApiKeys
-from mallorn.core.api_keys import USUAL_SCOPES, Scope
+from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
+from mallorn.core.errors import Forbidden
 from mallorn.core.storable import check_storable
 from mallorn.core.values.api_key import ApiKey, NewApiKey
-from services.coordinator.web.auth import CallerDep
+from services.coordinator.web.auth import CallerDep, Presented
 from services.coordinator.web.callers import needs
 from services.coordinator.web.paging import ListOut
 from services.coordinator.web.parts import PartsDep
@@ -18,7 +19,12 @@ from services.coordinator.web.parts import PartsDep
 router = APIRouter(prefix="/keys", tags=["keys"])
 ANY: Final = needs(*Scope)
 MOST_DAYS: Final = 3650.0
+MOST_GRACE_MINUTES: Final = 7 * 1440.0
+ROTATE: Final = "mallorn keys rotate KEY --api-key mln_...   (or ask an admin)"
 IdPath = Annotated[str, Path(description="The key's id.")]
+GraceQuery = Annotated[
+    float, Query(ge=0, le=MOST_GRACE_MINUTES, description="So long the old secret is let in, too.")
+]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -59,12 +65,17 @@ def create_key(parts: PartsDep, caller: CallerDep, wanted: KeyIn) -> NewApiKey:
 
 
 @router.post("/{key_id}/rotate", openapi_extra=ANY)
-def rotate_key(parts: PartsDep, caller: CallerDep, key_id: IdPath) -> NewApiKey:
-    """Give a key another secret; the old one is of no use from now on."""
+def rotate_key(
+    parts: PartsDep, caller: CallerDep, presented: Presented, key_id: IdPath, grace_minutes: GraceQuery = 0.0
+) -> NewApiKey:
+    """Give a key another secret: with the key itself, or as an admin. A key that is over stays so."""
     with parts.database.transaction() as session:
         key = ApiKeys(session).get(key_id, caller.sees)
-        caller.check_all(key.scopes)  # nobody gets a key that may do more than the one they came with
-        return ApiKeys(session).rotate(key)
+        # A browser that it let in, or its last secret, does not do: they end, and the new one would not.
+        digest = digest_of(presented.credentials) if presented else ""
+        if caller.sees is not None and not ApiKeys(session).opens(key_id, digest):
+            raise Forbidden("a key is rotated with the key itself, or by an admin", hint=ROTATE)
+        return ApiKeys(session).rotate(key, grace_minutes * 60)
 
 
 @router.delete("/{key_id}", status_code=HTTPStatus.NO_CONTENT, openapi_extra=ANY)

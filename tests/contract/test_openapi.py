@@ -81,6 +81,8 @@ def test_the_routes_of_the_design_are_there(schema: dict[str, Any]) -> None:
         "POST /keys",
         "DELETE /keys/{key_id}",
         "POST /keys/{key_id}/rotate",
+        "GET /owners",
+        "POST /owners/{deed}",
         "GET /session",
         "POST /session",
         "DELETE /session",

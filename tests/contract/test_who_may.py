@@ -29,6 +29,15 @@ OPEN: Final = {
 # Parameters in paths that name an owner's things, and those that name everybody's.
 OWNED: Final = {"job_id", "model_id", "key_id"}
 SHARED: Final = {"cost_model_id", "schedule_id"}
+KNOWN: Final = OWNED | SHARED | {"index", "name", "file", "deed"}
+# What an admin may do with another owner's things.
+ADMINS: Final = {
+    "GET /api/v1/jobs/{job_id}",
+    "POST /api/v1/jobs/{job_id}/pause",
+    "POST /api/v1/jobs/{job_id}/cancel",
+    "POST /api/v1/keys/{key_id}/rotate",
+    "DELETE /api/v1/keys/{key_id}",
+}
 # Bodies without which a request is refused for another reason.
 BODIES: Final[Mapping[str, dict[str, Any]]] = {
     "POST /api/v1/jobs": {"json": {"model_id": "0" * 64, "target": {"kind": "llvm"}, "trials": 1}},
@@ -123,9 +132,25 @@ def test_another_owners_things_are_not_there(ada: Coordinator) -> None:
     mallory = new_key(ada, "mallory", Scope.READ, Scope.SUBMIT)
     asked = 0
     for route in routes(ada):
-        assert route.parameters <= OWNED | SHARED | {"index", "name", "file"}, f"whose is it? {route.name}"
+        assert route.parameters <= OWNED | SHARED | {"index", "name", "file", "deed"}, (
+            f"whose is it? {route.name}"
+        )
         if route.parameters & OWNED:
             asked += 1
             answer = ask(ada, route, mallory, **hers)
             assert answer.status_code == 404, (route.name, answer.text)
     assert asked > 15
+
+
+def test_an_admin_sees_and_stops_what_is_anothers_and_no_more(ada: Coordinator) -> None:
+    rows = OwnedRows(ada.database, "ada")
+    with ada.database.transaction() as session:
+        key_id = ApiKeys(session).create("ada", "hers", [Scope.READ]).id
+    hers = {"job_id": rows.job_id, "model_id": MODEL, "key_id": key_id}
+    admin = new_key(ada, "root", Scope.ADMIN)
+    opened = {
+        route.name
+        for route in routes(ada)
+        if route.parameters & OWNED and ask(ada, route, admin, **hers).status_code != 404
+    }
+    assert opened == ADMINS

@@ -64,6 +64,7 @@ OF_THE_DATABASE: Final = [
     ["migrate"],
     ["dataset", "stats"],
     ["keys", "create", "ada", "--here"],
+    ["owners", "erase", "ada", "--here", "--yes"],
 ]
 #: Parts with whole settings, and those that need it with what cannot be used.
 STARTED: Final = [(part, "PORT", "8000") for part in (*PARTS, "control --beat")] + [

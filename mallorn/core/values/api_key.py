@@ -19,12 +19,22 @@ class ApiKey(Value):
     expires_at: Annotated[float | None, Field(description="null: never.")] = None
     last_used_at: Annotated[float | None, Field(description="To a minute; null: never used.")] = None
     revoked_at: Annotated[float | None, Field(description="null: it was not revoked.")] = None
+    previous_until: Annotated[
+        float | None, Field(description="So long the secret before the last rotation opens the same.")
+    ] = None
 
 
 class NewApiKey(ApiKey):
     """A key that was just made."""
 
     key: Annotated[str, Field(description="The key itself. It is told once; only its SHA-256 is kept.")]
+
+
+class OwnerStatus(Value):
+    """An owner, and whether they may come in."""
+
+    owner: Annotated[str, Field(description="The name; of an erased one the name that stands for it.")]
+    put_out_at: Annotated[float | None, Field(description="null: they may come in.")] = None
 
 
 class Session(Value):

@@ -9,14 +9,15 @@ from sqlalchemy import make_url
 from db.repositories.foreign_records import Stock
 from db.repositories.jobs import ACTIVE, Jobs
 from db.repositories.tasks import Tasks
+from mallorn.core.api_keys import Scope
 from mallorn.core.errors import StorageFull
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
-from services.coordinator.jobs.views import job_out, jobs_out, task_out
-from services.coordinator.web.auth import OwnerDep
+from services.coordinator.jobs.views import job_out, jobs_out, shown_to, task_out
+from services.coordinator.web.auth import CallerDep, JobOwnerDep, OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
-from services.coordinator.web.parts import PartsDep
+from services.coordinator.web.parts import Parts, PartsDep
 
 # With less than this a database of SQLite cannot be relied on to commit.
 LEAST_BYTES: Final = 256 * 1024
@@ -35,22 +36,31 @@ def full_disk_words(settings: Settings) -> str:
 @router.get("")
 def list_jobs(
     parts: PartsDep,
-    owner: OwnerDep,
+    caller: CallerDep,
     state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
     archived: Annotated[bool, Query(description="Those that were archived, instead of all others.")] = False,
+    all_owners: Annotated[bool, Query(description="Everybody's: for admins.")] = False,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> PageOut[JobStatus]:
-    """List the owner's jobs, newest first."""
+    """List the owner's jobs, newest first; everybody's, if an admin asks for them."""
+    if all_owners:
+        caller.check((Scope.ADMIN,))
     with parts.database.session() as session:
+        owner = None if all_owners else caller.owner
         page = Jobs(session).list(owner, state, cursor, limit, archived=archived)
-        items = jobs_out(session, page.items)
+        items = [shown_to(caller.owner, job) for job in jobs_out(session, page.items)]
     return PageOut(items=items, next_cursor=page.cursor)
 
 
 @router.get("/{job_id}")
-def get_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
     """Show one job, by its id or the beginning of it: state, progress and reports."""
+    return shown_to(caller.owner, get_job(parts, owner, job_id))
+
+
+def get_job(parts: Parts, owner: str, job_id: str) -> JobStatus:
+    """The same as its owner sees it."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
     if job.state in ACTIVE and (words := full_disk_words(parts.settings)):

@@ -6,19 +6,19 @@ from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
+from db.repositories.failing import cancel
 from db.repositories.jobs import Jobs, came_to_finish, finish_left_something
-from db.repositories.rounds import Rounds
 from db.repositories.usage import Usage
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Conflict
-from mallorn.core.states import SEARCH, JobState
-from mallorn.core.values.event import CancelledEvent, PausedEvent, ResumedEvent
+from mallorn.core.states import SEARCH, Cause, JobState
+from mallorn.core.values.event import PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
 from services.coordinator.jobs.requests import ResumeIn
-from services.coordinator.jobs.views import job_out
+from services.coordinator.jobs.views import job_out, shown_to
 from services.coordinator.quotas import check_work
-from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.auth import CallerDep, JobOwnerDep, OwnerDep
 from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -30,23 +30,25 @@ NEXT_TASK: Final = {
     JobState.FINISHING: queues.FINISH_JOB,
 }
 
-Steered = type[PausedEvent] | type[ResumedEvent] | type[CancelledEvent]
+BY_ADMIN: Final = "by an admin"
+Steered = type[PausedEvent] | type[ResumedEvent]
 
 
 @router.post("/{job_id}/cancel")
-def cancel_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
-    """End a job now; its measurements stay."""
+def cancel_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
+    """End a job now; its measurements stay. An admin ends anybody's."""
+    why = "by its owner" if owner == caller.owner else BY_ADMIN
     with parts.database.transaction() as session:
-        job = Jobs(session).cancel(job_id, owner)
-        Rounds(session).cancel_open(job_id)
-        return _announce(session, CancelledEvent, job)
+        return shown_to(caller.owner, job_out(session, cancel(session, job_id, owner, why)))
 
 
 @router.post("/{job_id}/pause")
-def pause_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
-    """Plan no more rounds until the job is resumed."""
+def pause_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
+    """Plan no more rounds until the job is resumed. An admin pauses anybody's; its owner resumes it."""
+    told = () if owner == caller.owner else (f"paused {BY_ADMIN}", Cause.OWNER)
     with parts.database.transaction() as session:
-        return _announce(session, PausedEvent, Jobs(session).pause(job_id, owner))
+        paused = _announce(session, PausedEvent, Jobs(session).pause(job_id, owner, *told))
+        return shown_to(caller.owner, paused)
 
 
 @router.post("/{job_id}/resume")

@@ -1,6 +1,7 @@
 """Rows of the database as the API shows them, with the verdict on a job and what is to come."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -17,6 +18,10 @@ from mallorn.core.values.outlook import Outlook
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Verdict
 from mallorn.results.verdict import JobFacts, judge
+
+PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "state"} | {
+    f"{moment}_at" for moment in ("created", "started", "finished")
+}
 
 
 def verdict_of(job: Job, progress: Progress) -> Verdict:
@@ -57,6 +62,15 @@ def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
     targets = {row.id: row.text for row in Targets(session).list()}
     progress, outlooks = progress_of(session, jobs), outlooks_of(session, jobs)
     return [_job_out(job, targets[job.target_id], progress[job.id], outlooks.get(job.id)) for job in jobs]
+
+
+def shown_to(owner: str, job: JobStatus) -> JobStatus:
+    """A job as this owner may see it: of another's private one what it takes up, and not what it is."""
+    if job.owner == owner or not job.options.is_private:
+        return job
+    progress = JobProgress(trials=job.progress.trials, in_flight=job.progress.in_flight)
+    options = KeptOptions(private=job.options.private)
+    return JobStatus(**job.model_dump(include=PUBLIC), name="private", options=options, progress=progress)
 
 
 def _job_out(job: Job, target: str, progress: Progress, outlook: Outlook | None) -> JobStatus:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse
 
+from db.repositories.owners import Owners
 from db.repositories.sign_ins import SignIns
 from mallorn.core.api_keys import ALL_SCOPES, USUAL_SCOPES, new_secret
 from mallorn.core.errors import NotFound
@@ -14,6 +15,7 @@ from mallorn.core.version import API
 from services.coordinator.signing_in.provider import Provider, ProviderDep, Refused
 from services.coordinator.signing_in.refusals import OnThePage, home
 from services.coordinator.signing_in.sessions import SIGNED_IN_SEC, hand_out
+from services.coordinator.web.door import LET_IN
 from services.coordinator.web.parts import PartsDep
 
 #: Between leaving and coming back a browser keeps what it left with.
@@ -73,6 +75,8 @@ def come_back(
     owner = provider.owner(code, _callback(request), kept["nonce"], kept["verifier"])
     scopes = ALL_SCOPES if owner in parts.settings.oidc_admins else USUAL_SCOPES
     with parts.database.transaction() as session:
+        if Owners(session).is_put_out(owner):
+            raise Refused(f"{owner} was put out of this service", hint=LET_IN)
         cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
     response = RedirectResponse(home(request), REDIRECT)
     response.delete_cookie(COOKIE, httponly=True, samesite="lax")

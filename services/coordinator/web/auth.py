@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from db.repositories.jobs import Jobs
 from mallorn.core.api_keys import Scope
 from services.coordinator.web.callers import SCOPES, Caller
 from services.coordinator.web.parts import PartsDep
@@ -14,13 +15,20 @@ _bearer = HTTPBearer(auto_error=False, description="An API key; none is needed o
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
+def get_shown(request: Request, presented: Presented) -> tuple[str | None, str | None]:
+    """The key and the cookie of a request, as they came."""
+    return presented.credentials if presented else None, request.cookies.get(COOKIE)
+
+
+ShownDep = Annotated[tuple[str | None, str | None], Depends(get_shown)]
+
+
 def get_caller(request: Request, parts: PartsDep, presented: Presented) -> Caller:
     """Whose key, or whose sign-in, was presented.
 
     Raises Unauthorized, Forbidden for want of a scope, and TooMany.
     """
-    key = presented.credentials if presented else None
-    caller = parts.door.caller(key, request.cookies.get(COOKIE))
+    caller = parts.door.caller(*get_shown(request, presented))
     request.state.caller = caller  # what stands around the routes asks for it
     parts.rates.take((caller.owner, caller.key_id), caller.owner)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
@@ -36,3 +44,15 @@ def get_owner(caller: CallerDep) -> str:
 
 
 OwnerDep = Annotated[str, Depends(get_owner)]
+
+
+def get_job_owner(parts: PartsDep, caller: CallerDep, job_id: str) -> str:
+    """Whose job a request means: the caller's own or, for an admin, anybody's. Raises NotFound, Conflict."""
+    if caller.sees is not None:
+        return caller.owner
+    with parts.database.session() as session:
+        return Jobs(session).find(job_id, None).owner
+
+
+#: For what an admin may do with everybody's jobs: see them, and stop them.
+JobOwnerDep = Annotated[str, Depends(get_job_owner)]

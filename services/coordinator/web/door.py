@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.api_keys import USED_SEC, ApiKeys
+from db.repositories.owners import Owners
 from db.repositories.sign_ins import SignIns
 from db.session import Database, read_clock
 from mallorn.core.api_keys import digest_of
@@ -17,6 +18,8 @@ from mallorn.core.settings import Settings
 from mallorn.core.values.api_key import ApiKey
 from services.coordinator.web.callers import LOCAL, Caller
 
+AGAIN_SEC: Final = 5.0
+LET_IN: Final = "ask an admin: mallorn owners let-in OWNER"
 ANOTHER: Final = "ask an admin for another: mallorn keys create NAME"
 
 
@@ -28,6 +31,7 @@ class Door:
         self._database = database
         self._asks = bool(settings.api_keys or settings.oidc_issuer)
         self._noted: dict[str, float] = {}
+        self._good: dict[tuple[str | None, str | None], float] = {}
 
     def asks(self) -> bool:
         """Whether a key is needed here; where there never was one, the owner `local` may do all."""
@@ -42,12 +46,29 @@ class Door:
             return LOCAL
         with self._database.session() as session:
             found = self._with_cookie(session, cookie) if key is None else self._with_key(session, key)
+            if found is not None and Owners(session).is_put_out(found.owner):
+                raise Unauthorized(f"{found.owner} was put out of this service", hint=LET_IN)
         if found is not None:
             self._note_use(found.key_id)
             return found
         if key is None:
             raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
         raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
+
+    def still_open(self, key: str | None, cookie: str | None) -> bool:
+        """Whether who came in so still may; looked up once in AGAIN_SEC for all streams of the same key."""
+        now_sec = time.monotonic()
+        if now_sec - self._good.get((key, cookie), -math.inf) < AGAIN_SEC:
+            return True
+        try:
+            self.caller(key, cookie)
+        except Unauthorized:
+            return False
+        except Unavailable:
+            return True
+        self._good = {who: at for who, at in self._good.items() if now_sec - at < AGAIN_SEC}
+        self._good[key, cookie] = now_sec
+        return True
 
     def _with_key(self, session: Session, key: str) -> Caller | None:
         return self._by_digest(session, digest_of(key))

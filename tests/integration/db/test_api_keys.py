@@ -1,11 +1,13 @@
 """API keys and sign-ins in SQL: what is kept of a secret, and how long it opens anything."""
 
+import pytest
 from sqlalchemy import func, select, text, update
 
 from db.repositories.api_keys import ApiKeys
 from db.repositories.sign_ins import SignIns
 from db.tables import ApiKeyRow, SignIn
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
+from mallorn.core.errors import Conflict
 from mallorn.core.values.api_key import NewApiKey
 from tests.fixtures.rows import Rows
 
@@ -57,7 +59,7 @@ def test_a_second_revocation_keeps_the_time_of_the_first(rows: Rows) -> None:
 def test_a_rotated_key_lasts_as_long_as_it_was_made_for(rows: Rows) -> None:
     key = made(rows, days=2)
     day = 24 * 3600
-    old = {"created_at": key.created_at - 3 * day, "expires_at": key.created_at - day}
+    old = {"created_at": key.created_at - day, "expires_at": key.created_at + day}
     rows.write(lambda session: session.execute(update(ApiKeyRow).values(**old)))
     fresh = rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(key.id)))
     assert fresh.id == key.id
@@ -66,6 +68,37 @@ def test_a_rotated_key_lasts_as_long_as_it_was_made_for(rows: Rows) -> None:
     assert abs(fresh.expires_at - fresh.created_at - 2 * day) < 1
     assert fresh.created_at >= key.created_at
     assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key))) is None
+
+
+def test_a_key_that_is_over_stays_so(rows: Rows) -> None:
+    revoked, expired = made(rows), made(rows, days=1)
+    rows.write(lambda session: ApiKeys(session).revoke(revoked.id))
+    over = update(ApiKeyRow).where(ApiKeyRow.id == expired.id).values(expires_at=1.0)
+    rows.write(lambda session: session.execute(over))
+    for key, words in ((revoked, "was revoked"), (expired, "has expired")):
+        with pytest.raises(Conflict, match=f"{key.id} {words}, and stays so"):
+            rows.write(lambda session, key=key: ApiKeys(session).rotate(ApiKeys(session).get(key.id)))
+
+
+def test_a_rotation_does_not_overtake_a_revocation(rows: Rows) -> None:
+    key = made(rows)
+    known = rows.read(lambda session: ApiKeys(session).get(key.id))
+    rows.write(lambda session: ApiKeys(session).revoke(key.id))
+    with pytest.raises(Conflict):
+        rows.write(lambda session: ApiKeys(session).rotate(known))
+
+
+def test_the_old_secret_is_let_in_for_its_grace_and_no_longer_than_it_would_have_been(rows: Rows) -> None:
+    key = made(rows, days=1)
+    rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(key.id), 600.0))
+    found = rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key)))
+    assert found is not None
+    assert not rows.read(lambda session: ApiKeys(session).opens(key.id, digest_of(key.key)))
+    rows.write(lambda session: session.execute(update(ApiKeyRow).values(previous_until=found.created_at - 1)))
+    assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key))) is None
+    soon = made(rows, days=0.001)
+    rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(soon.id), 600.0))
+    assert rows.read(lambda session: ApiKeys(session).get(soon.id)).previous_until == soon.expires_at
 
 
 def test_use_is_noted_once_a_minute(rows: Rows) -> None:

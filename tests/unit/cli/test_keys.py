@@ -11,7 +11,7 @@ from db.repositories.api_keys import holds_keys
 from mallorn.core.addresses import check_binding
 from mallorn.core.errors import InvalidRequest
 from tests.fixtures.answers import data
-from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 Type = Callable[..., Result]
@@ -27,7 +27,8 @@ def mallorn(coordinator: Coordinator) -> Type:
 
     def run(*words: str, key: str | None = None) -> Result:
         given = ["--api-key", key] if key else []
-        return CliRunner(env=environment).invoke(app, ["keys", *words, *given])
+        command = words if words[:1] in (("owners",), ("jobs",)) else ("keys", *words)
+        return CliRunner(env=environment).invoke(app, [*command, *given])
 
     return run
 
@@ -72,6 +73,41 @@ def test_a_rotated_key_replaces_the_old_and_a_revoked_one_says_so(mallorn: Type)
     assert mallorn("revoke", other["id"], "--yes", key=second).exit_code == 0
     assert "revoked" in mallorn(key=second).stdout
     assert mallorn("revoke", "00000000", "--yes", key=second).exit_code == 1
+
+
+def test_a_rotation_with_grace_leaves_the_old_secret_a_while(mallorn: Type) -> None:
+    first = data(mallorn("create", "ada", "--scope", "admin", "--here", "--json"))
+    second = mallorn("rotate", first["id"], "--grace", "10", key=first["key"]).stdout.strip()
+    assert mallorn(key=first["key"]).exit_code == mallorn(key=second).exit_code == 0
+
+
+def test_an_owner_who_leaves_is_put_out_by_one_command(mallorn: Type) -> None:
+    admin = mallorn("create", "root", "--scope", "admin", "--here").stdout.strip()
+    hers = mallorn("create", "ada", "--here").stdout.strip()
+    unasked = mallorn("owners", "put-out", "ada", key=admin)
+    assert unasked.exit_code == 1
+    assert "mallorn owners put-out ada --yes" in unasked.stderr
+    assert mallorn("owners", "put-out", "ada", "--yes", key=admin).exit_code == 0
+    assert "was revoked" in mallorn(key=hers).stderr
+    rows = mallorn("owners", key=admin).stdout.splitlines()
+    assert any(line.startswith("ada") and "20" in line for line in rows), rows
+    assert mallorn("create", "ada", "--here").exit_code == 1, "not before she is let in"
+    assert mallorn("owners", "let-in", "ada", "--here").exit_code == 0
+    assert mallorn("create", "ada", "--here").exit_code == 0
+    assert mallorn("owners", "sign-out", "ada", key=admin).exit_code == 0
+    erased = mallorn("owners", "erase", "ada", "--yes", "--here")
+    assert "from now on erased-" in erased.stderr
+    assert "ada" not in mallorn(key=admin).stdout
+
+
+def test_an_admin_lists_everybodys_jobs(mallorn: Type, coordinator: Coordinator) -> None:
+    admin = mallorn("create", "root", "--scope", "admin", "--here").stdout.strip()
+    job_id = OwnedRows(coordinator.database, "ada").job_id
+    row = next(
+        line for line in mallorn("jobs", "--all-owners", key=admin).stdout.splitlines() if job_id in line
+    )
+    assert row.startswith("ada")
+    assert job_id not in mallorn("jobs", key=admin).stdout
 
 
 def test_a_database_with_a_key_may_be_served_to_others(

@@ -66,6 +66,35 @@ def test_rotating_gives_another_secret_at_once(coordinator: Coordinator) -> None
     assert new["id"] == old.id
 
 
+def test_a_rotated_key_has_a_grace_where_one_is_asked_for(coordinator: Coordinator) -> None:
+    old = made(coordinator, "ada", Scope.READ)
+    new = ask(coordinator, old.key, "POST", f"/keys/{old.id}/rotate", params={"grace_minutes": 60}).json()
+    for key in (old.key, new["key"]):
+        assert ask(coordinator, key, "GET", "/jobs").status_code == 200
+    assert ask(coordinator, old.key, "POST", f"/keys/{old.id}/rotate").status_code == 403, "it ends"
+    assert ask(coordinator, new["key"], "DELETE", f"/keys/{old.id}").status_code == 204
+    for key in (old.key, new["key"]):
+        assert ask(coordinator, key, "GET", "/jobs").status_code == 401, "revoking ends both"
+    too_long = {"grace_minutes": 8 * 1440}
+    assert ask(coordinator, new["key"], "POST", f"/keys/{old.id}/rotate", params=too_long).status_code == 401
+
+
+def test_only_the_key_itself_or_an_admin_rotates_it(coordinator: Coordinator) -> None:
+    admin, key, sibling = made(coordinator), made(coordinator, "ada", Scope.READ), made(coordinator, "ada")
+    sibling = made(coordinator, "ada", Scope.READ, Scope.SUBMIT)
+    refused = ask(coordinator, sibling.key, "POST", f"/keys/{key.id}/rotate")
+    assert refused.status_code == 403
+    assert "with the key itself, or by an admin" in refused.json()["detail"]
+    ask(coordinator, key.key, "POST", "/session")
+    assert coordinator.http.post(f"/keys/{key.id}/rotate").status_code == 403, "nor a browser it let in"
+    coordinator.http.cookies.clear()
+    ask(coordinator, sibling.key, "DELETE", f"/keys/{key.id}")
+    for who in (admin.key, sibling.key):
+        again = ask(coordinator, who, "POST", f"/keys/{key.id}/rotate")
+        assert again.status_code == (409 if who == admin.key else 403)
+    assert ask(coordinator, key.key, "GET", "/jobs").status_code == 401
+
+
 def test_nobody_gets_more_by_rotating_than_they_came_with(coordinator: Coordinator) -> None:
     strong, weak = made(coordinator), made(coordinator, "ada", Scope.READ)
     for method, path in (("POST", f"/keys/{strong.id}/rotate"), ("DELETE", f"/keys/{strong.id}")):

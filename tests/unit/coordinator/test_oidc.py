@@ -8,6 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
+from db.repositories.owners import treat
+from mallorn.core.api_keys import OwnerDeed
 from services.coordinator.signing_in import provider, published
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
@@ -67,6 +69,20 @@ def test_admins_are_named_in_the_settings(coordinator: Coordinator, issuer: Issu
     issuer.claims["email"] = "root@example.org"
     come_back(coordinator)
     assert coordinator.http.post("/keys", json={"name": "x"}).status_code == 201
+
+
+def test_who_was_put_out_is_not_signed_in_until_let_in_again(coordinator: Coordinator) -> None:
+    owner = "ada@example.org"
+    treat(coordinator.database, OwnerDeed.PUT_OUT, owner)
+    answer = come_back(coordinator)
+    assert (answer.status_code, answer.json()["detail"]) == (401, f"{owner} was put out of this service")
+    assert coordinator.http.get("/jobs").status_code == 401
+    treat(coordinator.database, OwnerDeed.LET_IN, owner)
+    assert come_back(coordinator).status_code == 303
+    assert coordinator.http.get("/jobs").status_code == 200
+    treat(coordinator.database, OwnerDeed.ERASE, owner)
+    assert coordinator.http.get("/jobs").status_code == 401
+    assert come_back(coordinator).status_code == 401
 
 
 def test_another_claim_may_name_the_owner(start: Start, issuer: Issuer) -> None:

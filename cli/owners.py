@@ -1,0 +1,65 @@
+"""`mallorn owners`: who may come in at all, for admins and for whoever owns the coordinator's host."""
+
+from typing import Annotated, Final
+
+import typer
+
+from cli.dataset_place import dataset
+from cli.removal import YesOption, ask
+from cli.terminal.output import JsonOption, Place, client, print_note, print_rows
+from cli.terminal.shared import shared
+from mallorn.core.api_keys import OwnerDeed
+from mallorn.core.values.api_key import OwnerStatus
+from mallorn.wording.columns import Column
+from mallorn.wording.units import moment
+
+COLUMNS: Final = (
+    Column[OwnerStatus]("OWNER", lambda owner: owner.owner),
+    Column[OwnerStatus]("PUT OUT", lambda owner: owner.put_out_at and moment(owner.put_out_at)),
+)
+OwnerArgument = Annotated[str, typer.Argument(metavar="OWNER", help="As the lists of keys and jobs show it.")]
+HereOption = Annotated[bool, typer.Option("--here", help="In this host's database, without a key.")]
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+@shared
+def owners(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
+    """List all owners, and who was put out."""
+    if ctx.invoked_subcommand is None:
+        with client(*place) as api:
+            print_rows(api.owners(), COLUMNS, as_json, "no owners yet")
+
+
+def _command(deed: OwnerDeed, words: str, question: str = "") -> None:
+    @shared
+    def command(
+        owner: OwnerArgument, yes: YesOption = False, here: HereOption = False, *, place: Place
+    ) -> None:
+        ask(f"{question} {owner}?", f"mallorn owners {deed} {owner} --yes", yes or not question)
+        if here:
+            with dataset(place.data, None) as database:
+                from db.repositories.owners import treat
+
+                name = treat(database, deed, owner).owner
+        else:
+            with client(*place) as api:
+                name = api.treat_owner(owner, deed).owner
+        print_note(f"{deed}: {owner}" + (f", from now on {name}" if name != owner else ""))
+
+    app.command(deed, help=words)(command)
+
+
+_command(OwnerDeed.SIGN_OUT, "End all sign-ins of an owner's browsers; keys stay good.")
+_command(
+    OwnerDeed.PUT_OUT,
+    "Let nobody in under this name: keys are revoked, sign-ins end, jobs are cancelled. A key in the "
+    "coordinators' MALLORN_API_KEYS opens nothing so long, too; take it out there.",
+    "Revoke all keys and cancel all jobs of",
+)
+_command(OwnerDeed.LET_IN, "Let an owner who was put out sign in, and have new keys; old ones stay revoked.")
+_command(
+    OwnerDeed.ERASE,
+    "Put an owner out, and forget the name: jobs, keys and audit log have another, and stay.",
+    "Put out and forget for ever",
+)

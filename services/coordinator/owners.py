@@ -1,0 +1,41 @@
+"""Owners: seen, signed out, put out, let in again and erased, by admins alone."""
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from db.repositories import owners
+from mallorn.core.api_keys import OwnerDeed, Scope
+from mallorn.core.errors import Conflict
+from mallorn.core.values.api_key import OwnerStatus
+from services.coordinator.keys import Word
+from services.coordinator.web.auth import CallerDep
+from services.coordinator.web.callers import needs
+from services.coordinator.web.paging import ListOut
+from services.coordinator.web.parts import PartsDep
+
+router = APIRouter(prefix="/owners", tags=["keys"])
+
+
+class OwnerIn(BaseModel):
+    """Who is meant. Not in the path: the audit log would keep the name of who is erased."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    owner: Annotated[Word, Field(description="The owner's name.")]
+
+
+@router.get("", openapi_extra=needs(Scope.ADMIN))
+def list_owners(parts: PartsDep) -> ListOut[OwnerStatus]:
+    """List all owners, and who was put out."""
+    with parts.database.session() as session:
+        return ListOut(items=owners.Owners(session).list())
+
+
+@router.post("/{deed}", openapi_extra=needs(Scope.ADMIN))
+def treat_owner(parts: PartsDep, caller: CallerDep, deed: OwnerDeed, wanted: OwnerIn) -> OwnerStatus:
+    """Sign an owner's browsers out, put an owner out with keys and jobs, let them in again, or erase them."""
+    if deed in (OwnerDeed.PUT_OUT, OwnerDeed.ERASE) and wanted.owner == caller.owner:
+        raise Conflict("nobody puts themselves out", hint="ask another admin")
+    return owners.treat(parts.database, deed, wanted.owner)
