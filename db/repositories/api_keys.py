@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Update, and_, exists, or_, select, update
+from sqlalchemy import Update, and_, exists, or_, select, true, update
 
 from db.clock import now
 from db.migrate import OldTables, check
@@ -77,10 +77,10 @@ class ApiKeys(Repository):
             raise NotFound(f"there is no API key {key_id}", hint="mallorn keys")
         return ApiKey(**_told(row))
 
-    def rotate(self, key: ApiKey, grace_sec: float = 0.0) -> NewApiKey:
+    def rotate(self, key: ApiKey, grace_sec: float = 0.0, by: str | None = None) -> NewApiKey:
         """Another secret for the same key, for as long as it was made for; so long the old one is let in.
 
-        Raises Conflict for a key that is over: it stays so.
+        `by`: the digest of what has to be the key still. Raises Conflict for a key that is over: it stays so.
         """
         secret, made = new_key(key.id), read_clock(self.session)
         ends = None if key.expires_at is None else made + key.expires_at - key.created_at
@@ -89,10 +89,11 @@ class ApiKeys(Repository):
         old_end = made + grace_sec if key.expires_at is None else min(made + grace_sec, key.expires_at)
         old = {"previous_digest": ApiKeyRow.digest, "previous_until": old_end}
         lasts = or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > now())
-        good = _one(key.id).where(ApiKeyRow.revoked_at.is_(None), lasts)
+        still = true() if by is None else ApiKeyRow.digest == by
+        good = _one(key.id).where(ApiKeyRow.revoked_at.is_(None), lasts, still)
         if not self.changed(good.values(**fresh, **old)):
-            over = "has expired" if key.revoked_at is None else "was revoked"
-            raise Conflict(f"the API key {key.id} {over}, and stays so", hint="mallorn keys create NAME")
+            over = "has expired, or was rotated before," if key.revoked_at is None else "was revoked,"
+            raise Conflict(f"the API key {key.id} {over} and stays so", hint="mallorn keys create NAME")
         return NewApiKey(**self.get(key.id).model_dump(), key=secret)
 
     def revoke(self, key_id: str) -> None:

@@ -10,7 +10,7 @@ HIDDEN: Final = "***"
 LEAST_CHARS: Final = 8  # shorter ones are words as well: they are hidden within URLs alone
 _known: set[str] = set()
 # Of URLs, broken ones too, whoever wrote them.
-_LOGIN: Final = re.compile(r"""(//|:)[^\s'"]*@""")
+_LOGIN: Final = re.compile(r"""(//|:)[^\s'"]{0,300}@""")
 _QUERY: Final = re.compile(r"""((?:pass\w*|pwd|secret\w*|token)=)[^\s&'"]+""", re.IGNORECASE)
 
 

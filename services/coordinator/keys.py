@@ -72,10 +72,10 @@ def rotate_key(
     with parts.database.transaction() as session:
         key = ApiKeys(session).get(key_id, caller.sees)
         # A browser that it let in, or its last secret, does not do: they end, and the new one would not.
-        digest = digest_of(presented.credentials) if presented else ""
-        if caller.sees is not None and not ApiKeys(session).opens(key_id, digest):
+        by = None if caller.sees is None else digest_of(presented.credentials if presented else "")
+        if by is not None and not ApiKeys(session).opens(key_id, by):
             raise Forbidden("a key is rotated with the key itself, or by an admin", hint=ROTATE)
-        return ApiKeys(session).rotate(key, grace_minutes * 60)
+        return ApiKeys(session).rotate(key, grace_minutes * 60, by)
 
 
 @router.delete("/{key_id}", status_code=HTTPStatus.NO_CONTENT, openapi_extra=ANY)

@@ -1,5 +1,6 @@
 """Who is asking, and whether they may."""
 
+from contextlib import suppress
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
@@ -7,6 +8,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from db.repositories.jobs import Jobs
 from mallorn.core.api_keys import Scope
+from mallorn.core.errors import NotFound
 from services.coordinator.web.callers import SCOPES, Caller
 from services.coordinator.web.parts import PartsDep
 
@@ -47,11 +49,13 @@ OwnerDep = Annotated[str, Depends(get_owner)]
 
 
 def get_job_owner(parts: PartsDep, caller: CallerDep, job_id: str) -> str:
-    """Whose job a request means: the caller's own or, for an admin, anybody's. Raises NotFound, Conflict."""
+    """Whose job a request means: the caller's own or, for an admin, anybody's by its whole id."""
     if caller.sees is not None:
         return caller.owner
     with parts.database.session() as session:
-        return Jobs(session).find(job_id, None).owner
+        with suppress(NotFound):
+            return Jobs(session).find(job_id, caller.owner).owner
+        return Jobs(session).get(job_id, None).owner
 
 
 #: For what an admin may do with everybody's jobs: see them, and stop them.

@@ -19,6 +19,7 @@ from mallorn.core.values.api_key import ApiKey
 from services.coordinator.web.callers import LOCAL, Caller
 
 AGAIN_SEC: Final = 5.0
+MOST_KNOWN: Final = 10_000
 LET_IN: Final = "ask an admin: mallorn owners let-in OWNER"
 ANOTHER: Final = "ask an admin for another: mallorn keys create NAME"
 
@@ -66,7 +67,8 @@ class Door:
             return False
         except Unavailable:
             return True
-        self._good = {who: at for who, at in self._good.items() if now_sec - at < AGAIN_SEC}
+        if len(self._good) >= MOST_KNOWN:
+            self._good.clear()
         self._good[key, cookie] = now_sec
         return True
 

@@ -272,7 +272,7 @@ def test_nobody_is_in_who_was_put_out(machine: type[Door]) -> None:
     run_state_machine_as_test(machine, settings=FEW)
 
 
-def revives(keys: ApiKeys, key: ApiKey, grace_sec: float = 0.0) -> NewApiKey:
+def revives(keys: ApiKeys, key: ApiKey, grace_sec: float = 0.0, by: str | None = None) -> NewApiKey:
     """As rotation was once: whatever had become of the key."""
     secret = new_key(key.id)
     row = update(ApiKeyRow).where(ApiKeyRow.id == key.id)

@@ -129,6 +129,9 @@ def test_an_admin_lists_and_stops_everybodys_jobs(coordinator: Coordinator) -> N
     assert ask(coordinator, admin, "GET", "/jobs").json()["items"] == [], "one's own, unless asked for more"
     everybodys = ask(coordinator, admin, "GET", "/jobs", params={"all_owners": True}).json()["items"]
     assert [(job["id"], job["owner"], job["name"]) for job in everybodys] == [(rows.job_id, ADA, "mlp")]
+    mine = rows.write(lambda session: rows.add_job(session, "root", ("w0",)))
+    assert ask(coordinator, admin, "GET", f"/jobs/{mine[:8]}").json()["id"] == mine
+    assert ask(coordinator, admin, "GET", f"/jobs/{rows.job_id[:8]}").status_code == 404, "by its whole id"
     refused = ask(coordinator, key, "GET", "/jobs", params={"all_owners": True})
     assert refused.status_code == 403
     paused = ask(coordinator, admin, "POST", f"/jobs/{rows.job_id}/pause").json()
