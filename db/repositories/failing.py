@@ -1,4 +1,4 @@
-"""How a job ends or rests before it is done, wherever that happens: it fails, is cancelled, or waits to be mended."""
+"""How a job ends or rests before it is done: it fails, is cancelled, or waits to be mended."""
 
 from sqlalchemy.orm import Session
 

@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from mallorn.core.addresses import LAST_PORT, host_and_port
+from mallorn.core.broker import celery_settings
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.fleet_key import KEY_FILE, FleetKey
 from mallorn.core.redaction import hide, hide_password
@@ -33,7 +34,11 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = Field(None, description="Key that the client presents.")
     data_dir: Path = Field(default_factory=default_data_dir, description="Home of the embedded stack.")
     database_url: str = Field("", description="SQLAlchemy URL; empty: SQLite in the data directory.")
-    redis_url: str = Field("redis://127.0.0.1:6379/0", description="Broker; redis:// or redis+socket://.")
+    redis_url: str = Field(
+        "redis://127.0.0.1:6379/0",
+        description="Broker; redis://, rediss:// or redis+socket://, or "
+        "`sentinel://HOST:PORT,HOST:PORT/0?master_name=NAME`.",
+    )
     tracker: str = Field("127.0.0.1:9190", description="host:port of the TVM RPC tracker.")
     rpc_key: SecretStr = Field(
         SecretStr(""),
@@ -154,6 +159,15 @@ class Settings(BaseSettings):
         return (
             [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
         )
+
+    @field_validator("redis_url")
+    @classmethod
+    def _check_broker(cls, url: str) -> str:
+        try:
+            celery_settings(url)
+        except InvalidRequest as error:
+            raise ValueError(f"{error.message}: write {error.hint}") from error
+        return url
 
     @field_validator("tracker")
     @classmethod

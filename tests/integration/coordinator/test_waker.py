@@ -14,6 +14,7 @@ from mallorn.core.errors import Unavailable
 from services.coordinator.web.waker import Waker
 from stack.probes import redis_answers
 from stack.valkey import socket_url, valkey_command
+from tests.fixtures.coordinator import Start
 from tests.fixtures.waiting import wait_for
 
 
@@ -25,8 +26,8 @@ def socket() -> Iterator[Path]:
 
 
 @contextmanager
-def broker(socket: Path) -> Iterator[None]:
-    process = subprocess.Popen(valkey_command(socket), stdout=subprocess.DEVNULL)
+def broker(socket: Path, *words: str) -> Iterator[None]:
+    process = subprocess.Popen([*valkey_command(socket), *words], stdout=subprocess.DEVNULL)
     try:
         wait_for(redis_answers(socket), "the broker")
         yield
@@ -72,3 +73,21 @@ def test_a_broker_that_went_away_and_came_back_is_used_again(
         waker.ping()
         assert waiting(socket, queues.CONTROL) == [queues.PLAN]
         waker.close()
+
+
+NOBODY = ("--replicaof", "127.0.0.1 1")
+FULL = ("--maxmemory", "1")
+
+
+@pytest.mark.parametrize("words", [NOBODY, FULL], ids=["it follows another", "it is full"])
+def test_a_job_is_taken_while_the_broker_takes_no_message(
+    start: Start, socket: Path, words: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinator = start(redis_url=socket_url(socket))
+    with broker(socket, *words):
+        assert coordinator.submit().status_code == 201
+    assert "the sweeper will" in caplog.text
+
+
+def test_a_job_is_taken_while_the_broker_is_away(start: Start, socket: Path) -> None:
+    assert start(redis_url=socket_url(socket)).submit().status_code == 201
