@@ -12,6 +12,7 @@ import typer
 
 from cli.terminal.mistakes import missing_package
 from mallorn.core.addresses import LAST_PORT
+from mallorn.core.artifacts import open_store
 from mallorn.core.errors import InvalidRequest, Unavailable
 from stack.scratch import own_folder
 
@@ -56,6 +57,7 @@ def worker(
         from stack.celery_parts import run_worker
         from workers.app import app
         from workers.sandbox.reach import reached
+    open_store(settings().artifacts)
     reached(settings().sandbox)  # where it is required and not to be had, no worker starts
     _check_tables(settings().database_url)
     run_worker(app, wanted, name or f"worker-{os.getpid()}")
@@ -79,6 +81,7 @@ def control(
     if beat:
         run_beat(app)
     else:
+        open_store(settings().artifacts)
         _check_tables(settings().database_url)
         run_worker(app, (CONTROL,), f"control-{os.getpid()}")
 

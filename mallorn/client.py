@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
@@ -27,6 +27,7 @@ from mallorn.frames import frame
 from mallorn.http import Connection, Json
 from mallorn.job import Job
 from mallorn.parcel import Parcel
+from mallorn.uploading import Outgoing, Progress
 from mallorn.wording.units import short_name
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ SUBMIT_RETRIES: Final = 2
 RETRY_SEC: Final = 0.5
 Model = Any  # a path, or a torch.nn.Module
 Wanted = str | TargetAttrs
-Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 
 
 class Client:
@@ -79,9 +79,8 @@ class Client:
         """
         with as_onnx(model, example_inputs, dynamic_shapes) as file:
             parcel = Parcel.of(file)
-            size_bytes = parcel.size_bytes
-            content = _counted(parcel.chunks(), size_bytes, progress)
-            answer = self.connection.put("/models", content, size_bytes, name=short_name(file.name))
+            sent = Outgoing(parcel.chunks(), parcel.size_bytes, progress)
+            answer = sent.put(self.connection, short_name(file.name))
         return self.connection.read(UploadedModel, answer)
 
     def tune(
@@ -261,12 +260,3 @@ def is_model_id(text: str) -> bool:
 
 def _text(target: Wanted | None) -> str | None:
     return target if target is None or isinstance(target, str) else json.dumps(target)
-
-
-def _counted(chunks: Iterator[bytes], total_bytes: int, progress: Progress | None) -> Iterator[bytes]:
-    sent_bytes = 0
-    for chunk in chunks:
-        yield chunk
-        sent_bytes += len(chunk)
-        if progress is not None:
-            progress(sent_bytes, total_bytes)

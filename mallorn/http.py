@@ -17,6 +17,7 @@ from mallorn.core.version import API, VERSION
 TIMEOUT_SEC: Final = 30.0
 MOST_WAITS: Final = 3
 LONGEST_WAIT_SEC: Final = 60.0
+PROXY_LIMIT: Final = "raise the limit of the proxy in front of it   (nginx: client_max_body_size)"
 Json = dict[str, JsonValue]
 V = TypeVar("V", bound=Value)
 _BY_NAME: Final[dict[str, type[MallornError]]] = {
@@ -32,11 +33,13 @@ _BY_STATUS: Final[dict[int, type[MallornError]]] = {
     413: errors.TooLarge,
     422: errors.InvalidRequest,
     429: errors.TooMany,
-    502: errors.Unavailable,
     503: errors.Unavailable,
-    504: errors.Unavailable,
     507: errors.StorageFull,
 }
+
+
+class AnswerLost(Unavailable):
+    """The connection broke, or a proxy gave up, before the coordinator answered."""
 
 
 class Connection:
@@ -167,7 +170,7 @@ class Connection:
                 hint="mallorn up   (and in Python: mallorn.Client().job(ID))",
             ) from error
         except httpx.TransportError as error:
-            raise Unavailable(
+            raise AnswerLost(
                 f"the connection to {self.url} broke: {str(error) or type(error).__name__}",
                 hint=f"curl {self.url}/readyz",
             ) from None
@@ -181,12 +184,14 @@ def _wait_sec(response: httpx.Response) -> float:
 
 def error_from(response: httpx.Response) -> MallornError:
     """The coordinator's error as the exception of the same name."""
-    fallback = _BY_STATUS.get(response.status_code, MallornError)
+    lost = response.status_code in (502, 504)
+    fallback = AnswerLost if lost else _BY_STATUS.get(response.status_code, MallornError)
     try:
         body = response.json()
     except ValueError:
         body = None
     if not isinstance(body, dict) or "detail" not in body:
-        return fallback(f"HTTP {response.status_code} from {response.url}")
+        hint = PROXY_LIMIT if fallback is errors.TooLarge else ""
+        return fallback(f"HTTP {response.status_code} from {response.url}", hint=hint)
     kind = _BY_NAME.get(str(body.get("error")), fallback)
     return kind(str(body["detail"]), hint=str(body.get("hint") or ""))

@@ -1,16 +1,14 @@
 """Takes exported files that nobody may load, and models without a use, away from the artifact store."""
 
-from fsspec.core import url_to_fs
-
 from db.repositories.models import Models
 from db.repositories.removals import Removals
 from db.session import Database
-from mallorn.core.artifacts import exports_beside, model_uri
+from mallorn.core.artifacts import exports_beside, model_uri, open_store
 
 
 def remove(uri: str) -> None:
     """Remove a file, or a directory with all in it; what is gone already is no error."""
-    fs, path = url_to_fs(uri)
+    fs, path = open_store(uri)
     if fs.exists(path):
         fs.rm(path, recursive=True)
 
@@ -30,6 +28,11 @@ def delete_model(database: Database, artifacts: str, model_id: str, owner: str) 
     with database.transaction() as session:
         is_last = Models(session).delete(model_id, owner)
     if is_last:
-        with database.transaction() as session:
-            if Models(session).forgotten(model_id):
-                remove(model_uri(artifacts, model_id))
+        remove_forgotten(database, artifacts, model_id)
+
+
+def remove_forgotten(database: Database, artifacts: str, model_id: str) -> None:
+    """Remove the bytes of a model that nobody has; whoever stores it meanwhile waits, and looks for them."""
+    with database.transaction() as session:
+        if Models(session).forgotten(model_id):
+            remove(model_uri(artifacts, model_id))

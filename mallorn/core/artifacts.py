@@ -1,6 +1,29 @@
 """Where things lie in the artifact store, as fsspec URLs."""
 
 from hashlib import sha256
+from typing import Any
+
+from mallorn.core.errors import InvalidRequest, MissingPackage
+from mallorn.core.installing import install_line
+
+
+def open_store(url: str) -> tuple[Any, str]:
+    """The file system of an fsspec URL, and the path there. Other hosts write to it: no listing is kept.
+
+    Raises MissingPackage, InvalidRequest for a protocol that nothing here speaks.
+    """
+    from fsspec.core import url_to_fs  # a client has none
+
+    protocol = url.partition("://")[0]
+    try:
+        fs, path = url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        hint = install_line("s3") if protocol == "s3" else "install it beside Mallorn"
+        raise MissingPackage(f"no artifacts at {protocol}:// from here: {error}", hint=hint) from None
+    except ValueError as error:
+        hint = "MALLORN_ARTIFACTS=/DIR, or s3://BUCKET/PREFIX"
+        raise InvalidRequest(f"no artifacts at {protocol}:// from here: {error}", hint=hint) from None
+    return fs, path
 
 
 def model_uri(artifacts: str, model_id: str) -> str:

@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from db.repositories.models import Models
 from db.repositories.usage import Usage
 from db.tables import Model
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel
 from services import artifacts
 from services.coordinator.quotas import check_storage
@@ -95,15 +95,21 @@ async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _keep(parts: Parts, owner: str, name: str, upload: Upload) -> UploadedModel:
+    """The bytes come first, outside of any transaction: a slow store holds up nobody but this upload."""
     model_id = upload.close()
-    with parts.database.transaction() as session:
-        # Nobody deletes the bytes between their arrival and the row that refers to them.
-        Models(session).hold(model_id)
-        Usage(session).hold(owner)
-        model = Models(session).add(model_id, owner, name or model_id[:12], upload.size_bytes)
-        check_storage(session, parts.settings, owner)
-        upload.keep()
-        return _told(model)
+    upload.keep()
+    try:
+        with parts.database.transaction() as session:
+            Models(session).hold(model_id)
+            Usage(session).hold(owner)
+            model = Models(session).add(model_id, owner, name or model_id[:12], upload.size_bytes)
+            check_storage(session, parts.settings, owner)
+            if not parts.store.holds(model_id):
+                raise Unavailable("this model was deleted while it arrived", hint="upload it again")
+            return _told(model)
+    except TooMany:
+        artifacts.remove_forgotten(parts.database, parts.settings.artifacts, model_id)
+        raise
 
 
 def _told(model: Model) -> UploadedModel:

@@ -5,9 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import fsspec
-
-from mallorn.core.artifacts import scripts_uri
+from mallorn.core.artifacts import open_store, scripts_uri
 from workers.children.errors import ChildError
 from workers.faces.graphs import Graphs
 from workers.finish.winners import Winner
@@ -29,7 +27,7 @@ def keep_scripts(claimed: Stage, winners: Sequence[Winner], graphs: Graphs) -> N
 def _keep(claimed: Stage, winner: Winner, graphs: Graphs) -> None:
     program = winner.contest.program
     url = scripts_uri(claimed.runtime.settings.artifacts, program.key, winner.trace)
-    store, path = fsspec.url_to_fs(url)
+    store, path = open_store(url)
     if store.exists(path):
         return
     scripts = graphs.scripts(program.tir, winner.trace)

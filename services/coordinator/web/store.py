@@ -2,7 +2,6 @@
 
 import hashlib
 import posixpath
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -11,9 +10,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 from uuid import uuid4
 
-from fsspec.core import url_to_fs
-
-from mallorn.core.artifacts import model_uri, scripts_uri
+from mallorn.core.artifacts import model_uri, open_store, scripts_uri
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.refused import refused
 from mallorn.core.values.dataset import ScheduleScripts
@@ -21,7 +18,6 @@ from mallorn.core.values.dataset import ScheduleScripts
 CHUNK_BYTES: Final = 1 << 20
 INCOMING: Final = ".incoming-"
 LONGEST_UPLOAD_SEC: Final = 86_400.0
-ZIP_IN_MEMORY_BYTES: Final = 8 << 20
 
 
 class Store:
@@ -36,31 +32,58 @@ class Store:
 
     def sweep(self) -> None:
         """Remove uploads that nobody will end: their coordinator was killed a day ago or more."""
-        fs, pattern = url_to_fs(model_uri(self._url, f"{INCOMING}*"))
+        fs, pattern = open_store(model_uri(self._url, f"{INCOMING}*"))
         for path in fs.glob(pattern):
             if fs.modified(path).timestamp() < time.time() - LONGEST_UPLOAD_SEC:
                 fs.rm_file(path)
 
     def scripts(self, workload_key: str, trace: str) -> ScheduleScripts | None:
         """A schedule as people read it; None where its finish kept no such form."""
-        fs, path = url_to_fs(scripts_uri(self._url, workload_key, trace))
+        fs, path = open_store(scripts_uri(self._url, workload_key, trace))
         if not fs.exists(path):
             return None
         return ScheduleScripts.model_validate_json(fs.cat_file(path))
 
+    def holds(self, model_id: str) -> bool:
+        """Whether the bytes of a model are there."""
+        fs, path = open_store(model_uri(self._url, model_id))
+        return bool(fs.exists(path))
+
     def zip_directory(self, uri: str) -> Iterator[bytes]:
-        """A directory as a zip archive, in pieces."""
-        with tempfile.SpooledTemporaryFile(max_size=ZIP_IN_MEMORY_BYTES) as file:
-            with (
-                full_disk_explained(tempfile.gettempdir()),
-                zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
-            ):
-                fs, root = url_to_fs(uri)
-                for path in sorted(fs.find(root)):
-                    archive.writestr(path.removeprefix(root).lstrip("/"), fs.cat_file(path))
-            file.seek(0)
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
+        """A directory as a zip archive, in pieces: each as soon as it is packed, or a proxy gives up."""
+        fs, root = open_store(uri)
+        packed = _Packed()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path, found in sorted(fs.find(root, detail=True).items()):
+                member = zipfile.ZipInfo(path.removeprefix(root).lstrip("/"), time.localtime()[:6])
+                member.compress_type, member.file_size = zipfile.ZIP_DEFLATED, found["size"]
+                with fs.open(path, "rb") as stored, archive.open(member, "w") as file:
+                    yield packed.take()
+                    while chunk := stored.read(CHUNK_BYTES):
+                        file.write(chunk)
+                        yield packed.take()
+        yield packed.take()
+
+
+class _Packed:
+    """What an archive is written to, and taken from meanwhile."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def write(self, data: bytes, /) -> int:
+        self._bytes += data
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        """The archive is whole."""
+
+    def take(self) -> bytes:
+        taken, self._bytes = bytes(self._bytes), bytearray()
+        return taken
 
 
 class Upload:
@@ -71,7 +94,7 @@ class Upload:
         self._limit_bytes = limit_bytes
         self._hash = hashlib.sha256()
         self.size_bytes = 0
-        self._fs, self._path = url_to_fs(model_uri(artifacts, f"{INCOMING}{uuid4().hex}"))
+        self._fs, self._path = open_store(model_uri(artifacts, f"{INCOMING}{uuid4().hex}"))
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -117,7 +140,7 @@ class Upload:
     def keep(self) -> None:
         """Put the whole model under its SHA-256."""
         with full_disk_explained(self._path):
-            _, final_path = url_to_fs(model_uri(self._artifacts, self._hash.hexdigest()))
+            _, final_path = open_store(model_uri(self._artifacts, self._hash.hexdigest()))
             self._fs.mv(self._path, final_path)
 
     def _close(self) -> None:

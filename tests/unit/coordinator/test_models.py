@@ -4,9 +4,12 @@ import errno
 import hashlib
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
 
 import pytest
-from fsspec.implementations.local import LocalFileOpener
+from fsspec.implementations.local import LocalFileOpener, LocalFileSystem
 
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.waiting import wait_for
@@ -95,6 +98,45 @@ def test_a_full_disk_answers_507(coordinator: Coordinator, monkeypatch: pytest.M
     answer = coordinator.http.put("/models", content=b"model")
     assert answer.status_code == 507
     assert answer.json()["error"] == "StorageFull"
+    assert stored(coordinator) == []
+
+
+def test_a_store_that_is_slow_holds_up_nobody_but_the_upload(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, moving, may_move = coordinator.upload(b"known"), Event(), Event()
+    move = LocalFileSystem.mv
+
+    def slowly(*words: Any, **how: Any) -> None:
+        moving.set()
+        may_move.wait()
+        move(*words, **how)
+
+    monkeypatch.setattr(LocalFileSystem, "mv", slowly)
+    with ThreadPoolExecutor() as pool:
+        upload = pool.submit(coordinator.upload, b"large")
+        moving.wait()
+        try:
+            assert coordinator.submit(model_id=known).status_code == 201
+            assert upload.running()
+        finally:
+            may_move.set()
+        assert upload.result() in stored(coordinator)
+
+
+def test_a_model_that_is_deleted_while_it_arrives_is_no_model_without_bytes(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, move = coordinator.upload(b"known"), LocalFileSystem.mv
+
+    def and_delete(*words: Any, **how: Any) -> None:
+        move(*words, **how)
+        assert coordinator.http.delete(f"/models/{known}").status_code == 204
+
+    monkeypatch.setattr(LocalFileSystem, "mv", and_delete)
+    answer = coordinator.http.put("/models", content=b"known")
+    assert (answer.status_code, answer.json()["hint"]) == (503, "upload it again")
+    assert coordinator.http.get(f"/models/{known}").status_code == 404
     assert stored(coordinator) == []
 
 

@@ -2,9 +2,21 @@
 
 import os
 import time
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from mallorn.core.artifacts import model_uri, open_store, scripts_uri
+from mallorn.core.errors import InvalidRequest, MallornError, MissingPackage
+from services.artifacts import remove
 from services.coordinator.web.store import LONGEST_UPLOAD_SEC, Store
+from tests.fixtures.command_line import assert_refused, mallorn
 
 
 def test_uploads_that_nobody_ends_are_swept_and_those_under_way_stay(tmp_path: Path) -> None:
@@ -23,3 +35,76 @@ def test_uploads_that_nobody_ends_are_swept_and_those_under_way_stay(tmp_path: P
         under_way.close()
         under_way.keep()
     assert len(list(models.iterdir())) == 2
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """A place that is no folder of this machine."""
+    url = f"memory://{uuid4().hex}/artifacts"
+    yield url
+    MemoryFileSystem.store.clear()
+
+
+def test_a_store_need_be_no_folder(bucket: str) -> None:
+    store = Store(bucket)
+    store.sweep()
+    with store.upload(1000) as upload:
+        upload.write(b"a model")
+        model_id = upload.close()
+        store.sweep()  # it is young
+        assert not store.holds(model_id)
+        upload.keep()
+    fs, _ = open_store(bucket)
+    assert store.holds(model_id)
+    assert fs.find(bucket) == [fs._strip_protocol(model_uri(bucket, model_id))]
+    assert fs.cat_file(model_uri(bucket, model_id)) == b"a model"
+    fs.pipe_file(scripts_uri(bucket, "w", "t"), b'{"original": "", "scheduled": "", "trace": ""}')
+    assert store.scripts("w", "t") is not None
+    assert store.scripts("w", "other") is None
+    remove(model_uri(bucket, model_id))
+    remove(model_uri(bucket, model_id))
+    assert not store.holds(model_id)
+
+
+def test_an_archive_is_sent_while_it_is_packed(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"a.json": b"[]", "b.json": bytes(5 << 20), "folder/c.py": b"pass"}
+    fs, root = open_store(bucket)
+    for name, content in files.items():
+        fs.pipe_file(f"{root}/{name}", content)
+    opened: list[str] = []
+    kept = MemoryFileSystem.open
+
+    def noted(self: MemoryFileSystem, path: str, *words: Any, **how: Any) -> Any:
+        opened.append(path.removeprefix(f"{root}/"))
+        return kept(self, path, *words, **how)
+
+    monkeypatch.setattr(MemoryFileSystem, "open", noted)
+    pieces = Store(bucket).zip_directory(bucket)
+    first = next(pieces)
+    assert first.startswith(b"PK")
+    assert opened == ["a.json"]
+    with zipfile.ZipFile(BytesIO(first + b"".join(pieces))) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == files
+        assert archive.testzip() is None
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "said"),
+    [
+        ("nowhere://bucket", InvalidRequest, "Protocol not known: nowhere"),
+        ("gs://bucket", MissingPackage, "gcsfs"),
+    ],
+)
+def test_a_store_that_cannot_be_spoken_to_is_refused_in_a_sentence(
+    url: str, kind: type[MallornError], said: str
+) -> None:
+    with pytest.raises(kind, match=said) as refused:
+        open_store(url)
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("command", ["serve", "worker", "control"])
+def test_no_part_starts_without_the_package_that_its_store_needs(command: str, tmp_path: Path) -> None:
+    known = {"MALLORN_ARTIFACTS": "gs://bucket/artifacts", "MALLORN_DATA_DIR": str(tmp_path)}
+    said = mallorn(command, **known)
+    assert_refused(said, "no artifacts at gs://", "gcsfs")

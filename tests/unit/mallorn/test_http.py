@@ -1,7 +1,9 @@
 """What the client makes of answers, of silence and of strangers."""
 
+import hashlib
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
@@ -9,11 +11,13 @@ import pytest
 
 import mallorn.client
 import mallorn.http
+import mallorn.uploading
 from mallorn import Client
 from mallorn.core import errors
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.models import onnx_bytes
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -203,3 +207,82 @@ def test_what_changes_something_is_not_sent_again_by_itself(monkeypatch: pytest.
     with refusing(1, waited, monkeypatch) as api, pytest.raises(errors.TooMany):
         api.create_key("ci")
     assert waited == []
+
+
+class Cutting(httpx.BaseTransport):
+    """A proxy whose patience ends while the coordinator still keeps what it was sent."""
+
+    def __init__(self, answer: httpx.Response | Exception, looks: int | None) -> None:
+        self._answer = answer
+        self._looks = looks  # that find nothing before one finds the model; None: there never is one
+        self._id = ""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "PUT":
+            self._id = hashlib.sha256(b"".join(request.stream)).hexdigest()  # type: ignore[arg-type]
+            if isinstance(self._answer, Exception):
+                raise self._answer
+            return self._answer
+        assert request.url.path.endswith(f"/models/{self._id}")
+        if self._looks is None or self._looks > 0:
+            self._looks = self._looks and self._looks - 1
+            body = {"error": "NotFound", "detail": "there is no model", "hint": ""}
+            return httpx.Response(404, json=body)
+        return httpx.Response(200, json={"id": self._id, "name": "m", "size_bytes": 1, "created_at": 1.0})
+
+
+PATIENCE_ENDS = [
+    httpx.Response(504, text="<h1>504 Gateway Time-out</h1>"),
+    httpx.Response(502, text="<h1>502 Bad Gateway</h1>"),
+    httpx.RemoteProtocolError("Server disconnected without sending a response."),
+]
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mallorn.uploading, "LOOK_EVERY_SEC", 0.0)
+    monkeypatch.setattr(mallorn.uploading, "PATIENCE_SEC", 0.2)
+
+
+@pytest.mark.usefixtures("quickly")
+@pytest.mark.parametrize("answer", PATIENCE_ENDS, ids=["504", "502", "cut"])
+def test_a_model_whose_answer_got_lost_is_found_by_its_hash(
+    answer: httpx.Response | Exception, tmp_path: Path
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(onnx_bytes())
+    with Client("http://coordinator", transport=Cutting(answer, looks=1)) as api:
+        found = api.upload(tmp_path / "model.onnx")
+    assert found.id == hashlib.sha256((tmp_path / "model.onnx").read_bytes()).hexdigest()
+
+
+@pytest.mark.usefixtures("quickly")
+def test_a_model_that_never_arrived_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(onnx_bytes())
+    with (
+        Client("http://coordinator", transport=Cutting(PATIENCE_ENDS[0], looks=None)) as api,
+        pytest.raises(errors.Unavailable, match="HTTP 504"),
+    ):
+        api.upload(tmp_path / "model.onnx")
+
+
+def test_an_upload_that_the_coordinator_refuses_is_looked_for_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(onnx_bytes())
+    body = {"error": "Unavailable", "detail": "the database does not answer", "hint": ""}
+    asked = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        return httpx.Response(503, json=body)
+
+    with client(answer) as api, pytest.raises(errors.Unavailable, match="the database does not answer"):
+        api.upload(tmp_path / "model.onnx")
+    assert asked == ["PUT"]
+
+
+def test_a_proxy_that_takes_less_than_the_coordinator_is_named() -> None:
+    with (
+        client(lambda request: httpx.Response(413, text="<h1>413 Request Entity Too Large</h1>")) as api,
+        pytest.raises(errors.TooLarge) as caught,
+    ):
+        api.devices()
+    assert "client_max_body_size" in caught.value.hint
