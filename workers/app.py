@@ -1,15 +1,12 @@
 """The Celery app of the workers. Slots run the `solo` pool: nothing forks."""
 
 import logging
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from celery import Celery
-from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
+from celery.signals import task_postrun, worker_ready, worker_shutdown, worker_shutting_down
 
 from mallorn.core import queues
 from mallorn.core.broker import celery_settings
-from mallorn.core.errors import MallornError
 from mallorn.core.settings import settings
 from workers.children.shutdown import STOP
 
@@ -35,13 +32,18 @@ def _enlist(**_signal: object) -> None:
 
 def _look_at_the_host() -> None:
     """Say at once what every candidate would fail for; a worker that trains and plans may go on without."""
-    from workers.tvm.linker import check_linking
+    from workers.slot.health import what_ails
 
-    with TemporaryDirectory(prefix="mallorn-check-") as folder:
-        try:
-            check_linking(Path(folder))
-        except MallornError as error:
-            log.error("this worker cannot build candidates: %s", error)
+    if (error := what_ails(tunes=True)) is not None:
+        log.error("this worker cannot build candidates: %s", error)
+
+
+@task_postrun.connect
+def _recover(**_signal: object) -> None:
+    # Its message is not acknowledged before this returns, so that no other one is kept here meanwhile.
+    from workers.slot.runtime import runtime
+
+    runtime().health.recover()
 
 
 @worker_shutting_down.connect

@@ -20,13 +20,15 @@ def ready(api: Client) -> str:
 
 
 def workers(api: Client) -> str:
-    """Raises Unavailable where nobody works."""
+    """Raises Unavailable where nobody works; tells who rests, or does not see the devices, and why."""
     rows = api.workers()
-    alive = [row.id for row in rows if row.state in AT_WORK]
+    alive = [row for row in rows if row.state in AT_WORK]
     silent = [row.id for row in rows if row.state is WorkerState.SILENT]
-    if not alive:
-        raise Unavailable(f"no worker is there{_besides(silent)}", hint="mallorn worker, or read its log")
-    return f"{len(alive)} are there{_besides(silent)}"
+    told = [(row.id, row.info.resting or row.info.roll_call_error) for row in alive]
+    ailing = _besides(silent) + "".join(f"; {name}: {why}" for name, why in told if why)
+    if not [row for row in alive if not row.info.resting]:
+        raise Unavailable(f"no worker is there{ailing}", hint="mallorn worker, or read its log")
+    return f"{len(alive)} are there{ailing}"
 
 
 def devices(api: Client) -> str:

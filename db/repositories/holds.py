@@ -77,7 +77,8 @@ class Holds(Repository):
 
     def open(self, item: WorkItem, job_id: str) -> None:
         """There is work, whose message goes out now. What it lost before does not count any more."""
-        fresh = {"job_id": job_id, "losses": 0, "deaths": 0, "holder": None, "until": None, "sent_at": now()}
+        counts = {"losses": 0, "deaths": 0, "left_by": []}
+        fresh = {"job_id": job_id, **counts, "holder": None, "until": None, "sent_at": now()}
         insert = self.insert(HeldWork).values(kind=item.kind, subject=item.subject, attempt=0, **fresh)
         self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=fresh))
 
@@ -103,6 +104,10 @@ class Holds(Repository):
     def give_back(self, hold: Hold) -> bool:
         """Free unfinished work, which is no loss: the next sweep sends it. False: it was not ours."""
         return self._change(hold, **FREED)
+
+    def leave(self, hold: Hold, left_by: Sequence[str]) -> bool:
+        """Free work that these could not do for what their hosts lack, which is no loss of the work's."""
+        return self._change(hold, left_by=[*left_by], **FREED)
 
     def end(self, hold: Hold) -> bool:
         """The work is over; False when it was not ours any more."""

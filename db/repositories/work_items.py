@@ -10,6 +10,7 @@ from db.repositories.holds import MAX_DEATHS, MAX_LOSSES, Hold, Holds, Loss, Wor
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.stages import STATES
+from db.repositories.workers import Workers
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.values.event import (
@@ -19,6 +20,7 @@ from mallorn.core.values.event import (
     StageReturnedEvent,
 )
 
+FRESH_SEC: Final = 30.0  # a worker that was silent for longer is not counted on
 SILENT: Final = "its worker died or went silent"
 
 
@@ -66,13 +68,24 @@ class WorkItems(Repository):
             self._tell(loss, error, MAX_DEATHS)
 
     def leave_to_another_host(self, hold: Hold, error: MallornError) -> None:
-        """The host is at fault. A round that three hosts could not do pauses its job until one is mended."""
+        """The host is at fault, which is no loss of the work's.
+
+        A round that three hosts could not do, or three times all workers that there are, pauses its job until
+        one is mended.
+        """
         if hold.item.kind is not WorkKind.ROUND:
             self.give_back(hold, error)
-        elif Holds(self.session).get(hold.item).losses + 1 >= MAX_LOSSES:
+            return
+        row = Holds(self.session).get(hold.item)
+        left_by, workers = [*(row.left_by or ()), row.holder or ""], Workers(self.session)
+        tried_all = len(left_by) >= MAX_LOSSES and not workers.able(FRESH_SEC) - set(left_by)
+        job_id = self._job_of(hold)
+        self.lock_job(job_id)
+        if tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:
             self._pause(hold, error)
-        elif self.lose(hold, error) is not None:
-            Jobs(self.session).say(self._job_of(hold), error.reason)
+        elif Holds(self.session).leave(hold, left_by):
+            self._tell(Loss(hold, job_id, given_up=False), error)
+            Jobs(self.session).say(job_id, error.reason)
 
     def give_up(self, hold: Hold, error: MallornError) -> None:
         """Try it no more: a round is one of many, a stage is all that there is of its job."""

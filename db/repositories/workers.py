@@ -1,6 +1,6 @@
 """Workers: who works, and who was seen lately."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import select, update
 
@@ -24,6 +24,15 @@ class Workers(Repository):
         self.changed(
             update(Worker).where(Worker.id == worker_id).values(busy_with=busy_with, last_seen=now())
         )
+
+    def able(self, fresh_sec: float) -> set[str]:
+        """Those that run rounds: seen lately, not leaving, not resting, and no mere importers."""
+        found = [worker for worker in self.list(fresh_sec) if worker.info.tunes and not worker.info.stopped]
+        return {worker.id for worker in found if not worker.info.resting}
+
+    def hosts(self, ids: Collection[str]) -> set[str]:
+        """The machines of these workers."""
+        return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))
 
     def list(self, fresh_sec: float | None = None) -> Sequence[Worker]:
         """By start; `fresh_sec` leaves out those that were silent for longer."""

@@ -63,6 +63,9 @@ class HeldWork(Base):
     # Since the work came up, how often it broke off, and how often its holder was killed or went silent.
     losses: Mapped[int] = mapped_column(default=0)
     deaths: Mapped[int] = mapped_column(default=0, server_default="0")
+    left_by: Mapped[list[str] | None] = mapped_column(
+        ValueType(list[str])
+    )  # workers whose hosts were at fault
     holder: Mapped[str | None]
     until: Mapped[Timestamp | None]  # None: nobody holds it
     sent_at: Mapped[Timestamp | None]  # when its message last went out; None: nobody is to do it now

@@ -54,6 +54,19 @@ def test_a_service_without_workers_is_bad_and_without_devices_a_warning(start: S
     assert not found["devices"]["necessary"]
 
 
+def test_a_worker_that_rests_and_one_that_sees_no_devices_are_named_with_why(start: Start) -> None:
+    coordinator = start()
+    owned = OwnedRows(coordinator.database)
+    ill, blind = WorkerInfo(resting="no linker"), WorkerInfo(roll_call_error="OverflowError: infinity")
+    owned.write(lambda session: Workers(session).seen("ill", "here", ill, "resting: no linker"))
+    _, found = looked("--url", coordinator.url)
+    assert not found["workers"]["ok"], "nobody works"
+    assert "ill: no linker" in found["workers"]["words"]
+    owned.write(lambda session: Workers(session).seen("blind", "here", blind))
+    _, found = looked("--url", coordinator.url)
+    assert found["workers"]["words"] == "2 are there; ill: no linker; blind: OverflowError: infinity"
+
+
 def test_a_broker_that_is_away_is_named(start: Start) -> None:
     coordinator = start(redis_url=f"redis://127.0.0.1:{free_port()}/0")
     code, found = looked("--url", coordinator.url)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from socket import gethostname
 
 from sqlalchemy.orm import Session
 
@@ -12,7 +13,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.stages import STATES
 from db.repositories.work_items import WorkItems
 from mallorn.core.allowed_classes import check_classes, check_fit
-from mallorn.core.errors import ClassRefused, MallornError, UnknownName
+from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, UnknownName
 from mallorn.core.logs import note
 from mallorn.core.options import KeptOptions
 from mallorn.core.refused import refused
@@ -98,6 +99,9 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> Claimed | N
 def _let_go(held: Claimed, error: MallornError) -> None:
     if isinstance(error, ChildError):
         error.hint = advice(error, held.runtime.settings)
+    if isinstance(error, (HostFault, StorageFull)):
+        error.message = f"on {gethostname()}: {error.message}"
+        held.runtime.health.fell_ill(error)
     what = ending(error, held.hold.item.kind)
     log.log(what.level, "%s %s: %s", held.words, what.told, error)
     if what.act is not None:

@@ -32,6 +32,7 @@ from workers.measure.fleet import Fleet
 from workers.measure.validity import validate
 from workers.sandbox.reach import reached
 from workers.slot.attendance import RollCall
+from workers.slot.health import Health
 
 MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
 # Of a model's weights in a process that compiles it, mapped files and buffers that grow among them.
@@ -54,6 +55,11 @@ class Runtime:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
         self.tunes = True  # rounds are run here; else this slot only imports
         self.roll_call = RollCall(self.database, self.fleet, self.name)
+
+    @cached_property
+    def health(self) -> Health:
+        """Whether this worker's host lets it work."""
+        return Health(lambda why: self.roll_call.rests(why), lambda: self.tunes)
 
     @cached_property
     def room(self) -> Path:

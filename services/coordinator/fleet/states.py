@@ -37,7 +37,7 @@ def state_of_worker(worker: Worker, seen_sec: float) -> WorkerState:
         return WorkerState.STOPPED
     if seen_sec > SILENT_SEC:
         return WorkerState.SILENT
-    return WorkerState.BUSY if worker.busy_with else WorkerState.IDLE
+    return WorkerState.BUSY if worker.busy_with and not worker.info.resting else WorkerState.IDLE
 
 
 def local_target(session: Session) -> Target:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from socket import gethostname
 
 import pytest
 
@@ -10,11 +11,13 @@ from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.work_items import WorkItems
+from db.repositories.workers import Workers
 from mallorn.core.errors import (
     HostFault,
     InvalidTarget,
     Misconfigured,
     NoDevice,
+    StorageFull,
     Unavailable,
     UnknownName,
     Unschedulable,
@@ -22,6 +25,8 @@ from mallorn.core.errors import (
 from mallorn.core.logs import JsonLines
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.fleet import WorkerInfo
+from services.coordinator.fleet.states import state_of_worker
 from workers import tasks
 from workers.children.errors import ChildCrashed
 from workers.children.shutdown import STOP
@@ -334,8 +339,84 @@ def test_what_the_host_lacks_costs_no_trials_and_pauses_the_job_with_one_sentenc
     assert workshop.run(round_id) is None
     assert workshop.rows() == []
     assert workshop.state(job) == "paused"
-    assert workshop.reason(job) == f"No linker here\napt-get install gcc   (then: mallorn resume {job})"
+    told = f"on {gethostname()}: No linker here"
+    assert workshop.reason(job) == f"{told}\napt-get install gcc   (then: mallorn resume {job})"
     workshop.bench.before = lambda slot: None
     workshop.write(lambda session: Jobs(session).resume(job, "ada"))
     workshop.work(job)
     assert len(workshop.rows()) == 16, "the round that was given up left no mark on its task"
+
+
+def lacking(_slot):
+    raise HostFault("No linker here", hint="apt-get install gcc")
+
+
+def is_there(workshop, *names):
+    for name in names:
+        workshop.write(
+            lambda session, name=name: Workers(session).seen(name, f"host of {name}", WorkerInfo())
+        )
+
+
+def run_by(workshop, name, round_id, before=lambda slot: None):
+    workshop.name, workshop.bench.before = name, before
+    return workshop.run(round_id)
+
+
+def test_one_sick_worker_pauses_no_job_while_another_is_there(workshop):
+    job = workshop.job(("w0",), trials=8)
+    round_id = workshop.next_round(job)
+    is_there(workshop, "sick", "well")
+    for _ in range(12):
+        assert run_by(workshop, "sick", round_id, lacking) is None
+        assert workshop.state(job) == "tuning"
+        assert workshop.round(round_id).state == RoundState.QUEUED
+    assert workshop.reason(job).startswith(f"on {gethostname()}: No linker here")
+    assert workshop.held(WorkItem.round(round_id)).losses == 0, "it is no loss of the round's"
+    assert run_by(workshop, "well", round_id) is not None
+    assert len(workshop.rows(round_id=round_id)) == workshop.round(round_id).size
+
+
+def test_three_machines_that_lack_it_pause_the_job(workshop):
+    job = workshop.job(("w0",))
+    round_id = workshop.next_round(job)
+    is_there(workshop, "a", "b", "c", "d")
+    for name in ("a", "b", "a", "b"):
+        run_by(workshop, name, round_id, lacking)
+        assert workshop.state(job) == "tuning"
+    run_by(workshop, "c", round_id, lacking)
+    assert workshop.state(job) == "paused"
+
+
+@pytest.mark.parametrize("other", [{"resting": "no linker"}, {"stopped": True}, {"tunes": False}])
+def test_who_takes_no_rounds_is_not_waited_for(workshop, other):
+    job = workshop.job(("w0",))
+    round_id = workshop.next_round(job)
+    is_there(workshop, "sick")
+    workshop.write(lambda session: Workers(session).seen("other", "elsewhere", WorkerInfo(**other)))
+    for _ in range(3):
+        run_by(workshop, "sick", round_id, lacking)
+    assert workshop.state(job) == "paused"
+
+
+@pytest.mark.parametrize("error", [HostFault("No linker here"), StorageFull("the disk of /tmp is full")])
+def test_a_worker_whose_host_is_at_fault_rests_and_names_it(workshop, error, monkeypatch):
+    job = workshop.job(("w0",))
+    ill = []
+    monkeypatch.setattr(workshop.health, "fell_ill", ill.append)
+    workshop.bench.before = after(0, refuse(error))
+    workshop.run(workshop.next_round(job))
+    assert ill == [error]
+    assert workshop.reason(job).startswith(f"on {gethostname()}: ")
+
+
+def test_a_worker_that_rests_says_so_in_its_row(workshop):
+    workshop.roll_call.rests("no linker")
+    workshop.roll_call._report_worker()
+    (row,) = workshop.read(lambda session: Workers(session).list())
+    assert (row.info.resting, row.busy_with) == ("no linker", "resting: no linker")
+    assert state_of_worker(row, 0.0) == "idle"
+    workshop.roll_call.rests("")
+    workshop.roll_call._report_worker()
+    (row,) = workshop.read(lambda session: Workers(session).list())
+    assert (row.info.resting, row.busy_with) == ("", "")

@@ -1,0 +1,88 @@
+"""A worker whose host fails it rests, says why, and tries itself again."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from mallorn.core.errors import HostFault, MallornError, StorageFull
+from workers.children.shutdown import STOP
+from workers.slot import health
+from workers.slot.health import FIRST_REST_SEC, LONGEST_REST_SEC, SOON_SEC, Health, what_ails
+
+
+class Ward:
+    """A worker with a clock that only its own rests move, and looks at its host whose answers are given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_sec = 1000.0
+        self.rests: list[float] = []
+        self.told: list[str] = []
+        self.looks: Iterator[MallornError | None] = iter(())
+        monkeypatch.setattr(health, "_sleep", self._pass)
+        monkeypatch.setattr(health, "what_ails", lambda tunes: next(self.looks, None))
+        monkeypatch.setattr(health.time, "monotonic", lambda: self.now_sec)
+        self.health = Health(self.told.append, lambda: True)
+
+    def _pass(self, seconds: float) -> None:
+        self.rests.append(seconds)
+        self.now_sec += seconds
+
+
+@pytest.fixture
+def ward(monkeypatch: pytest.MonkeyPatch) -> Ward:
+    return Ward(monkeypatch)
+
+
+def test_who_is_well_never_rests(ward: Ward) -> None:
+    ward.health.recover()
+    assert (ward.rests, ward.told) == ([], [])
+
+
+def test_who_fell_ill_rests_until_a_look_at_its_host_finds_nothing(ward: Ward) -> None:
+    ward.looks = iter([HostFault("no linker"), StorageFull("no room"), None])
+    ward.health.fell_ill(HostFault("cannot run the linker\nbecause"))
+    ward.health.recover()
+    assert ward.told == ["cannot run the linker", "no linker", "no room", ""]
+    assert ward.rests == [FIRST_REST_SEC, 2 * FIRST_REST_SEC, 4 * FIRST_REST_SEC]
+    ward.health.recover()
+    assert len(ward.rests) == 3, "it takes work again"
+
+
+def test_who_fails_again_soon_rests_longer_though_nothing_is_found(ward: Ward) -> None:
+    for _ in range(6):
+        ward.health.fell_ill(HostFault())
+        ward.health.recover()
+    assert ward.rests == [5, 10, 20, 40, LONGEST_REST_SEC, LONGEST_REST_SEC]
+    ward.now_sec += SOON_SEC + 1
+    ward.health.fell_ill(HostFault())
+    ward.health.recover()
+    assert ward.rests[-1] == FIRST_REST_SEC
+
+
+def test_a_worker_that_shall_stop_rests_no_longer(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STOP, "_asked", type(STOP._asked)())
+    ward.looks = iter([HostFault()] * 9)
+    ward.health.fell_ill(HostFault())
+    STOP.ask()
+    ward.health.recover()
+    assert ward.rests == []
+
+
+def test_a_host_without_a_linker_ails_those_who_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert what_ails(tunes=True) is None
+
+    def refuse(_folder: Any) -> str:
+        raise HostFault("no linker")
+
+    monkeypatch.setattr(health, "check_linking", refuse)
+    assert str(what_ails(tunes=True)) == "no linker"
+    assert what_ails(tunes=False) is None, "an import links nothing"
+
+
+def test_a_host_without_room_ails_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_folder: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(health, "blame_the_host", refuse)
+    assert isinstance(what_ails(tunes=False), StorageFull)
