@@ -101,9 +101,9 @@ class Holds(Repository):
         """False when it is no longer held: taken back, paused or cancelled."""
         return self._change(hold, until=until(lease_sec))
 
-    def give_back(self, hold: Hold) -> bool:
-        """Free unfinished work, which is no loss: the next sweep sends it. False: it was not ours."""
-        return self._change(hold, **FREED)
+    def give_back(self, hold: Hold, later: bool = False) -> bool:
+        """Free unfinished work, which is no loss: the next sweep, or one `later`, sends it. False: not ours."""
+        return self._change(hold, **FREED | ({"sent_at": now()} if later else {}))
 
     def leave(self, hold: Hold, left_by: Sequence[str]) -> bool:
         """Free work that these could not do for what their hosts lack, which is no loss of the work's."""

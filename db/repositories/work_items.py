@@ -33,14 +33,18 @@ class WorkItems(Repository):
             return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
         return Jobs(self.session).claim_stage(item.subject, STATES[item.kind], worker, lease_sec)
 
-    def give_back(self, hold: Hold, error: MallornError) -> bool:
+    def put_off(self, hold: Hold, error: MallornError) -> bool:
+        """The same as `give_back`, for what will not be there in a moment: it is sent like a lost message."""
+        return self.give_back(hold, error, later=True)
+
+    def give_back(self, hold: Hold, error: MallornError, *, later: bool = False) -> bool:
         """Let another take unfinished work, with a word to its job about what is waited for."""
         job_id, words = self._job_of(hold), error.reason
         if hold.item.kind is WorkKind.ROUND:
             given_back = self._close(hold, RoundState.QUEUED, words)
         else:
             self.lock_job(job_id)
-            given_back = Holds(self.session).give_back(hold)
+            given_back = Holds(self.session).give_back(hold, later)
         if given_back and words:
             Jobs(self.session).say(job_id, words)
         return given_back

@@ -122,6 +122,12 @@ class HostFault(Unavailable):
     """This host lacks what every candidate needs; mend it, then resume the job."""
 
 
+class StoreAway(Unavailable):
+    """The artifact store does not answer; what needs it waits."""
+
+    usual_hint = "check MALLORN_ARTIFACTS, and that its disk is mounted or its server runs"
+
+
 class Misconfigured(Unavailable):
     """A setting of this worker does not allow what is asked for; mend it, then start the worker again."""
 

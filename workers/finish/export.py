@@ -16,6 +16,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
 from mallorn.core.artifacts import export_uri, open_store
 from mallorn.core.errors import MallornError
+from mallorn.core.store import reaching
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.machine import assumed
 from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload, read_manifest
@@ -100,10 +101,11 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 def upload(claimed: Stage, directory: Path) -> str:
     """Put the directory into the artifact store; its URL."""
     url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
-    store, root = open_store(url)
-    store.makedirs(root, exist_ok=True)
-    for path in sorted(directory.iterdir()):
-        store.put_file(str(path), f"{root}/{path.name}")
+    with reaching(url):
+        store, root = open_store(url)
+        store.makedirs(root, exist_ok=True)
+        for path in sorted(directory.iterdir()):
+            store.put_file(str(path), f"{root}/{path.name}")
     return url
 
 

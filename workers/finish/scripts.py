@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from mallorn.core.artifacts import open_store, scripts_uri
+from mallorn.core.store import reaching
 from workers.children.errors import ChildError
 from workers.faces.graphs import Graphs
 from workers.finish.winners import Winner
@@ -27,9 +28,10 @@ def keep_scripts(claimed: Stage, winners: Sequence[Winner], graphs: Graphs) -> N
 def _keep(claimed: Stage, winner: Winner, graphs: Graphs) -> None:
     program = winner.contest.program
     url = scripts_uri(claimed.runtime.settings.artifacts, program.key, winner.trace)
-    store, path = open_store(url)
-    if store.exists(path):
-        return
-    scripts = graphs.scripts(program.tir, winner.trace)
-    store.makedirs(store._parent(path), exist_ok=True)
-    store.pipe_file(path, json.dumps(asdict(scripts)).encode())
+    with reaching(url):
+        store, path = open_store(url)
+        if store.exists(path):
+            return
+        scripts = graphs.scripts(program.tir, winner.trace)
+        store.makedirs(store._parent(path), exist_ok=True)
+        store.pipe_file(path, json.dumps(asdict(scripts)).encode())

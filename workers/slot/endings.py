@@ -13,6 +13,7 @@ from mallorn.core.errors import (
     MallornError,
     PluginFailed,
     StorageFull,
+    StoreAway,
     Unavailable,
     UnknownName,
     Unschedulable,
@@ -38,6 +39,7 @@ TAKEN: Final = Fate("was taken back", None, logging.WARNING)
 # Nobody is to blame: time, an operator or another worker mends it.
 GIVEN_BACK: Final = Fate("goes back to the queue", WorkItems.give_back, logging.WARNING)
 NEXT: Final = Fate("lets others have their turn", WorkItems.give_back, logging.INFO)
+LATER: Final = Fate("waits for the artifact store", WorkItems.put_off, logging.WARNING)
 OTHER_HOST: Final = Fate("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
 # Somebody else did it: as often as silent workers are forgiven.
 CUT_SHORT: Final = Fate("was cut short", WorkItems.die, logging.WARNING)
@@ -54,6 +56,7 @@ RULES: Final[tuple[tuple[type[MallornError], Fate], ...]] = (
     (TurnOver, NEXT),
     (LeaseLost, TAKEN),
     (HostFault, OTHER_HOST),
+    (StoreAway, LATER),
     (Unavailable, GIVEN_BACK),
     (StorageFull, GIVEN_BACK),
     (UnknownName, GIVEN_BACK),  # a worker of another version knows it

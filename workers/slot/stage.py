@@ -20,6 +20,7 @@ from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import LeaseLost
 from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.states import JobState
+from mallorn.core.store import reaching
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph import GraphReport
@@ -47,10 +48,11 @@ class Stage:
     def model_file(self, directory: Path) -> Path:
         """A local copy of the job's model, and of the files that hold its weights.
 
-        Raises InvalidModel; StorageFull where the copy has no room.
+        Raises InvalidModel; StorageFull where the copy has no room; StoreAway, NotFound.
         """
         check_room(directory, self._model_bytes)
-        with fsspec.open(model_uri(self.runtime.settings.artifacts, self.job.model_id), "rb") as stored:
+        uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
+        with reaching(uri), fsspec.open(uri, "rb") as stored:
             return unpack(stored, directory)
 
     def graphs(self) -> Graphs:

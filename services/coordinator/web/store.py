@@ -13,6 +13,7 @@ from uuid import uuid4
 from mallorn.core.artifacts import model_uri, open_store, scripts_uri
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.refused import refused
+from mallorn.core.store import away
 from mallorn.core.values.dataset import ScheduleScripts
 
 CHUNK_BYTES: Final = 1 << 20
@@ -151,10 +152,10 @@ class Upload:
 
 @contextmanager
 def full_disk_explained(file: str) -> Iterator[None]:
-    """Turn what the host refuses into StorageFull or HostFault: room, writing, file handles."""
+    """Turn what the host refuses into StorageFull or HostFault, and what else there is into StoreAway."""
     try:
         yield
     except OSError as error:
         if (known := refused(error, file)) is not None:
             raise known from error
-        raise
+        raise away(file, error) from error

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from signal import SIGKILL
 
 import pytest
@@ -9,7 +10,7 @@ from sqlalchemy import select, update
 
 from db.repositories.contexts import Contexts
 from db.repositories.events import Events
-from db.repositories.holds import WorkItem
+from db.repositories.holds import MAX_DEATHS, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
 from db.repositories.workloads import KEPT
@@ -289,3 +290,26 @@ def test_a_stage_whose_job_cannot_be_read_after_its_claim_is_given_back(workshop
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (held.holder, held.losses) == (None, 0)
     assert workshop.reason(job) == "the database does not answer"
+
+
+def test_a_store_that_is_away_is_waited_for_however_long_that_takes(workshop, job):
+    models = Path(workshop.settings.artifacts) / "models"
+    unmounted = models.rename(models.parent / "elsewhere")
+    for _ in range(MAX_DEATHS + 2):
+        assert not import_job(workshop, job)
+    held = workshop.held(WorkItem(WorkKind.IMPORT, job))
+    assert (workshop.state(job), held.losses, held.deaths) == (JobState.IMPORTING, 0, 0)
+    assert "is its disk mounted?" in workshop.reason(job)
+    assert held.sent_at, "it is sent like a lost message, and not at once"
+    unmounted.rename(models)
+    workshop.graph_answers["extract"] = found("w0")
+    assert import_job(workshop, job)
+    assert (workshop.state(job), workshop.reason(job)) == (JobState.TUNING, "")
+
+
+def test_a_store_that_is_there_without_the_model_fails_the_job_in_words(workshop, job):
+    (model,) = (Path(workshop.settings.artifacts) / "models").iterdir()
+    model.unlink()
+    assert not import_job(workshop, job)
+    assert workshop.state(job) == JobState.FAILED
+    assert workshop.reason(job).startswith("the artifact store has no ")

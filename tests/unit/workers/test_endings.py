@@ -11,6 +11,7 @@ from mallorn.core.errors import (
     NoDevice,
     PluginFailed,
     StorageFull,
+    StoreAway,
     UnknownName,
     Unschedulable,
 )
@@ -22,6 +23,7 @@ from workers.slot.endings import (
     FAILED,
     GIVEN_BACK,
     GIVEN_UP,
+    LATER,
     OTHER_HOST,
     TAKEN,
     TRIED_AGAIN,
@@ -39,6 +41,7 @@ from workers.slot.endings import (
         (NoDevice(), GIVEN_BACK),
         (HostFault(), OTHER_HOST),
         (StorageFull(), GIVEN_BACK),
+        (StoreAway(), LATER),
         (UnknownName(), GIVEN_BACK),
         (ChildCrashed("it died"), TRIED_AGAIN),
         (ChildKilled("it was killed"), CUT_SHORT),
