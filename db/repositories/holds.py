@@ -102,7 +102,7 @@ class Holds(Repository):
         return self._change(hold, until=until(lease_sec))
 
     def give_back(self, hold: Hold, later: bool = False) -> bool:
-        """Free unfinished work, which is no loss: the next sweep, or one `later`, sends it. False: not ours."""
+        """Free unfinished work, which is no loss: a sweep sends it, soon or `later`. False: not ours."""
         return self._change(hold, **FREED | ({"sent_at": now()} if later else {}))
 
     def leave(self, hold: Hold, left_by: Sequence[str]) -> bool:

@@ -225,6 +225,11 @@ class Jobs(Stages):
         self.changed(update(Job).where(*unbound).values(context_id=context_id))
         return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
 
+    def retarget(self, job_id: str, target_id: int) -> None:
+        """What its measurer turned out to be stands in for the devices of the target that was asked for."""
+        importing = Job.id == job_id, Job.state == JobState.IMPORTING
+        self.changed(update(Job).where(*importing).values(target_id=target_id))
+
     def bind_machine(self, job_id: str, machine: Machine) -> None:
         """What the job's candidates are proposed for: the first one that is bound stays."""
         unbound = Job.id == job_id, Job.machine.is_(None)

@@ -8,7 +8,7 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from research.replay.holdings import holdings
+from research.replay.holdings import REPLAY, holdings
 from workers.device.endpoint import Endpoint
 from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice
 
@@ -26,6 +26,8 @@ class ReplayMeasurer(Measurer):
 
     If a recording has several measuring contexts, the one with most tasks is used.
     """
+
+    stands_in = REPLAY
 
     def measure(
         self,

@@ -14,6 +14,7 @@ from db.repositories.failing import fail_job
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.standings import Standing, Standings
+from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.tables import Device, Job
 from mallorn.core import queues
@@ -22,8 +23,9 @@ from mallorn.core.errors import ClassRefused, MallornError, PluginFailed, Unknow
 from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.plugins import blaming
 from mallorn.core.settings import settings
-from mallorn.core.stand_ins import STAND_INS
+from mallorn.core.stand_ins import stand_in
 from mallorn.core.states import ZERO_SHOT, JobState
+from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.outlook import Outlook
@@ -86,7 +88,7 @@ def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: Patie
         _bind(step, fitting[0])
     elif step.options.mode == ZERO_SHOT:  # it runs nothing, and waits for nobody
         _write(step, turn, (), JobPlan(finished=ANSWERS))
-    elif step.options.measurer not in STAND_INS:
+    elif not stand_in(Target(Targets(step.session).get(step.job.target_id).text)):
         if wait_for_device(step.session, step.job, patience, devices):
             return Settled(messages=turn.messages, over=True)
         slots = 0

@@ -8,13 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from sqlalchemy import select
 from typer.testing import CliRunner
 
 from cli.main import app
+from db.repositories.targets import Targets
 from db.repositories.workers import Workers
+from db.tables import Context, Measurement
 from mallorn import Client, Job
 from mallorn.core import queues
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
+from mallorn.core.settings import settings as own_settings
+from mallorn.core.stand_ins import STAND_INS, stand_in
+from mallorn.core.targets import Target
 from mallorn.core.values.manifest import read_manifest
 from mallorn.core.values.report import FinishReport
 from services.control.planning import plan_job
@@ -28,6 +35,7 @@ from workers.slot.runtime import Runtime
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 TRIALS = 24
+PLUGINS = ["tests.fixtures.pretenders:*"]
 # Two runs of a job meet the same candidates.
 OPTIONS: dict[str, Any] = {"round_size": 8, "families": "operator", "search": "evolutionary"}
 
@@ -85,11 +93,16 @@ class House:
             train(self.worker, closed.job_id, closed.task_id)
 
 
+@pytest.fixture(autouse=True)
+def allowed_by_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_settings(), "plugins", PLUGINS)
+
+
 @pytest.fixture(scope="module")
 def house(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("house")
     shutil.copyfile(sqlite_template, folder / "mallorn.db")
-    settings = Settings(data_dir=folder, redis_url="memory://", tracker="127.0.0.1:1")
+    settings = Settings(data_dir=folder, redis_url="memory://", tracker="127.0.0.1:1", plugins=PLUGINS)
     with running(settings) as coordinator, Client(coordinator.url) as client:
         found = House(client, settings)
         yield found
@@ -196,3 +209,20 @@ def test_a_recording_of_another_model_fails_the_job_with_the_next_step(house: Ho
     assert job.status.state == "failed"
     assert "was not recorded for" in job.status.reason
     assert "--target '" in job.status.reason
+
+
+@pytest.mark.parametrize("name", ["Derived", "Alias"])
+def test_what_simulates_by_another_name_is_simulated_all_the_same(
+    house: House, model: Path, name: str
+) -> None:
+    given = {"seed": 7, "failure_rate": 0.2}
+    job = house.done(model, 3, measurer=f"tests.fixtures.pretenders:{name}", simulated=given)
+    assert_done_without_a_device(house, job, "simulated")
+    with house.worker.database.session() as session:
+        contexts = session.scalars(select(Context.target_id).join(Measurement))
+        assert {stand_in(Target(Targets(session).get(each).text)) for each in contexts} <= STAND_INS
+
+
+def test_one_of_ours_has_its_name_alone(house: House, model: Path) -> None:
+    with pytest.raises(InvalidRequest, match="has a name here"):
+        house.client.tune(model, TARGET, TRIALS, measurer="workers.measure.simulated:SimulatedMeasurer")

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.storable import check_storable
 from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
@@ -43,4 +44,7 @@ def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
     check_storable(identity)
     if len(json.dumps(identity)) > LONGEST:
         raise ValueError("it says too much")
-    return Endpoint(**dict(_Told.model_validate(identity)), info=DeviceInfo.model_validate(identity))
+    told = _Told.model_validate(identity)
+    if told.host_id in STAND_INS:
+        raise ValueError("it says that it is none")
+    return Endpoint(**dict(told), info=DeviceInfo.model_validate(identity))

@@ -131,7 +131,7 @@ def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
         without_schedule=[name for name in tasks if name not in tuned],
         measured_on=measured_on,
         mode=claimed.options.mode,
-        measured_by=claimed.options.measurer,
+        measured_by=claimed.measured_by,
     )
 
 

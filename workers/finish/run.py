@@ -74,7 +74,7 @@ def _finish(claimed: Stage) -> None:
         # Those that were promoted alone, too: a rival may be handed out in their place.
         shown = [winner for winner in (*decided.winners, *handout.winners) if winner.is_checked]
         keep_scripts(claimed, shown, graphs)
-        by = FinishReport(measured_by=claimed.options.measurer)
+        by = FinishReport(measured_by=claimed.measured_by)
         told = _tasks(claimed, handout.winners, decided.losers), decided.answers
         parts = [by, _expected(claimed), *told, handout.report]
         if handout.built is not None:

@@ -12,18 +12,21 @@ from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
+from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
 from db.repositories.warnings import Warn, Warnings
 from db.repositories.workloads import NewWorkload, Workloads
-from mallorn.core.errors import InvalidModel, InvalidRequest
+from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest
+from mallorn.core.stand_ins import measured_target, stand_in
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
 from workers.children.errors import ChildFailed
 from workers.faces.graphs import Extraction, ModelTask
 from workers.faces.values import pack_arguments
 from workers.host.courtesy import giving_way
-from workers.measure.base import StandInDevice
+from workers.measure.base import Measurer, StandInDevice
+from workers.round.rows import SAY_SO, UNSAID
 from workers.slot.runtime import Runtime
 from workers.slot.stage import Stage, stage
 from workers.tvm.recipes import recipe_for, stored_recipe
@@ -39,16 +42,29 @@ def import_job(runtime: Runtime, job_id: str) -> bool:
     with stage(runtime, job_id, JobState.IMPORTING) as claimed:
         if claimed is not None:
             with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
+                measurer = runtime.measurer(claimed.options)
+                claimed = _on_its_target(claimed, measurer)
                 found = _extract(claimed)
                 asked_for = _asked_for(claimed.options.only, found.tasks)
-                measurer = runtime.measurer(claimed.options)
                 instead = measurer.stand_in(asked_for, claimed.target, claimed.options)
+                if instead is not None and not measurer.stands_in:
+                    raise ClassRefused(UNSAID, hint=SAY_SO)
                 with runtime.database.transaction() as session:
                     _store(session, claimed, found)
                     if instead is not None:
                         _bind(session, claimed, instead)
             return True
     return False
+
+
+def _on_its_target(claimed: Stage, measurer: Measurer) -> Stage:
+    """What measures tells by its class whether it stands in for devices, whatever name the job gave it."""
+    if measurer.stands_in in ("", stand_in(claimed.target)):
+        return claimed
+    target = measured_target(claimed.target, measurer.stands_in)
+    with claimed.runtime.database.transaction() as session:
+        Jobs(session).retarget(claimed.job.id, Targets(session).ensure(target).id)
+        return replace(claimed, job=Jobs(session).get(claimed.job.id, None), target=target)
 
 
 def _extract(claimed: Stage) -> Extraction:

@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
@@ -90,10 +90,14 @@ class Measurer(ABC):
       count. Who falls far behind or fails has fewer than the others.
     - Raises NoDevice when no device serves the target, Unavailable when the tracker does not answer.
 
-    What follows is for measurers without a device, as `replay` and `simulated`. They answer `stand_in`, give
-    each SlotTrial that endpoint, and refuse in `require` what they have nothing for. Their names are in
-    `mallorn/core/stand_ins.py`, so that planning waits for no device.
+    What follows is for measurers without a device, as `replay` and `simulated`, and all that is made of them.
+    They say which of the two they are in `stands_in`: a job that has one gets the target of that stand-in, by
+    whatever name it asked (ADR 0046). They answer `stand_in`, give each SlotTrial that endpoint, whose host
+    is the stand-in, and refuse in `require` what they have nothing for.
     """
+
+    #: One of mallorn.core.stand_ins.STAND_INS; empty where devices of the target measure.
+    stands_in: ClassVar[str] = ""
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:

@@ -46,6 +46,8 @@ class SimulatedMeasurer(Measurer):
     keeps its device for `device_sec`, in which the worker sleeps. A slot has one device, and takes no core.
     """
 
+    stands_in = NAME
+
     def measure(
         self,
         program: Program,

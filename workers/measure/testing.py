@@ -113,7 +113,9 @@ class MeasurerTestCase:
     ) -> None:
         at = workplace
         instead = measurer.stand_in(at.tasks, at.target, at.options)
+        assert bool(measurer.stands_in) == (instead is not None)
         if instead is not None:
+            assert instead.endpoint.host_id == measurer.stands_in
             found = [*self.measured(measurer, at), *self.compared(measurer, at)]
             assert {_place(result.endpoint) for result in found} == {_place(instead.endpoint)}
 

@@ -12,8 +12,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from mallorn.core.errors import MallornError
 from mallorn.core.limits import peak_gflops
-from mallorn.core.options import KeptOptions
-from mallorn.core.stand_ins import STAND_INS
+from mallorn.core.stand_ins import stand_in
 from mallorn.core.states import WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceMachine
@@ -43,9 +42,9 @@ def settle_machine(
     """
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
-        if job.machine is not None or KeptOptions.model_validate(job.options).measurer in STAND_INS:
-            return
         target = Target(Targets(session).get(job.target_id).text)
+        if job.machine is not None or stand_in(target):
+            return
         like = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
     if not measuring:
         machine = _seen(runtime, job.target_id)

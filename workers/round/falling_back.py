@@ -30,7 +30,7 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> Prepared:
         try:
             with runtime.database.session() as session:
                 context = load_round(session, round_id)
-            validate = runtime.validator(context.options)
+            validate = runtime.validator(context.target)
             return context, propose(Viewer(runtime.database, runtime.compiler), context, validate)
         except PluginFailed as error:
             _leave_out(runtime, round_id, token, error)

@@ -10,10 +10,16 @@ from sqlalchemy.orm import Session
 from db.repositories.contexts import Contexts
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.sketches import NewSketch, Sketches
+from db.repositories.targets import Targets
+from mallorn.core.errors import ClassRefused
 from mallorn.core.options import JobOptions
+from mallorn.core.stand_ins import STAND_INS, stand_in
+from mallorn.core.targets import Target
 from workers.device.endpoint import Endpoint
 from workers.search.space import Sketch
 
+UNSAID: Final = "the measurer tells times of no device, and does not say so"
+SAY_SO: Final = 'stands_in = "simulated" in its class   (workers/measure/base.py)'
 TVM_VERSION: Final = version("apache-tvm")
 SPACE: Final = "post-order-apply/1"  # name and version: another version's sketches may not rebuild
 
@@ -27,11 +33,18 @@ class Site:
 
     @classmethod
     def of(cls, session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Self:
-        """The rows of an endpoint, written if they are new."""
+        """The rows of an endpoint, written if they are new. Raises ClassRefused for a device that is none."""
+        _check(Target(Targets(session).get(target_id).text), endpoint)
         host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
         context = Contexts(session).ensure(target_id, *host, options.timing())
         device = SeenDevice(target_id=target_id, **asdict(endpoint))
         return cls(context.id, Devices(session).seen(device))
+
+
+def _check(target: Target, endpoint: Endpoint) -> None:
+    """No made-up time is stored with real ones: not of a measurer that does not say what it is, either."""
+    if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(target):
+        raise ClassRefused(UNSAID, hint=SAY_SO)
 
 
 NOWHERE: Final = Site(None, None)

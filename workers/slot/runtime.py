@@ -14,12 +14,14 @@ from typing import Any
 
 from db.repositories.jobs import Jobs
 from db.repositories.stage_runs import StageRuns
+from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.names import resolve
-from mallorn.core.options import LARGEST_ROUND, JobOptions, KeptOptions
+from mallorn.core.options import LARGEST_ROUND, JobOptions
 from mallorn.core.settings import Settings, settings
-from mallorn.core.stand_ins import STAND_INS
+from mallorn.core.stand_ins import stand_in
 from mallorn.core.states import StageKind
+from mallorn.core.targets import Target
 from workers.children.pool import ChildPool
 from workers.device.detect import available_cores
 from workers.faces.compiler import Compiler, Validate
@@ -95,10 +97,9 @@ class Runtime:
         if "runner" in self.__dict__ and self.runner.alive:
             self.runner.release()
 
-    def validator(self, options: JobOptions) -> Validate:
+    def validator(self, target: Target) -> Validate:
         """Who answers which candidates can be rebuilt: those who will build them, if anybody does."""
-        stands_in = options.measurer in STAND_INS
-        return self.compiler.validate if stands_in else partial(validate, self.builders)
+        return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
 
     @property
     def tools(self) -> Tools:
@@ -116,8 +117,8 @@ class Runtime:
             return
         self.compiler.start()
         with self.database.session() as session:
-            options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
-        if options.measurer not in STAND_INS:
+            target = Targets(session).get(Jobs(session).get(job_id, None).target_id)
+        if not stand_in(Target(target.text)):
             self.builders.start()
 
     def graphs(self, threads: int, model_bytes: int) -> Graphs:

@@ -19,6 +19,7 @@ from db.tables import Job
 from mallorn.core.artifacts import model_uri
 from mallorn.core.errors import LeaseLost
 from mallorn.core.options import JobOptions, KeptOptions
+from mallorn.core.stand_ins import stand_in
 from mallorn.core.states import JobState
 from mallorn.core.store import reaching
 from mallorn.core.targets import Target
@@ -54,6 +55,11 @@ class Stage:
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
         with reaching(uri), fsspec.open(uri, "rb") as stored:
             return unpack(stored, directory)
+
+    @property
+    def measured_by(self) -> str:
+        """Who stood in for devices, whatever the job named it; else the measurer's name."""
+        return stand_in(self.target) or self.options.measurer
 
     def graphs(self) -> Graphs:
         """A new process for the job's whole model; it is starting already."""

@@ -313,3 +313,13 @@ def test_a_store_that_is_there_without_the_model_fails_the_job_in_words(workshop
     assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
     assert workshop.reason(job).startswith("the artifact store has no ")
+
+
+def test_who_answers_as_a_stand_in_and_does_not_say_which_is_refused(workshop, job):
+    options = workshop.read(lambda session: Jobs(session).get(job, None).options)
+    options |= {"measurer": "tests.fixtures.pretenders:OpenWrapper"}
+    workshop.write(lambda session: session.execute(update(Job).where(Job.id == job).values(options=options)))
+    workshop.graph_answers["extract"] = found("w0")
+    assert not import_job(workshop, job)
+    assert workshop.state(job) == JobState.FAILED
+    assert "does not say so" in workshop.reason(job)

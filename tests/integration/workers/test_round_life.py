@@ -7,6 +7,7 @@ from socket import gethostname
 import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.devices import Devices
 from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
@@ -420,3 +421,14 @@ def test_a_worker_that_rests_says_so_in_its_row(workshop):
     workshop.roll_call._report_worker()
     (row,) = workshop.read(lambda session: Workers(session).list())
     assert (row.info.resting, row.busy_with) == ("", "")
+
+
+def test_made_up_times_of_a_wrapper_are_not_stored_under_a_real_target(workshop):
+    job = workshop.job(("w0",), measurer="tests.fixtures.pretenders:Wrapper")
+    round_id = workshop.next_round(job)
+    assert workshop.run(round_id) is None
+    assert workshop.rows() == []
+    assert workshop.state(job) == JobState.FAILED
+    assert "does not say so" in workshop.reason(job)
+    hosts = {device.host_id for device in workshop.read(lambda session: Devices(session).list())}
+    assert "simulated" not in hosts, "no job takes its context from a device that is none"

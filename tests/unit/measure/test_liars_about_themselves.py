@@ -49,6 +49,7 @@ LIES: list[tuple[str, Any]] = [
     ("name", ["rack-7"]),
     ("host_class", {"a": 1}),
     ("host_id", 7),
+    ("host_id", "simulated"),
     ("tvm_version", 0.27),
     ("cpu_model", "x" * LONGEST),
     ("cpu_model", 7),
