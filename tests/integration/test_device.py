@@ -26,6 +26,7 @@ from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient
 from workers.faces.runner import LibraryRun, Runner
 from workers.faces.values import Arguments, Tensor
 from workers.measure.fleet import Fleet, KeyCount
+from workers.tvm.remote import CandidateUnheard, RemoteDevice
 
 EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
 ARGS = Arguments((Tensor("TENSOR", "float32", (64, 64)),) * 3)
@@ -183,6 +184,21 @@ def test_a_candidate_that_does_harm_costs_its_own_session_only(
     assert text in harmed.error
     assert run(runner, fleet, local_target, subject.harmful("double"), "next").outcome is Outcome.OK
     assert fleet.executions() == ["harmful", "next"]
+
+
+def test_a_stalled_network_is_not_the_candidates_time_out(fleet: TestFleet, local_target: Target) -> None:
+    """The client says nothing after it has begun: so a session hears it when the network stalls."""
+    device = RemoteDevice(fleet.settings.tracker_address, local_target, PATIENCE)
+
+    def stall() -> None:
+        wait_for(lambda: not fleet.sessions(), "the device to end the session")
+        device._call("mallorn.load")
+
+    with pytest.raises(CandidateUnheard) as caught:
+        device.attempt("unheard", 3.0, stall)
+    assert caught.value.outcome is Outcome.WORKER_LOST
+    device.close()
+    fleet.wait_free(local_target)
 
 
 def test_a_candidate_whose_client_died_is_ended(

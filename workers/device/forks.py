@@ -7,6 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from mallorn.core.errors import MallornError
@@ -42,6 +43,15 @@ def how_it_ended(status: int) -> str:
     """Put a wait status in words."""
     code = os.waitstatus_to_exitcode(status)
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def waits_for(pid: int, number: int) -> bool:
+    """Whether a process waits in a call for its open file of this number; False where that cannot be seen."""
+    try:
+        words = Path(f"/proc/{pid}/syscall").read_text().split()
+    except OSError:
+        return False
+    return len(words) > 1 and words[1] == hex(number)
 
 
 def _run_and_exit(work: Callable[[], object], parent_pid: int) -> NoReturn:

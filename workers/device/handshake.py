@@ -14,6 +14,8 @@ log = logging.getLogger(__name__)
 TIMEOUT_SEC = 5.0
 # What the server answers in the place of a session that died.
 DEATH_NOTICE: Final = "SessionDied:"
+# And how it goes on where the session waited for its client to the last.
+UNHEARD: Final = " while it waited for its client"
 _INT = struct.Struct("<i")
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from tvm.rpc import _ffi_api as rpc_api
 
 from workers.device.detect import described_again
-from workers.device.forks import fork, how_it_ended
-from workers.device.handshake import DEATH_NOTICE, welcome
+from workers.device.forks import fork, how_it_ended, waits_for
+from workers.device.handshake import DEATH_NOTICE, UNHEARD, welcome
 from workers.device.identity import Identity
 from workers.device.lobby import Lobby
 from workers.device.registration import Registration
@@ -35,6 +35,7 @@ class Running:
     connection: socket.socket
     folder: Path
     abandoned: bool = False  # its client hung up
+    unheard: bool = False  # when it was last looked at, it waited for its client
 
 
 class DeviceServer:
@@ -62,6 +63,7 @@ class DeviceServer:
         """Wait for clients, ends of sessions and a lost tracker, in turn."""
         while True:
             self._look_at_host()
+            self._look_at_session()
             self._registration.keep()
             waiting = set(self._lobby)
             for ready_fd in self._wait(waiting):
@@ -87,6 +89,11 @@ class DeviceServer:
             log.info("this host is %s now, with governor %s", now["host_class"], now["governor"])
             self._identity = now
             self._registration.introduce(now)
+
+    def _look_at_session(self) -> None:
+        """Who ends at its deadline while it waits for its client ran into no loop: the network stalled."""
+        if (running := self._running) is not None:
+            running.unheard = waits_for(running.pid, running.connection.fileno())
 
     def _wait(self, waiting: set[int]) -> list[int]:
         poller = select.poll()
@@ -133,7 +140,8 @@ class DeviceServer:
         status = os.waitpid(running.pid, 0)[1]
         if status != 0 and not running.abandoned:
             log.warning("a session ended badly: %s", how_it_ended(status))
-            _say_last_words(running.connection, f"{DEATH_NOTICE} {how_it_ended(status)}")
+            heard = UNHEARD if running.unheard else ""
+            _say_last_words(running.connection, f"{DEATH_NOTICE} {how_it_ended(status)}{heard}")
         os.close(running.pid_fd)
         running.connection.close()
         shutil.rmtree(running.folder, ignore_errors=True)

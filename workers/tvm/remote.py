@@ -19,7 +19,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import settings
 from mallorn.core.targets import Target
 from workers.device.endpoint import endpoint_of
-from workers.device.handshake import DEATH_NOTICE, ticket_of
+from workers.device.handshake import DEATH_NOTICE, UNHEARD, ticket_of
 from workers.device.identity import Identity
 from workers.device.slice_times import SliceTimes
 from workers.device.tracker_client import Address, TrackerClient, device_key
@@ -55,6 +55,10 @@ class CandidateKilled(CandidateFailed):
     """Its session got a SIGKILL, which only the device's host and its users send: it may be innocent."""
 
     outcome = Outcome.WORKER_LOST
+
+
+class CandidateUnheard(CandidateKilled):
+    """Its session waited for a word of its client until the deadline: it is innocent."""
 
 
 class RemoteDevice:
@@ -223,6 +227,8 @@ class RemoteDevice:
     def _judge(self, text: str) -> CandidateFailed | Unavailable:
         text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
         if DEATH_NOTICE in text:
+            if "SIGALRM" in text and UNHEARD in text:
+                return CandidateUnheard("the network, or its client, was silent until its time was over")
             if "SIGALRM" in text:
                 return CandidateTimeout("did not return in time")
             return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
