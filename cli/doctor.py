@@ -99,6 +99,7 @@ def _asked(known: Settings, address: Address) -> Iterator[Finding]:
         whole = look("service", lambda: service.ready(api))
         yield whole
         if whole.ok:
+            yield look("control", lambda: service.control(api))
             yield look("workers", lambda: service.workers(api))
             yield look("devices", lambda: service.devices(api), necessary=False)
     if address.url is None and stack is not None:

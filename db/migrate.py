@@ -19,6 +19,10 @@ _LOCK = 0x6D616C6C  # "mall": names our advisory lock on a Postgres server
 _MIGRATE = "mallorn migrate"
 
 
+class NewerTables(Conflict):
+    """The database was written by a newer Mallorn."""
+
+
 class OldTables(Conflict):
     """The database is not at this version's tables."""
 
@@ -96,7 +100,7 @@ def _refuse_unknown(connection: Connection) -> None:
             f"the database is of a development version before 0.1.0 (revision {found})",
             hint="mallorn dataset import DIR --data NEW   (DIR: what its own `dataset export` wrote)",
         )
-    raise Conflict(f"the database was written by a newer Mallorn (revision {found})", hint=upgrade_line())
+    raise NewerTables(f"the database was written by a newer Mallorn (revision {found})", hint=upgrade_line())
 
 
 def _check_references(connection: Connection) -> None:

@@ -35,8 +35,7 @@ def run_beat(app: Celery) -> None:
     beat_init.connect(_tell_ready)
     setup_logging.connect(_leave_logging)
     _import_tasks(app)
-    # Celery's own default keeps them in a file of pickles.
-    app.start(["--quiet", "beat", "--pidfile=", "--scheduler", "celery.beat:Scheduler"])
+    app.start(["--quiet", "beat", "--pidfile="])
 
 
 def _import_tasks(app: Celery) -> None:

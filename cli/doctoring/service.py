@@ -19,6 +19,16 @@ def ready(api: Client) -> str:
     return f"{api.connection.url}: database, tables and broker are ready"
 
 
+def control(api: Client) -> str:
+    """Raises Unavailable where nobody sends lost messages again, or takes back the work of the dead."""
+    told = api.connection.get("/readyz").get("control", "ok")
+    if told != "ok":
+        raise Unavailable(
+            told, hint="mallorn control, mallorn control --beat: start them, or read their logs"
+        )
+    return "sweep and reap have their turns"
+
+
 def workers(api: Client) -> str:
     """Raises Unavailable where nobody works; tells who rests, or does not see the devices, and why."""
     rows = api.workers()

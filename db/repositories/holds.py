@@ -126,18 +126,20 @@ class Holds(Repository):
         """Free work that a kill from outside cut short, and count it; None when it was not ours any more."""
         return next(iter(self._lose(mine(hold), HeldWork.deaths, MAX_DEATHS)), None)
 
-    def expire(self) -> Sequence[Loss]:
-        """Free all work whose holder went silent, and count it."""
-        silent = HeldWork.until < now()
-        jobs = self._jobs_of(silent)
-        self.lock_jobs(select(Job.id).where(among(Job.id, jobs)))
-        # What went silent since is found next time: its job is not locked.
-        locked = or_(HeldWork.job_id.is_(None), among(HeldWork.job_id, jobs))
-        return self._lose(and_(silent, locked), HeldWork.deaths, MAX_DEATHS)
+    def silent_jobs(self) -> Sequence[str | None]:
+        """Jobs of which work is held by who went silent; None stands for the work of no job."""
+        jobs = select(HeldWork.job_id).where(_silent()).distinct().order_by(HeldWork.job_id)
+        return self.session.scalars(jobs).all()
+
+    def expire(self, job_id: str | None) -> Sequence[Loss]:
+        """Free all work of a job, or of none, whose holder went silent, and count it."""
+        self.lock_jobs(select(Job.id).where(Job.id == job_id))
+        theirs = HeldWork.job_id.is_not_distinct_from(job_id)
+        return self._lose(and_(_silent(), theirs), HeldWork.deaths, MAX_DEATHS)
 
     def waiting(self, older_than_sec: float) -> Sequence[WorkItem]:
         """Work that nobody holds and whose message went out long ago: urgent jobs first, then the oldest."""
-        old = HeldWork.until.is_(None), HeldWork.sent_at < until(-older_than_sec)
+        old = HeldWork.until.is_(None), HeldWork.sent_at < until(-older_than_sec), HeldWork.kind.in_(WorkKind)
         # Rounds are numbered in the order they were planned; their jobs' ages say nothing about it.
         age = case((HeldWork.kind != WorkKind.ROUND, Job.created_at), else_=0.0)
         order = Job.priority.desc(), age, func.length(HeldWork.subject), HeldWork.subject
@@ -162,10 +164,6 @@ class Holds(Repository):
         """The row of work that was opened or claimed."""
         return self.session.get_one(HeldWork, (item.kind, item.subject))
 
-    def _jobs_of(self, which: ColumnElement[bool]) -> set[str]:
-        found = self.session.scalars(select(HeldWork.job_id).where(which))
-        return {job_id for job_id in found if job_id is not None}
-
     def _change(self, hold: Hold, **values: Any) -> bool:
         return self.changed(update(HeldWork).where(mine(hold)).values(values)) == 1
 
@@ -181,6 +179,11 @@ class Holds(Repository):
             if given_up:
                 self.rest([item.kind], [item.subject])
         return losses
+
+
+def _silent() -> ColumnElement[bool]:
+    # What a newer version holds besides is taken back by its own control.
+    return and_(HeldWork.until < now(), HeldWork.kind.in_(WorkKind))
 
 
 def mine(hold: Hold) -> ColumnElement[bool]:

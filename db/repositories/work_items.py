@@ -49,9 +49,9 @@ class WorkItems(Repository):
             Jobs(self.session).say(job_id, words)
         return given_back
 
-    def expire(self) -> Sequence[Loss]:
-        """Take work from holders that went silent, and tell its jobs."""
-        lost = Holds(self.session).expire()
+    def expire(self, job_id: str | None) -> Sequence[Loss]:
+        """Take work of a job from holders that went silent, and tell it."""
+        lost = Holds(self.session).expire(job_id)
         for loss in lost:
             self._tell(loss, None)
         return lost

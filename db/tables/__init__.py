@@ -5,7 +5,7 @@ from db.tables.base import Base
 from db.tables.dataset import Context, CostModelRow, Measurement, Schedule, SketchRow, TargetRow, Workload
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
 from db.tables.features import FeatureRow, SearchState
-from db.tables.fleet import Device, HeldWork, Worker
+from db.tables.fleet import Device, HeldWork, Tick, Worker
 from db.tables.jobs import Event, FinishStep, Job, Model, Round, StageRun, Task
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "StageRun",
     "TargetRow",
     "Task",
+    "Tick",
     "Worker",
     "Workload",
 ]

@@ -37,6 +37,17 @@ class Worker(Base):
     last_seen: Mapped[Timestamp]
 
 
+class Tick(Base):
+    """A loop that must live, and when it had its turns."""
+
+    __tablename__ = "ticks"
+
+    name: Mapped[str] = mapped_column(primary_key=True)  # of its task
+    begun_at: Mapped[Timestamp]
+    since: Mapped[Timestamp]  # turns have come without a gap
+    done_at: Mapped[Timestamp | None]  # its last turn that was done whole
+
+
 class HeldWork(Base):
     """Work that one process at a time does, under a lease. A row stays: its attempts only ever grow."""
 

@@ -25,6 +25,14 @@ TRAIN_COST_MODEL: Final = "workers.train_cost_model"  # (job_id: str, task_id: i
 FINISH_JOB: Final = "workers.finish_job"  # (job_id: str)
 MEASURE_MACHINE: Final = "workers.measure_machine"  # (device: str)
 
+#: The loops that must live, and how often each has a turn, in seconds.
+TICKS: Final = {
+    SWEEP: 5.0,
+    REAP: 5.0,
+    TIDY: 60.0,
+    BACK_UP: 600.0,  # looks whether the last one is a day old: a service may not run for a day
+}
+
 ROUTES: Final = {
     PLAN: {"queue": CONTROL},
     SWEEP: {"queue": CONTROL},

@@ -28,7 +28,10 @@ class JobState(StrEnum):
 
     @property
     def final(self) -> bool:
-        return self in (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+        return self in FINAL
+
+
+FINAL: Final = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
 
 class Cause(StrEnum):

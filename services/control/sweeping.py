@@ -5,6 +5,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.shares import Shares
 from db.session import Database
 from mallorn.core import queues
+from mallorn.core.surviving import Turn
 from services.control.messages import Message, message_of
 
 # Longer than a healthy queue leaves a round waiting, shorter than anyone waits patiently.
@@ -13,11 +14,15 @@ STALE_SEC = 20.0
 LOOKS_PER_TARGET = 4
 
 
-def sweep(database: Database) -> list[Message]:
+def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
     """Messages for work that nobody holds and that was sent long ago, and for jobs that may need a plan."""
-    with database.transaction() as session:
+    turn, messages = turn or Turn(), list[Message]()
+    with turn.part("rounds that nobody is to begin are not withdrawn"), database.transaction() as session:
         Rounds(session).withdraw()
+    with turn.part("work whose message was lost is not sent again"), database.transaction() as session:
         waiting = Holds(session).waiting(STALE_SEC)
         Holds(session).mark_sent(waiting)
-        due = Shares(session).due(LOOKS_PER_TARGET)
-        return [*map(message_of, waiting), *((queues.PLAN, job_id) for job_id in due)]
+        messages += map(message_of, waiting)
+    with turn.part("jobs that may need a plan are not looked at"), database.session() as session:
+        messages += [(queues.PLAN, job_id) for job_id in Shares(session).due(LOOKS_PER_TARGET)]
+    return messages

@@ -2,14 +2,18 @@
 
 import logging
 import uuid
+from collections.abc import Callable, Sequence
 
 from db.backups import take_daily
+from db.repositories.ticks import Ticks
 from mallorn.core import queues
 from mallorn.core.errors import StorageFull
 from mallorn.core.logs import about
 from mallorn.core.settings import settings
+from mallorn.core.surviving import Turn
 from mallorn.core.waiting import Here
 from services.control.app import app, database, send
+from services.control.messages import Message
 from services.control.planning import plan_job
 from services.control.reaping import reap
 from services.control.sweeping import sweep
@@ -18,7 +22,6 @@ from services.control.waiting import Patience
 
 log = logging.getLogger(__name__)
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"
-BUSY_RETRY_SEC = 1.0
 PATIENCE = Patience(settings().device_wait_sec, Here.of(settings()))
 
 
@@ -27,37 +30,49 @@ def plan(job_id: str) -> None:
     """Open the next rounds of a job, or end its tuning."""
     with about(job=job_id):
         messages = plan_job(database(), job_id, HOLDER, PATIENCE)
-    if messages is None:
-        # Another control worker plans this job right now and may have read the state before our news.
-        app.send_task(queues.PLAN, args=[job_id], countdown=BUSY_RETRY_SEC)
-        return
-    for name, *args in messages:
+    for name, *args in messages or ():  # None: the sweeper finds what is news to who plans right now
         send(name, *args)
 
 
 @app.task(name=queues.SWEEP)
 def sweep_lost_messages() -> None:
     """Repeat messages that the broker may have lost."""
-    for name, *args in sweep(database()):
-        send(name, *args)
+    _have_turn(queues.SWEEP, lambda turn: sweep(database(), turn))
 
 
 @app.task(name=queues.REAP)
 def reap_expired_leases() -> None:
     """Return the work of dead workers to the queue."""
-    for name, *args in reap(database()):
-        send(name, *args)
+    _have_turn(queues.REAP, lambda turn: reap(database(), turn, settings().lease_sec))
 
 
 @app.task(name=queues.TIDY)
 def tidy_up() -> None:
     """Delete what has been kept for long enough."""
-    tidy(database(), settings())
+    _have_turn(queues.TIDY, lambda turn: tidy(database(), settings(), turn))
 
 
 @app.task(name=queues.BACK_UP)
 def back_up() -> None:
     """Copy a SQLite database once a day."""
+    _have_turn(queues.BACK_UP, _back_up)
+
+
+def _have_turn(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> None:
+    """Unless it had one just now: each message that piled up while control was down costs one statement."""
+    with database().transaction() as session:
+        steady_sec = Ticks(session).begin(loop, queues.TICKS[loop])
+    if steady_sec is None:
+        return
+    turn = Turn(steady_sec)
+    for name, *args in act(turn) or ():
+        send(name, *args)
+    if turn.whole:
+        with database().transaction() as session:
+            Ticks(session).done(loop)
+
+
+def _back_up(_turn: Turn) -> None:
     try:
         made = take_daily(settings().database_url, settings().keep_backups)
     except StorageFull as error:

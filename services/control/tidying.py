@@ -8,6 +8,7 @@ from db.repositories.removals import Removals
 from db.session import Database
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.settings import Settings
+from mallorn.core.surviving import Turn
 from services.artifacts import delete_model, remove_export
 
 # A minute later comes the next: nobody waits for a writer that deletes for long.
@@ -15,19 +16,23 @@ AT_A_TIME: Final = 20
 ENTRIES_AT_A_TIME: Final = 1000
 
 
-def tidy(database: Database, settings: Settings) -> None:
+def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> None:
     """What is old, each kind only where a setting asks for it; and files left by a deletion."""
+    turn = turn or Turn()
     if settings.keep_jobs_days:
-        _delete_jobs(database, settings.keep_jobs_days)
+        with turn.part("old jobs are not deleted"):
+            _delete_jobs(database, settings.keep_jobs_days)
     if settings.keep_events_days:
-        with database.transaction() as session:
+        with turn.part("old events are not deleted"), database.transaction() as session:
             Removals(session).forget_logs(settings.keep_events_days, AT_A_TIME)
     if settings.keep_models_days:
-        _delete_models(database, settings)
+        with turn.part("old models are not deleted"):
+            _delete_models(database, settings)
     if settings.keep_audit_days:
-        with database.transaction() as session:
+        with turn.part("old entries of the audit log are not deleted"), database.transaction() as session:
             Audit(session).forget(settings.keep_audit_days, ENTRIES_AT_A_TIME)
-    _remove_leftovers(database)
+    with turn.part("files that a deletion left are not removed"):
+        _remove_leftovers(database)
 
 
 def _delete_jobs(database: Database, days: float) -> None:

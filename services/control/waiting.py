@@ -1,6 +1,5 @@
 """What happens to a job that no device can serve: it waits, says so, and is paused in the end."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,9 +11,11 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
+from db.repositories.ticks import Ticks
 from db.repositories.waiting import Waiting
 from db.session import read_clock
 from db.tables import Context, Device, Job
+from mallorn.core import queues
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.event import PausedEvent
@@ -25,11 +26,10 @@ _FIELDS: Final = Settings.model_fields
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a job waits for a device; `since` is when this process began to look for one."""
+    """How long a job waits for a device, and where one would be."""
 
     limit_sec: float = _FIELDS["device_wait_sec"].default
     here: Here = field(default_factory=lambda: Here(_FIELDS["tracker"].default))
-    since: float = field(default_factory=time.time)
 
 
 USUAL: Final = Patience()
@@ -44,7 +44,7 @@ def wait_for_device(session: Session, job: Job, patience: Patience, others: Sequ
     if unlike := _unlike(session, job, others):  # nor would the rounds that nobody began yet
         Rounds(session).withdraw(job.id)
     # What happened while nobody looked was no waiting.
-    waited_sec = read_clock(session) - max(patience.since, Waiting(session).since(job))
+    waited_sec = read_clock(session) - max(Ticks(session).since(queues.SWEEP), Waiting(session).since(job))
     if waited_sec > patience.limit_sec:
         why = unlike or paused_words(job.id, target, patience.here, waited_sec, job.cause_detail)
         lacking = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE

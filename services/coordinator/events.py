@@ -16,7 +16,7 @@ from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.tables import Event
 from mallorn.core.errors import Unavailable
-from mallorn.core.states import JobState
+from mallorn.core.states import FINAL
 from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.answers import REF, described
 from services.coordinator.web.auth import OwnerDep, ShownDep
@@ -64,7 +64,7 @@ def news(parts: Parts, owner: str, job_id: str, after: int) -> tuple[list[Event]
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)
         events = Events(session).after(job_id, after, BATCH)
-        return events, JobState(job.state).final and len(events) < BATCH
+        return events, job.state in FINAL and len(events) < BATCH
 
 
 async def stream(

@@ -1,15 +1,21 @@
 """Whether this coordinator lives and can work: for whoever supervises it. Needs no key and tells no data."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from db.migrate import check
+from db.migrate import NewerTables, check
+from db.repositories.ticks import Ticks
+from db.session import Database
+from mallorn.core import queues
 from mallorn.core.errors import Conflict, Unavailable
 from mallorn.core.version import API, VERSION
 from services.coordinator.web.parts import PartsDep
 
+OK: Final = "ok"
+#: Longer than a start takes, shorter than anyone waits for the work of the dead.
+LATE_SEC: Final = 60.0
 router = APIRouter(tags=["health"])
 
 
@@ -26,8 +32,18 @@ class Ready(BaseModel):
 
     status: Literal["ready"] = "ready"
     database: Literal["ok"] = "ok"
-    migrations: Literal["ok"] = "ok"
+    migrations: Annotated[
+        str,
+        Field(description="`ok`, or that a newer version is on its way, beside which this one serves on."),
+    ] = OK
     broker: Literal["ok"] = "ok"
+    control: Annotated[
+        str,
+        Field(description="`ok`, or which of control's loops had no turn lately; requests are served on."),
+    ] = OK
+    events: Annotated[
+        str, Field(description="`ok`, or why those who follow jobs hear nothing new for the moment.")
+    ] = OK
 
 
 @router.get("/healthz")
@@ -40,9 +56,28 @@ def healthz() -> Alive:
 def readyz(parts: PartsDep) -> Ready:
     """Answer 200 when database, migrations and broker are there, else 503 naming the part that is missing."""
     parts.database.ping()
+    migrations = _migrations(parts.database)
+    parts.waker.ping()
+    return Ready(migrations=migrations, control=_control(parts.database), events=parts.pulse.trouble or OK)
+
+
+def _migrations(database: Database) -> str:
     try:
-        check(parts.database)
+        check(database)
+    except NewerTables as error:
+        return error.message
     except Conflict as error:
         raise Unavailable(f"migrations: {error.message}", hint=error.hint) from error
-    parts.waker.ping()
-    return Ready()
+    return OK
+
+
+def _control(database: Database) -> str:
+    """In words: whom a proxy sends nobody any more would take a service that is merely slow away from all."""
+    with database.session() as session:
+        ages = Ticks(session).ages_sec(queues.TICKS)
+    late = [
+        f"{loop} had none yet" if age_sec is None else f"{loop} had its last one {age_sec:.0f} s ago"
+        for loop, age_sec in ages.items()
+        if age_sec is None or age_sec > max(LATE_SEC, 3 * queues.TICKS[loop])
+    ]
+    return f"its loops want a turn: {', '.join(late)}" if late else OK

@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from db.repositories.devices import Devices, SeenDevice
+from db.repositories.ticks import Ticks
 from db.repositories.workers import Workers
+from mallorn.core import queues
 from mallorn.core.values.fleet import WorkerInfo
 from stack.datadir import DataDir, StackInfo
 from stack.ports import free_port
@@ -38,9 +40,12 @@ def test_of_a_service_elsewhere_the_parts_are_asked_and_nothing_here(start: Star
     owned.write(lambda session: Workers(session).seen("w1", "here", WorkerInfo()))
     seen = SeenDevice("d1", owned.target_id, "here", "host", 2, "0.27.0")
     owned.write(lambda session: Devices(session).seen(seen))
+    for loop, every_sec in queues.TICKS.items():
+        owned.write(lambda session, loop=loop, sec=every_sec: Ticks(session).begin(loop, sec))
+        owned.write(lambda session, loop=loop: Ticks(session).done(loop))
     code, found = looked("--url", coordinator.url)
     assert code == 0, found
-    assert list(found) == ["service", "workers", "devices"]
+    assert list(found) == ["service", "control", "workers", "devices"]
     assert all(each["ok"] for each in found.values())
     assert "1 are there" in found["workers"]["words"]
     assert "d1 answer" in found["devices"]["words"]
@@ -50,6 +55,9 @@ def test_a_service_without_workers_is_bad_and_without_devices_a_warning(start: S
     code, found = looked("--url", start().url)
     assert code == 1
     assert (found["service"]["ok"], found["workers"]["ok"], found["devices"]["ok"]) == (True, False, False)
+    assert not found["control"]["ok"]
+    assert "control.reap had none yet" in found["control"]["words"]
+    assert "mallorn control --beat" in found["control"]["hint"]
     assert "mallorn worker" in found["workers"]["hint"]
     assert not found["devices"]["necessary"]
 

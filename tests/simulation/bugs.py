@@ -52,7 +52,7 @@ def commit_twice() -> Iterator[None]:
 
 def sweeper_off() -> AbstractContextManager[object]:
     """A message that gets lost is never sent again."""
-    return patch("services.control.tasks.sweep", lambda database: [])
+    return patch("services.control.tasks.sweep", lambda *_: [])
 
 
 @contextmanager

@@ -81,9 +81,6 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> I
     """The seams of one run."""
     threads, time = Threading(loom), Time(loom)
     ids = Random(loom.random.random())
-    later = SimpleNamespace(
-        send_task=lambda name, args, countdown: broker.send(name, *args, after_sec=countdown)
-    )
     here = SimpleNamespace(shared=nullcontext, alone=lambda: nullcontext(True))
     changes: dict[str, Any] = {
         **dict.fromkeys(WAITING, threads),
@@ -92,9 +89,8 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> I
         "workers.tasks.send": broker.send,
         "services.control.tasks.database": lambda: loom.process.runtime,
         "services.control.tasks.send": broker.send,
-        "services.control.tasks.app": later,
         "services.control.turn.settings": lambda: SETTINGS,
-        "services.control.tasks.PATIENCE": Patience(SETTINGS.device_wait_sec, since=loom.now),
+        "services.control.tasks.PATIENCE": Patience(SETTINGS.device_wait_sec),
         "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
         "workers.importing.run._extract": _extract(loom),
         "workers.round.run.Host": lambda: here,

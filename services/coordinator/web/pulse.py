@@ -14,7 +14,8 @@ from fastapi.concurrency import run_in_threadpool
 from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.errors import Unavailable
-from mallorn.core.states import JobState
+from mallorn.core.states import FINAL
+from mallorn.core.surviving import tell
 
 log = logging.getLogger(__name__)
 FRESH_SEC: Final = 0.25
@@ -29,6 +30,7 @@ class Pulse:
         self._marks: dict[str, tuple[int, str]] = {}
         self._asked_sec = -math.inf
         self._lock = anyio.Lock()
+        self.trouble = ""  # why the last question brought nothing, in words
 
     @contextmanager
     def following(self, job_id: str) -> Iterator[None]:
@@ -48,13 +50,18 @@ class Pulse:
         if job_id not in self._marks:  # or nobody has asked about it yet
             return True
         count, state = self._marks[job_id]
-        return count > after or JobState(state).final
+        return count > after or state in FINAL
 
     async def _ask(self) -> None:
         try:
             self._marks = await run_in_threadpool(self._look, list(self._followed))
+            self.trouble = ""
         except Unavailable as error:
+            self.trouble = error.message
             log.warning("the events of %s jobs wait for the database: %s", len(self._followed), error.message)
+        except Exception as error:  # whoever follows would be cut off, come again, and be cut off again
+            self.trouble = f"{type(error).__name__}: {error}"
+            tell("those who follow jobs hear nothing new", error)
         self._asked_sec = time.monotonic()
 
     def _look(self, job_ids: Sequence[str]) -> dict[str, tuple[int, str]]:

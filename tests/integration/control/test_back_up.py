@@ -8,8 +8,10 @@ import pytest
 from db import backups
 from db.backups import listed
 from db.migrate import upgrade
+from db.session import Database
 from mallorn.core import queues
 from mallorn.core.settings import Settings
+from mallorn.core.surviving import Turn
 from services.control import tasks
 from services.control.app import app
 
@@ -18,6 +20,7 @@ from services.control.app import app
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     config = Settings(data_dir=tmp_path, database_url=f"sqlite:///{tmp_path / 'mallorn.db'}", keep_backups=1)
     monkeypatch.setattr(tasks, "settings", lambda: config)
+    monkeypatch.setattr(tasks, "database", lambda: Database(config.database_url))
     upgrade(config.database_url)
     return tmp_path / "mallorn.db"
 
@@ -32,7 +35,7 @@ def test_beat_asks_control_to_look_more_than_once_a_day() -> None:
 def test_one_backup_is_made_however_often_it_is_asked(file: Path) -> None:
     tasks.back_up()
     (made,) = listed(file)
-    tasks.back_up()
+    tasks._back_up(Turn())
     assert listed(file) == [made]
 
 

@@ -12,6 +12,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.standings import Standings
 from db.repositories.targets import Targets
+from db.repositories.ticks import Ticks
 from db.repositories.waiting import Waiting
 from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
@@ -190,7 +191,8 @@ def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     long_ago = update(Job).where(Job.id == waits).values(created_at=1.0)
     yard.write(lambda session: session.execute(long_ago))
-    plan_job(yard.workshop.database, waits, "control", Patience())  # which begins to look now
+    yard.write(lambda session: Ticks(session).begin(queues.SWEEP, 5.0))  # somebody begins to look now
+    plan_job(yard.workshop.database, waits, "control", Patience())
     assert yard.workshop.state(waits) == JobState.TUNING
 
 
@@ -306,7 +308,7 @@ def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yar
         start.wait()
         for _ in range(4):
             yard.plan(job)
-            yard.write(lambda session: WorkItems(session).expire())
+            yard.write(lambda session: WorkItems(session).expire(job))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(race, jobs))

@@ -88,7 +88,7 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
         rows.write(act)
 
     def reap(_slot):
-        rows.write(lambda session: WorkItems(session).expire())
+        rows.write(lambda session: WorkItems(session).expire(rows.job_id))
 
     def renew(_slot):
         rows.write(lambda session: Holds(session).renew(Hold(WorkItem.round(round_id), attempt), 60))

@@ -40,10 +40,10 @@ def test_a_holder_that_went_silent_is_a_death_whoever_notices(holds):
     item = WorkItem.plan(1)
     holds.claim(item, "a", -1)
     assert holds.claim(item, "b", -1) == Hold(item, Token(2, "b"))
-    (loss,) = holds.expire()
+    (loss,) = holds.expire(None)
     row = holds.get(item)
     assert (loss.hold.item, loss.hold.attempt, row.losses, row.deaths) == (item, 2, 0, 2)
-    assert holds.expire() == []
+    assert holds.expire(None) == []
 
 
 def test_what_comes_up_anew_has_lost_nothing(holds, rows):
@@ -58,7 +58,7 @@ def test_what_comes_up_anew_has_lost_nothing(holds, rows):
 def test_planning_waits_for_nobody(holds):
     item = WorkItem.plan(1)
     holds.claim(item, "a", -1)
-    holds.expire()
+    holds.expire(None)
     holds.give_back(holds.claim(item, "b", 60))
     assert holds.waiting(-60) == []
 
@@ -103,7 +103,7 @@ def test_held_work_behaves_like_its_model(holds):
 
         @rule()
         def reap(self):
-            found = [loss.hold.attempt for loss in holds.expire() if loss.hold.item == self.item]
+            found = [loss.hold.attempt for loss in holds.expire(None) if loss.hold.item == self.item]
             assert found == ([self.granted] if self.valid and self.expired else [])
             self.valid = self.valid and not self.expired
 

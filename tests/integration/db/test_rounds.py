@@ -28,7 +28,7 @@ def claim(rows, round_id, worker="w", lease_sec=60.0):
 
 def expire(rows):
     """The rounds that wait again, and those that are given up."""
-    lost = rows.write(lambda session: WorkItems(session).expire())
+    lost = rows.write(lambda session: WorkItems(session).expire(rows.job_id))
     return tuple(
         [int(each.hold.item.subject) for each in lost if each.given_up is end] for end in (False, True)
     )

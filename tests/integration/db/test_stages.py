@@ -46,7 +46,9 @@ def stage(rows):
 
         def expire(self):
             """For each job whose stage was taken back: whether it failed."""
-            return [each.given_up for each in rows.write(lambda session: WorkItems(session).expire())]
+            return [
+                each.given_up for each in rows.write(lambda session: WorkItems(session).expire(self.job_id))
+            ]
 
         def waiting(self, older_than_sec):
             return [

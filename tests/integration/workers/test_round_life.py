@@ -74,7 +74,8 @@ def take_back(workshop, round_id):
     item = WorkItem.round(round_id)
     held = workshop.hold(item)
     workshop.write(lambda session: Holds(session).renew(held, -1))
-    workshop.write(lambda session: WorkItems(session).expire())
+    job_id = workshop.round(round_id).job_id
+    workshop.write(lambda session: WorkItems(session).expire(job_id))
 
 
 def proposals_of(workshop, round_id):

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import text, update
 
 import mallorn
 from db.repositories.jobs import Jobs
+from db.repositories.ticks import Ticks
 from db.session import Database
+from db.tables import Tick
+from mallorn.core import queues
 from services.coordinator.web.waker import Waker
 from tests.fixtures.coordinator import Coordinator, Start
 
@@ -68,7 +72,8 @@ def test_healthz_needs_no_other_part(start: Start) -> None:
 def test_readyz_names_the_part_that_is_missing(start: Start, tmp_path: Path) -> None:
     ready = start()
     answer = ready.http.get(ready.url + "/readyz")
-    assert answer.json() == {"status": "ready", "database": "ok", "migrations": "ok", "broker": "ok"}
+    parts = {"status": "ready", "database": "ok", "migrations": "ok", "broker": "ok", "events": "ok"}
+    assert answer.json().items() > parts.items()
     for settings, said in (
         ({"database_url": "postgresql://127.0.0.1:1/none"}, "the database does not answer"),
         ({"database_url": f"sqlite:///{tmp_path / 'bare.db'}"}, "migrations: "),
@@ -77,6 +82,38 @@ def test_readyz_names_the_part_that_is_missing(start: Start, tmp_path: Path) -> 
         other = start(**settings)
         answer = other.http.get(other.url + "/readyz")
         assert said in assert_shape(answer, 503, "Unavailable")["detail"]
+
+
+def control_of(coordinator: Coordinator) -> str:
+    """What readiness says of control; requests are served in any case."""
+    answer = coordinator.http.get(coordinator.url + "/readyz")
+    assert answer.status_code == 200
+    return str(answer.json()["control"])
+
+
+def test_readyz_tells_for_how_long_nobody_swept_or_reaped(coordinator: Coordinator) -> None:
+    assert "control.sweep had none yet" in control_of(coordinator)
+    with coordinator.database.transaction() as session:
+        for loop, every_sec in queues.TICKS.items():
+            Ticks(session).begin(loop, every_sec)
+            Ticks(session).done(loop)
+    assert control_of(coordinator) == "ok"
+    with coordinator.database.transaction() as session:
+        reaper = update(Tick).where(Tick.name == queues.REAP)
+        session.execute(reaper.values(done_at=Tick.done_at - 3600))
+    said = control_of(coordinator)
+    assert said.startswith("its loops want a turn: control.reap had its last one 36")
+    assert "sweep" not in said
+
+
+def test_a_coordinator_beside_tables_of_the_next_version_serves_on_and_says_so(
+    coordinator: Coordinator,
+) -> None:
+    with coordinator.database.transaction() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9.9.9'"))
+    answer = coordinator.http.get(coordinator.url + "/readyz")
+    assert (answer.status_code, coordinator.http.get("/jobs").status_code) == (200, 200)
+    assert "a newer Mallorn (revision 9.9.9)" in answer.json()["migrations"]
 
 
 def test_a_database_that_is_away_is_no_unforeseen_error(start: Start) -> None:

@@ -98,6 +98,16 @@ def test_another_claim_may_name_the_owner(start: Start, issuer: Issuer) -> None:
     assert coordinator.http.get("/session").json()["owner"] == "ada"
 
 
+@pytest.mark.parametrize("ahead_sec", [-300, -5, 5, 300])
+def test_a_provider_whose_clock_is_elsewhere_signs_people_in(
+    coordinator: Coordinator, issuer: Issuer, ahead_sec: int
+) -> None:
+    theirs = int(time.time()) + ahead_sec
+    issuer.claims |= {"iat": theirs, "nbf": theirs, "exp": theirs + 60}
+    assert come_back(coordinator).status_code == 303
+    assert coordinator.http.get("/jobs").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("lie", "word"),
     [

@@ -84,9 +84,12 @@ def test_nobody_asks_about_what_nobody_follows(owned: OwnedRows, asked: list[int
     assert asked == [1, 0]
 
 
-def test_a_silent_database_is_asked_again(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [Unavailable("away"), KeyError("a fault of ours"), MemoryError()])
+def test_whatever_one_look_raises_is_told_and_the_next_one_comes(
+    owned: OwnedRows, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     pulse = Pulse(owned.database)
-    answers: list[object] = [Unavailable("away"), {owned.job_id: (1, "tuning")}]
+    answers: list[object] = [error, {owned.job_id: (1, "a state of tomorrow")}]
 
     def answer(_jobs: Jobs, _job_ids: list[str]) -> object:
         said = answers.pop(0)
@@ -99,7 +102,9 @@ def test_a_silent_database_is_asked_again(owned: OwnedRows, monkeypatch: pytest.
     async def follow() -> list[bool]:
         with pulse.following(owned.job_id):
             found = [await pulse.moved(owned.job_id, 1)]
+            assert pulse.trouble
             await anyio.sleep(module.FRESH_SEC)
             return [*found, await pulse.moved(owned.job_id, 1)]
 
     assert anyio.run(follow) == [True, False]
+    assert not pulse.trouble

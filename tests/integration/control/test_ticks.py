@@ -1,0 +1,222 @@
+"""Loops that must live turn by the database's clock alone, wherever that one or those of hosts go."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from celery import Celery
+from sqlalchemy import event, update
+
+from db.repositories.devices import Devices
+from db.repositories.holds import Hold, Holds, WorkItem
+from db.repositories.rounds import Rounds
+from db.repositories.ticks import GAP_SEC, Ticks
+from db.tables import Device, HeldWork, Job, Tick, Worker
+from mallorn.core import queues
+from mallorn.core.errors import Unavailable
+from mallorn.core.surviving import Turn
+from services.control import beating, tasks
+from services.control.reaping import reap
+from services.control.sweeping import sweep
+from tests.fixtures.workshop import Workshop
+
+MINUTES = 300.0
+LEASE_SEC = 60.0
+
+
+def begin(workshop: Workshop, name: str = "loop") -> float | None:
+    return workshop.write(lambda session: Ticks(session).begin(name, 5.0))
+
+
+def step(workshop: Workshop, seconds: float) -> None:
+    """What a step of the database's clock is to the moments in it, by so much forwards."""
+    for column in (Tick.begun_at, Tick.since, Tick.done_at, HeldWork.until, HeldWork.sent_at):
+        moved = update(column.class_).values({column.key: column - seconds})
+        workshop.write(lambda session, moved=moved: session.execute(moved))
+    for column in (Device.last_seen, Worker.last_seen, Job.planned_at):
+        moved = update(column.class_).values({column.key: column - seconds})
+        workshop.write(lambda session, moved=moved: session.execute(moved))
+
+
+@pytest.fixture
+def turns(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """One tick of the reaper, as its task has it; what it sends is lost."""
+    monkeypatch.setattr(tasks, "database", lambda: workshop.database)
+    monkeypatch.setattr(tasks, "send", lambda *_: None)
+    monkeypatch.setattr(tasks, "settings", lambda: workshop.settings)
+    return tasks.reap_expired_leases
+
+
+def held(workshop: Workshop, item: WorkItem) -> bool:
+    return workshop.held(item).until is not None
+
+
+def test_ticks_that_piled_up_are_dropped_by_one_statement_each(workshop: Workshop) -> None:
+    assert begin(workshop) == 0.0
+    statements: list[str] = []
+    event.listen(
+        workshop.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
+    )
+    assert [begin(workshop) for _ in range(50)] == [None] * 50
+    assert len([each for each in statements if "ticks" in each]) == 50
+
+
+def test_a_tick_says_for_how_long_they_have_been_coming(workshop: Workshop) -> None:
+    begin(workshop)
+    for seconds in (6.0, 12.0):
+        step(workshop, 6.0)
+        assert begin(workshop) == pytest.approx(seconds, abs=3.0)
+
+
+@pytest.mark.parametrize("seconds", [GAP_SEC + 5, MINUTES, 3 * 3600.0, -5.0, -MINUTES, -3 * 3600.0])
+def test_after_a_gap_or_a_step_of_the_clock_they_begin_anew_at_once(
+    workshop: Workshop, seconds: float
+) -> None:
+    begin(workshop)
+    step(workshop, 6.0)
+    begin(workshop)
+    step(workshop, seconds)
+    assert begin(workshop) == 0.0
+
+
+def test_where_turns_are_rare_they_count_all_the_same(workshop: Workshop) -> None:
+    found = []
+    for _ in range(6):
+        step(workshop, GAP_SEC + 10)
+        found.append(begin(workshop))
+    assert any(steady is not None and steady >= LEASE_SEC / 3 for steady in found)
+
+
+@pytest.mark.parametrize("seconds", [5.0, MINUTES, -5.0, -MINUTES, -3 * 3600.0])
+def test_the_living_keep_their_work_when_the_clock_steps_and_the_dead_lose_theirs(
+    workshop: Workshop, turns: Callable[[], None], seconds: float
+) -> None:
+    living, dead = WorkItem.plan(1), WorkItem.plan(2)
+    for item in (living, dead):
+        workshop.write(lambda session, item=item: Holds(session).claim(item, "w", LEASE_SEC))
+    turns()
+    for _ in range(5):
+        step(workshop, 5.0)
+        turns()
+    step(workshop, seconds)
+    for _ in range(20):  # a lease, and a third of one
+        assert workshop.write(lambda session: Holds(session).renew(Hold(living, 1), LEASE_SEC))
+        turns()
+        assert held(workshop, living)
+        step(workshop, 5.0)
+    turns()
+    assert not held(workshop, dead)
+
+
+def test_what_lies_ahead_of_a_clock_that_was_set_back_is_not_waited_for(
+    workshop: Workshop, turns: Callable[[], None]
+) -> None:
+    job = workshop.job(("w0",))
+    round_id = workshop.next_round(job)
+    workshop.see_device()
+    turns()
+    step(workshop, -MINUTES)
+    turns()
+    step(workshop, 25.0)  # longer than a message is waited for
+    assert (queues.RUN_ROUND, round_id) in sweep(workshop.database)
+    assert (queues.PLAN, job) in sweep(workshop.database)
+    step(workshop, 10.0)
+    assert workshop.read(lambda session: Devices(session).list(30.0)) == []
+
+
+def test_while_nobody_looked_leases_run_out_that_the_living_renew_first(
+    workshop: Workshop, turns: Callable[[], None]
+) -> None:
+    item = WorkItem.plan(1)
+    hold = workshop.write(lambda session: Holds(session).claim(item, "w", LEASE_SEC))
+    turns()
+    step(workshop, 5.0)
+    turns()
+    step(workshop, 10 * 60.0)  # control, or the database, was away
+    turns()
+    assert held(workshop, item)
+    assert workshop.write(lambda session: Holds(session).renew(hold, LEASE_SEC))
+
+
+def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = workshop.job()
+    monkeypatch.setattr("mallorn.core.surviving._told_sec", {})
+    monkeypatch.setattr("services.control.sweeping.Rounds.withdraw", _raise(KeyError("withdraw")))
+    turn = Turn()
+    for _ in range(3):
+        assert (queues.PLAN, job) in sweep(workshop.database, turn)
+    assert not turn.whole
+    told = [each for each in caplog.records if "are not withdrawn: KeyError" in each.getMessage()]
+    assert len(told) == 1
+    assert told[0].exc_info
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_job_that_cannot_be_told_of_its_loss_keeps_no_other_from_its_work(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    rounds = [workshop.next_round(workshop.job((name,))) for name in ("w0", "w1")]
+    jobs = [workshop.round(each).job_id for each in rounds]
+    for round_id in rounds:
+        workshop.write(lambda session, at=round_id: Rounds(session).claim(at, "w", -1))
+    tell = "db.repositories.work_items.WorkItems._tell"
+    monkeypatch.setattr(tell, _raise(ValueError("row"), when=lambda loss: loss.job_id == jobs[place]))
+    turn = Turn()
+    reap(workshop.database, turn)
+    assert [held(workshop, WorkItem.round(each)) for each in rounds] == [place == 0, place == 1]
+    assert not turn.whole
+
+
+def test_work_of_a_kind_that_a_newer_version_holds_is_left_to_it(workshop: Workshop) -> None:
+    job = workshop.job(("w0",))
+    new = {"kind": "of tomorrow", "subject": "1", "job_id": job, "attempt": 1, "losses": 0, "deaths": 0}
+    for times in ({"until": 0.0}, {"sent_at": 0.0}):
+        row = HeldWork(**new | times | {"subject": str(times)})
+        workshop.write(lambda session, row=row: session.add(row))
+    reap(workshop.database)
+    assert sweep(workshop.database) == [(queues.PLAN, job)]
+
+
+def test_a_turn_that_did_not_do_all_counts_as_none(
+    workshop: Workshop, turns: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "reap", _raise(Unavailable("gone")))
+        with pytest.raises(Unavailable):
+            turns()
+    ages = lambda: workshop.read(lambda session: Ticks(session).ages_sec([queues.REAP]))  # noqa: E731
+    assert ages() == {queues.REAP: None}
+    step(workshop, 6.0)
+    turns()
+    assert ages()[queues.REAP] < 60.0
+
+
+def test_beat_goes_by_no_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Celery("beat", broker="memory://")
+    app.conf.beat_schedule = {name: {"task": name, "schedule": sec} for name, sec in (("a", 5.0), ("b", 9.0))}
+    beat = beating.Steady(app)
+    sent: list[str] = []
+    monkeypatch.setattr(beat, "apply_entry", lambda entry, producer: sent.append(entry.name))
+    clock = [0.0]
+    monkeypatch.setattr("services.control.beating.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.time", lambda: 1e9 - 3600 * clock[0])  # set back by an hour each second
+    for clock[0] in (0.0, 1.0, 5.0, 9.0, 10.0, 18.0):
+        assert beat.tick() <= 1.0
+    assert [sent.count(name) for name in ("a", "b")] == [4, 3]
+
+
+def test_messages_of_beat_never_expire() -> None:
+    from services.control.app import app
+
+    assert {each["task"] for each in app.conf.beat_schedule.values()} == set(queues.TICKS)
+    assert not [each for each in app.conf.beat_schedule.values() if each.get("options")]
+
+
+def _raise(error: Exception, when: Callable[[Any], bool] = lambda _: True) -> Callable[..., Any]:
+    def act(_self: Any, *given: Any) -> Any:
+        if not given or when(given[0]):
+            raise error
+
+    return act
