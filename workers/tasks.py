@@ -18,8 +18,8 @@ def import_model(job_id: str) -> None:
     if not runtime().tunes:
         send(queues.WARM_UP, job_id)  # whoever runs the first round gets ready meanwhile
     with about(job=job_id):
-        if import_job(runtime(), job_id):
-            send(queues.PLAN, job_id)
+        if (imported := import_job(runtime(), job_id)) is not None:
+            send(queues.PLAN, imported)
 
 
 @app.task(name=queues.WARM_UP)

@@ -137,14 +137,18 @@ class Holds(Repository):
         theirs = HeldWork.job_id.is_not_distinct_from(job_id)
         return self._lose(and_(_silent(), theirs), HeldWork.deaths, MAX_DEATHS)
 
-    def waiting(self, older_than_sec: float) -> Sequence[WorkItem]:
-        """Work that nobody holds and whose message went out long ago: urgent jobs first, then the oldest."""
+    def waiting(self, older_than_sec: float, most: int | None = None) -> Sequence[WorkItem]:
+        """Work that nobody holds and whose message went out long ago: each owner's first of a kind go first.
+
+        Of an owner's that of urgent jobs, then the oldest.
+        """
         old = HeldWork.until.is_(None), HeldWork.sent_at < until(-older_than_sec), HeldWork.kind.in_(WorkKind)
         # Rounds are numbered in the order they were planned; their jobs' ages say nothing about it.
         age = case((HeldWork.kind != WorkKind.ROUND, Job.created_at), else_=0.0)
         order = Job.priority.desc(), age, func.length(HeldWork.subject), HeldWork.subject
         query = select(HeldWork.kind, HeldWork.subject).join(Job, Job.id == HeldWork.job_id)
-        rows = self.session.execute(query.where(*old).order_by(*order))
+        place = func.row_number().over(partition_by=(HeldWork.kind, Job.owner), order_by=order)
+        rows = self.session.execute(query.where(*old).order_by(place, *order).limit(most))
         return [WorkItem(WorkKind(kind), subject) for kind, subject in rows]
 
     def others_wait(self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float) -> bool:

@@ -7,6 +7,7 @@ from db.repositories.base import ERROR_CHARS, Repository
 from db.repositories.events import Events
 from db.repositories.failing import fail_job, failure, pause_job
 from db.repositories.holds import MAX_DEATHS, MAX_LOSSES, Hold, Holds, Loss, WorkItem
+from db.repositories.imports import Imports
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.stages import STATES
@@ -28,7 +29,12 @@ class WorkItems(Repository):
     """Rounds and stages by who works at them. Every method but `claim` does nothing for an old hold."""
 
     def claim(self, item: WorkItem, worker: str, lease_sec: float) -> Hold | None:
-        """Take a round or a stage; None if another has it, or its job is in no state for it."""
+        """Take a round or a stage; None if another has it, or its job is in no state for it.
+
+        Of imports the one whose turn it is.
+        """
+        if item.kind is WorkKind.IMPORT:
+            item = WorkItem(WorkKind.IMPORT, Imports(self.session).begin(item.subject))
         if item.kind is WorkKind.ROUND:
             return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
         return Jobs(self.session).claim_stage(item.subject, STATES[item.kind], worker, lease_sec)

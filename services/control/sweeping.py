@@ -3,15 +3,19 @@
 from db.repositories.holds import Holds
 from db.repositories.rounds import Rounds
 from db.repositories.shares import Shares
+from db.repositories.workers import Workers
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.surviving import Turn
 from services.control.messages import Message, message_of
+from services.control.planning import FRESH_SEC
 
 # Longer than a healthy queue leaves a round waiting, shorter than anyone waits patiently.
 STALE_SEC = 20.0
 # A look at a job costs milliseconds: with hundreds of them a sweep takes the next few of every target.
 LOOKS_PER_TARGET = 4
+# More than a worker takes until the next sweep. Without a bound, what waits is sent faster than it is done.
+SENT_PER_HAND = 4
 
 
 def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
@@ -20,7 +24,8 @@ def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
     with turn.part("rounds that nobody is to begin are not withdrawn"), database.transaction() as session:
         Rounds(session).withdraw()
     with turn.part("work whose message was lost is not sent again"), database.transaction() as session:
-        waiting = Holds(session).waiting(STALE_SEC)
+        hands = len(Workers(session).list(FRESH_SEC))
+        waiting = Holds(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, hands))
         Holds(session).mark_sent(waiting)
         messages += map(message_of, waiting)
     with turn.part("jobs that may need a plan are not looked at"), database.session() as session:

@@ -35,10 +35,8 @@ NAMES_TOLD: Final = 12
 CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imported: docs/models.md)"
 
 
-def import_job(runtime: Runtime, job_id: str) -> bool:
-    """Import the model of a job; True when the job can be planned."""
-    with runtime.database.transaction() as session:
-        Jobs(session).move(job_id, [JobState.QUEUED], JobState.IMPORTING)
+def import_job(runtime: Runtime, job_id: str) -> str | None:
+    """Import the model of the job whose turn it is by this message; its id, when it can be planned."""
     with stage(runtime, job_id, JobState.IMPORTING) as claimed:
         if claimed is not None:
             with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
@@ -53,8 +51,8 @@ def import_job(runtime: Runtime, job_id: str) -> bool:
                     _store(session, claimed, found)
                     if instead is not None:
                         _bind(session, claimed, instead)
-            return True
-    return False
+            return claimed.job.id
+    return None
 
 
 def _on_its_target(claimed: Stage, measurer: Measurer) -> Stage:

@@ -75,7 +75,7 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> Claimed | N
         hold = WorkItems(session).claim(item, runtime.name, lease_sec)
         if hold is None:
             return None
-        job_id = Holds(session).get(item).job_id or ""
+        job_id = Holds(session).get(hold.item).job_id or ""
         options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
         note(job=job_id, attempt=hold.attempt)
         if begin is not None:

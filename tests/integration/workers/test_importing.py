@@ -100,7 +100,9 @@ def test_programs_of_a_private_job_are_kept_until_another_job_brings_them(worksh
     hidden = workshop.job((), private="on")
     workshop.write(lambda session: Jobs(session).move(hidden, [JobState.TUNING], JobState.QUEUED))
     workshop.graph_answers["extract"] = found("w0")
+    workshop.write(lambda session: Jobs(session).pause(job, "ada"))  # else it would have the first turn
     import_job(workshop, hidden)
+    workshop.write(lambda session: Jobs(session).resume(job, "ada"))
     assert kept()
     import_job(workshop, job)
     assert not kept()
@@ -224,7 +226,7 @@ def test_a_job_that_is_stopped_while_its_model_is_read_stays_stopped(workshop, j
         return found("w0")
 
     workshop.graph_answers["extract"] = steer
-    assert import_job(workshop, job) is False
+    assert import_job(workshop, job) is None
     assert workshop.state(job) == {"pause": JobState.PAUSED, "cancel": JobState.CANCELLED}[act]
     assert tasks_of(workshop, job) == []
     assert "owner" in workshop.reason(job)
