@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, CursorResult, Executable, Select, select, true
+from sqlalchemy import ColumnElement, CursorResult, Executable, Select, func, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -36,6 +36,11 @@ class Repository:
         # Through the connection: the ORM would write the values into ever longer statements.
         options = {"preserve_rowcount": True}
         return self.session.connection().execute(statement, rows, execution_options=options).rowcount
+
+    def hold(self, name: str) -> None:
+        """Let nobody else hold this name until the transaction ends; SQLite has one writer anyway."""
+        if self.session.get_bind().dialect.name == "postgresql":
+            self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
     def lock_jobs(self, ids: Select[str]) -> None:
         """Hold these jobs' rows until the transaction ends; SQLite holds the whole database anyway."""

@@ -1,23 +1,17 @@
-"""Counts over the dataset, in one pass over the measurements."""
+"""Counts over the dataset."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Row, Subquery, case, func, select
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy import Row, Subquery, func, select
 
 from db.repositories.base import Repository, owned
 from db.repositories.best import IMPORTED
-from db.repositories.unbuilt import left_unbuilt
-from db.tables import ForeignRecord, ForeignTask, Job, Measurement, Model, TargetRow, Workload
-from mallorn.core.outcomes import LEFT_UNBUILT
+from db.repositories.counts import DAY_SEC, Counts
+from db.tables import ForeignRecord, ForeignTask, Job, Model, TargetRow, Workload
 from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
-
-DAY_SEC = 86400
 
 
 class Statistics(Repository):
@@ -33,7 +27,7 @@ class Statistics(Repository):
         return DatasetStats(
             measurements=sum(cell.rows for cell in cells),
             imported=sum(cell.rows for cell in cells if cell.kind in IMPORTED),
-            workloads=len({cell.workload_id for cell in cells}),
+            workloads=self._workloads(owner),
             targets=_counted((cell.target, cell.rows) for cell in cells),
             operators=_counted((cell.op, cell.rows) for cell in cells),
             models=_counted(
@@ -45,48 +39,38 @@ class Statistics(Repository):
         )
 
     def _cells(self, owner: str | None) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Row counts grouped by all dimensions; names are joined after grouping."""
-        found = _grouped(owner)
+        """Row counts grouped by all that is told but workloads."""
+        found = self._found(owner)
+        by = (
+            Workload.op,
+            TargetRow.text.label("target"),
+            Job.model_id,
+            found.c.told,
+            found.c.kind,
+            found.c.day,
+        )
         query = (
-            select(found, Workload.op, TargetRow.text.label("target"), Job.model_id)
+            select(*by, func.sum(found.c.rows).label("rows"))
             .join(Workload, Workload.id == found.c.workload_id)
             .join(TargetRow, TargetRow.id == found.c.target_id)
             .join(Job, Job.id == found.c.job_id, isouter=True)
+            .group_by(*by)
+            .having(func.sum(found.c.rows) > 0)
         )
         return self.session.execute(query).all()
+
+    def _workloads(self, owner: str | None) -> int:
+        query = select(func.count(self._found(owner).c.workload_id.distinct()))
+        return self.session.scalar(query) or 0
+
+    def _found(self, owner: str | None) -> Subquery:
+        return Counts(self.session).cells(None if owner is None else select(Job.id).where(owned(owner)))
 
     def _foreign(self) -> list[NamedCount]:
         query = select(ForeignTask.format, func.count(ForeignRecord.id)).join(
             ForeignRecord, ForeignRecord.task_id == ForeignTask.id
         )
         return _counted(self.session.execute(query.group_by(ForeignTask.format)).all())
-
-
-class days_since_epoch(FunctionElement[int]):
-    """Whole days since the epoch."""
-
-    type = Integer()
-    inherit_cache = True
-
-
-@compiles(days_since_epoch, "postgresql")
-def _postgres_days(element: days_since_epoch, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"floor({compiler.process(element.clauses, **kw)} / {DAY_SEC})::integer"
-
-
-@compiles(days_since_epoch, "sqlite")
-def _sqlite_days(element: days_since_epoch, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"cast({compiler.process(element.clauses, **kw)} / {DAY_SEC} as integer)"
-
-
-def _grouped(owner: str | None) -> Subquery:
-    day: ColumnElement[int] = days_since_epoch(Measurement.created_at).label("day")
-    alike = Measurement.target_id, Measurement.workload_id, Measurement.job_id
-    told = case((left_unbuilt(), LEFT_UNBUILT), else_=Measurement.outcome).label("told")
-    query = select(*alike, told, Measurement.kind, day, func.count().label("rows"))
-    if owner is not None:
-        query = query.where(Measurement.job_id.in_(select(Job.id).where(owned(owner))))
-    return query.group_by(*alike, "told", Measurement.kind, day).subquery()
 
 
 def _counted(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[NamedCount]:

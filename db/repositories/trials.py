@@ -48,7 +48,7 @@ class Trials(Repository):
         """
         found = Measurement
         columns = found.id, found.workload_id, found.context_id, found.outcome, found.latency_us
-        query = select(*columns).where(*_of_family(family, target_id, 0)).order_by(found.id)
+        query = select(*columns).where(*self._of_family(family, target_id, 0)).order_by(found.id)
         return Columns.of(self.session.execute(query))
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
@@ -57,7 +57,8 @@ class Trials(Repository):
 
     def family_growth(self, family: str, target_id: int, after: int = 0) -> int:
         """How many rows `outlines` would return, without reading them."""
-        query = select(func.count()).select_from(Measurement).where(*_of_family(family, target_id, after))
+        of_family = self._of_family(family, target_id, after)
+        query = select(func.count()).select_from(Measurement).where(*of_family)
         return self.session.scalar(query) or 0
 
     def best(
@@ -121,6 +122,15 @@ class Trials(Repository):
         query = select(Measurement.workload_id, func.count()).where(*same, *_learnable())
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
+    def _of_family(self, family: str, target_id: int, after: int) -> tuple[ColumnElement[bool], ...]:
+        # Each target has families of its own: a workload may be in this one on another target.
+        here = Task.family == family, Job.target_id == target_id
+        members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*here).distinct()
+        # Read first: of a query's rows Postgres expects so many that it walks all measurements.
+        ids = self.session.scalars(members).all()
+        of_target = Measurement.target_id == target_id, Measurement.id > after
+        return among(Measurement.workload_id, ids), *of_target, *_learnable()
+
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
         return [
             Trial(Candidate(sketch, unpack_decisions(packed)), Outcome(outcome), latency_us, origin, build_ms)
@@ -132,18 +142,6 @@ def _trials(time: InstrumentedAttribute[float | None] = Measurement.latency_us) 
     found = Measurement
     columns = found.decisions, found.outcome, time, found.origin, found.build_ms
     return select(SketchRow.key, *columns).join(SketchRow, SketchRow.id == found.sketch_id)
-
-
-def _of_family(family: str, target_id: int, after: int) -> tuple[Any, ...]:
-    # Each target has families of its own: a workload may be in this one on another target.
-    here = Task.family == family, Job.target_id == target_id
-    members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*here)
-    return (
-        Measurement.workload_id.in_(members),
-        Measurement.target_id == target_id,
-        Measurement.id > after,
-        *_learnable(),
-    )
 
 
 def _learnable() -> tuple[ColumnElement[bool], ...]:

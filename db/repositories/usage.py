@@ -12,10 +12,8 @@ class Usage(Repository):
     """Jobs, trials and bytes by owner."""
 
     def hold(self, owner: str) -> None:
-        """Let nobody else count this owner's until the transaction ends; SQLite has one writer anyway."""
-        if self.session.get_bind().dialect.name == "postgresql":
-            name = func.hashtextextended(f"usage of {owner}", 0)
-            self.session.execute(select(func.pg_advisory_xact_lock(name)))
+        """Let nobody else count this owner's until the transaction ends."""
+        super().hold(f"usage of {owner}")
 
     def jobs(self, owner: str) -> int:
         """Jobs that have neither ended nor been paused."""

@@ -5,8 +5,10 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
 
+from db.repositories.among import among
 from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
+from db.repositories.counts import COUNTS, Counts
 from db.repositories.measurements import Measurements
 from db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 from mallorn.core.errors import NotFound
@@ -14,6 +16,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.fleet import Withdrawn
 from mallorn.core.versions import base_family
 
+AT_A_TIME: Final = 5_000  # rows in one statement
 # What no device had a part in.
 _NOT_ITS_DOING: Final = (Outcome.WITHDRAWN, Outcome.CANCELLED, Outcome.NOT_RECORDED)
 
@@ -41,24 +44,33 @@ class Withdrawals(Repository):
         )
 
     def withdraw(self, name: str, since: float | None = None) -> Withdrawn:
-        """Take back what the device measured since then, or ever; what that was. Raises NotFound."""
+        """Take back what the device measured since then, or ever; what that was. Raises NotFound.
+
+        A million rows take minutes, a few thousand of them in a statement.
+        """
         came = self._came_from(name, since)
+        counts = Counts(self.session)
+        counts.hold(COUNTS)
         for target_id in self.session.scalars(select(Measurement.target_id).where(came).distinct()).all():
             CostModels(self.session).lock_target(target_id)  # no training comes between
         found = self.count(name, since)
-        models = update(CostModelRow).where(CostModelRow.id.in_(self._learned(came)))
+        models = update(CostModelRow).where(among(CostModelRow.id, self._learned(came)))
         self.changed(models.values(active=False))
         self.changed(delete(Schedule).where(Schedule.measurement_id.in_(_ids(came))))
         theirs = select(Measurement.job_id).where(came).distinct()
         self.changed(delete(FinishStep).where(FinishStep.job_id.in_(theirs)))  # such a finish decides anew
         words = Measurement.outcome + ": " + func.coalesce(Measurement.error, "")
-        taken = update(Measurement).where(came)
-        self.changed(taken.values(outcome=Outcome.WITHDRAWN, latency_us=None, bound_us=None, error=words))
+        taken = {"outcome": Outcome.WITHDRAWN, "latency_us": None, "bound_us": None, "error": words}
+        for ids in self._portions(came):
+            these = among(Measurement.id, ids)
+            counts.move(-1, these)
+            self.changed(update(Measurement).where(these).values(taken))
+            counts.move(1, these)
         return found
 
     def doubt(self, which: ColumnElement[bool], share: float) -> int:
         """These times turned out to be mere bounds; how many. No model that saw them stays active."""
-        models = update(CostModelRow).where(CostModelRow.id.in_(self._learned(which)))
+        models = update(CostModelRow).where(among(CostModelRow.id, self._learned(which)))
         self.changed(models.values(active=False))
         return Measurements(self.session).mark_as_bounds(share, which)
 
@@ -70,15 +82,23 @@ class Withdrawals(Repository):
         recent = () if since is None else (Measurement.created_at >= since,)
         return and_(*of_it, *recent)
 
+    def _portions(self, came: ColumnElement[bool]) -> Iterator[Sequence[int]]:
+        last = 0
+        query = _ids(came).order_by(Measurement.id).limit(AT_A_TIME)
+        while ids := self.session.scalars(query.where(Measurement.id > last)).all():
+            yield ids
+            last = ids[-1]
+
     def _learned(self, came: ColumnElement[bool]) -> Sequence[int]:
         """Active models of the families and targets it belongs to, which had seen the first of it."""
-        first = func.min(Measurement.id).label("first")
-        columns = Task.family, Measurement.target_id
+        place = Measurement.workload_id, Measurement.target_id
+        # Grouped before they are joined: many jobs have a workload as a task.
+        met = select(*place, func.min(Measurement.id).label("first")).where(came).group_by(*place).subquery()
+        columns = Task.family, met.c.target_id
         of_family = (
-            select(*columns, first)
-            .join(Task, Task.workload_id == Measurement.workload_id)
-            .join(Job, Job.id == Task.job_id)
-            .where(came, Job.target_id == Measurement.target_id)
+            select(*columns, func.min(met.c.first).label("first"))
+            .join(Task, Task.workload_id == met.c.workload_id)
+            .join(Job, and_(Job.id == Task.job_id, Job.target_id == met.c.target_id))
             .group_by(*columns)
             .subquery()
         )

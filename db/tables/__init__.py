@@ -2,7 +2,16 @@
 
 from db.tables.access import ApiKeyRow, AuditRow, PutOut, SignIn
 from db.tables.base import Base
-from db.tables.dataset import Context, CostModelRow, Measurement, Schedule, SketchRow, TargetRow, Workload
+from db.tables.dataset import (
+    Context,
+    CostModelRow,
+    Measurement,
+    MeasurementCount,
+    Schedule,
+    SketchRow,
+    TargetRow,
+    Workload,
+)
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
 from db.tables.features import FeatureRow, SearchState
 from db.tables.fleet import Device, HeldWork, Tick, Worker
@@ -23,6 +32,7 @@ __all__ = [
     "HeldWork",
     "Job",
     "Measurement",
+    "MeasurementCount",
     "Model",
     "PutOut",
     "Round",

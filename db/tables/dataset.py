@@ -75,6 +75,9 @@ class Measurement(Base):
         Index("ix_measurements_best", "workload_id", "target_id", "latency_us"),
         Index("ix_measurements_job", "job_id", "id"),
         Index("ix_measurements_outcome", "job_id", "kind", "outcome"),
+        # In the order of ids: the newest of a workload, and all after a mark.
+        Index("ix_measurements_workload", "workload_id", "target_id", "id"),
+        Index("ix_measurements_device", "device_id", "id"),
         # Few rows; each of the fastest is looked up among them before it counts as the best.
         Index(
             "ix_measurements_refuted",
@@ -120,6 +123,25 @@ class Measurement(Base):
     source_id: Mapped[int | None] = mapped_column(ForeignKey("sources.id"))  # None: measured here
     source_row: Mapped[int | None] = mapped_column(BigId)  # its id in the dataset that measured it
     created_at: Mapped[CreatedAt]
+
+
+class MeasurementCount(Base):
+    """How many measurements there are of a kind, up to a mark: the largest `upto` of all (ADR 0050)."""
+
+    __tablename__ = "measurement_counts"
+    __table_args__ = (
+        Index("ix_measurement_counts_job", "job_id"),
+        Index("ix_measurement_counts_upto", "upto"),
+    )
+
+    target_id: Mapped[int] = mapped_column(BigId, ForeignKey("targets.id"), primary_key=True)
+    workload_id: Mapped[int] = mapped_column(BigId, ForeignKey("workloads.id"), primary_key=True)
+    job_id: Mapped[str] = mapped_column(primary_key=True)  # empty: imported
+    told: Mapped[str] = mapped_column(primary_key=True)  # the outcome, as statistics tell it
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    day: Mapped[int] = mapped_column(primary_key=True)  # since the epoch
+    rows: Mapped[int] = mapped_column(BigId)
+    upto: Mapped[int] = mapped_column(BigId)
 
 
 class Schedule(Base):

@@ -131,6 +131,7 @@ class Round(Base):
     __table_args__ = (
         UniqueConstraint("job_id", "index"),
         Index("ix_rounds_state", "state"),
+        Index("ix_rounds_finished", "finished_at"),
         Index("ix_rounds_workload", "workload_id", "target_id", "state"),
         # One round in flight per workload and target: proposals then see all that is known.
         Index(

@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Final
 
 from db.repositories.audit import Audit
+from db.repositories.counts import Counts
 from db.repositories.removals import Removals
 from db.session import Database
 from mallorn.core.errors import Conflict, NotFound
@@ -17,7 +18,7 @@ ENTRIES_AT_A_TIME: Final = 1000
 
 
 def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> None:
-    """What is old, each kind only where a setting asks for it; and files left by a deletion."""
+    """What is old, each kind only where a setting asks for it; files left by a deletion; counts grow."""
     turn = turn or Turn()
     if settings.keep_jobs_days:
         with turn.part("old jobs are not deleted"):
@@ -33,6 +34,8 @@ def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> No
             Audit(session).forget(settings.keep_audit_days, ENTRIES_AT_A_TIME)
     with turn.part("files that a deletion left are not removed"):
         _remove_leftovers(database)
+    with turn.part("measurements are not counted"), database.transaction() as session:
+        Counts(session).grow()
 
 
 def _delete_jobs(database: Database, days: float) -> None:

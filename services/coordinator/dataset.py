@@ -13,5 +13,5 @@ router = APIRouter(prefix="/dataset", tags=["dataset"])
 @router.get("/stats")
 def dataset_stats(parts: PartsDep, owner: OwnerDep) -> DatasetStats:
     """Count what the owner's jobs measured: by target, operator, model and outcome, and day by day."""
-    with parts.database.session() as session:
+    with parts.patient.session() as session:
         return Statistics(session).of(owner)

@@ -41,10 +41,8 @@ SEES_FLEET: Final = needs(Scope.READ, Scope.DEVICE)
 def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
     """List all devices that were ever seen, with when that was."""
     with parts.database.session() as session:
-        now_sec, targets = read_clock(session), Targets(session)
-        found = [
-            _device(device, targets.get(device.target_id).text, now_sec) for device in Devices(session).list()
-        ]
+        now_sec, targets = read_clock(session), {row.id: row.text for row in Targets(session).list()}
+        found = [_device(device, targets[device.target_id], now_sec) for device in Devices(session).list()]
     return ListOut(items=sorted(found, key=lambda device: device.state is DeviceState.STOPPED))
 
 
@@ -52,9 +50,9 @@ def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
 def withdraw_device(parts: PartsDep, name: str, wanted: WithdrawIn) -> Withdrawn:
     """Take back what a device measured, and the schedules and the cost models that rest on it."""
     if wanted.dry_run:
-        with parts.database.session() as session:
+        with parts.patient.session() as session:
             return Withdrawals(session).count(name, wanted.since)
-    with parts.database.transaction() as session:
+    with parts.patient.transaction() as session:
         return Withdrawals(session).withdraw(name, wanted.since)
 
 

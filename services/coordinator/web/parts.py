@@ -16,6 +16,8 @@ from services.coordinator.web.waker import Waker
 
 # Whoever asks is told soon that the database is silent: so long for a connection, so long for a statement.
 ANSWER_SEC: Final = 4.0
+# But for the few who ask for what takes long: they wait, as long as no single statement takes longer.
+PATIENT_SEC: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Parts:
 
     settings: Settings
     database: Database
+    patient: Database  # for what may take long
     store: Store
     waker: Waker
     door: Door
@@ -34,13 +37,15 @@ class Parts:
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         database = Database(settings.database_url, answer_sec=ANSWER_SEC)
+        patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
         door, rates = Door(settings, database), Rates(settings.quota_requests)
-        return cls(settings, database, store, waker, door, rates, Pulse(database))
+        return cls(settings, database, patient, store, waker, door, rates, Pulse(database))
 
     def close(self) -> None:
         self.waker.close()
         self.database.dispose()
+        self.patient.dispose()
 
 
 def get_parts(request: Request) -> Parts:

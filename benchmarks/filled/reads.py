@@ -1,0 +1,157 @@
+"""Every route and statement that reads a large table, by name; those that write are rolled back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from db.repositories.activity import Activity
+from db.repositories.best_records import BestRecords
+from db.repositories.decisions import DecisionLog
+from db.repositories.events import Events
+from db.repositories.frozen import FrozenRows
+from db.repositories.holds import Holds
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.progress import progress, progress_of
+from db.repositories.records import Records
+from db.repositories.recordings import Recordings
+from db.repositories.removals import Removals
+from db.repositories.rounds import Rounds
+from db.repositories.schedules import Schedules
+from db.repositories.selection import Selection
+from db.repositories.shares import Shares
+from db.repositories.standings import Standings
+from db.repositories.statistics import Statistics
+from db.repositories.tasks import Tasks
+from db.repositories.trials import Trials
+from db.repositories.usage import Usage
+from db.repositories.withdrawals import Withdrawals
+from db.tables import Job, Measurement, Round, Task
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.decision_log import PlannedRound
+from mallorn.core.values.trial import Trial
+from services.control.planning import survey
+
+OWNER: Final = "local"
+UNMEASURED: Final = "w00000"
+Act = Callable[[Session], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What the statements are about: a large job that tunes, and one task of it."""
+
+    job: Job
+    task: Task
+    round: Round
+    newest: int
+    device: str
+
+    @classmethod
+    def of(cls, session: Session) -> "Met":
+        """Of a filled database."""
+        tuning = (
+            select(Round)
+            .join(Job, Job.id == Round.job_id)
+            .where(Job.state == "tuning", Round.state == "queued")
+        )
+        found = session.scalars(tuning.order_by(Job.owner != OWNER, Round.id).limit(1)).one()
+        job, task = Jobs(session).get(found.job_id, None), Tasks(session).get(found.task_id)
+        newest = session.scalars(select(Measurement.id).order_by(Measurement.id.desc()).limit(1)).one()
+        return cls(job, task, found, newest, "device7")
+
+
+def reads(met: Met) -> dict[str, Act]:
+    """What only looks."""
+    job, task, on = met.job, met.task, met.job.target_id
+    workload = task.workload_id
+    return {
+        "progress": lambda s: progress(s, job),
+        "a page of jobs": lambda s: progress_of(s, Jobs(s).list(job.owner).items),
+        "summaries": lambda s: Tasks(s).summaries(job.id),
+        "standings": lambda s: Standings(s).of(job),
+        "survey": lambda s: survey(s, on),
+        "due": lambda s: Shares(s).due(4),
+        "waiting": lambda s: Holds(s).waiting(20),
+        "history": lambda s: Trials(s).history(workload, on, met.newest, job.context_id),
+        "refit: growth": lambda s: Trials(s).family_growth(task.family, on),
+        "refit: growth since": lambda s: Trials(s).family_growth(task.family, on, met.newest * 4 // 5),
+        "refit: outlines": lambda s: Trials(s).outlines(task.family, on),
+        "refit: 4,000 rows": lambda s: Trials(s).by_ids(range(1, 4001)),
+        "best": lambda s: Trials(s).best(workload, on, 4, job.context_id),
+        "first": lambda s: Trials(s).first(workload, on, job.context_id, "evolutionary", 64),
+        "known": lambda s: Trials(s).known(range(1, 51), on),
+        "decision log": lambda s: DecisionLog(s).list(job.id),
+        "decision log of a task": lambda s: DecisionLog(s).list(job.id, task_index=task.index),
+        "events": lambda s: Events(s).after(job.id, 0),
+        "marks": lambda s: Jobs(s).marks([job.id] * 1000),
+        "records of a job": lambda s: Records(s).page(job.owner, job_id=job.id),
+        "records of an owner": lambda s: Records(s).page(job.owner),
+        "records of an owner on a workload": lambda s: Records(s).page(job.owner, workload="w00007"),
+        "records of an outcome": lambda s: Records(s).page(job.owner, outcome=Outcome.WITHDRAWN),
+        "schedules": lambda s: Schedules(s).page(job.owner),
+        "schedules of a workload": lambda s: Schedules(s).page(job.owner, workload="w00007"),
+        "activity": lambda s: Activity(s).rounds(job.owner, 3600, 5000),
+        "queued": lambda s: Activity(s).queued(),
+        "usage": lambda s: Usage(s).trials(job.owner),
+        "logs to forget": lambda s: s.execute(
+            select(Job.id).where(Job.id.in_(Removals(s).ended_before(30, 20)))
+        ),
+        "export: a page's end": lambda s: FrozenRows(s).page_end(met.newest // 2, met.newest, 20_000),
+        "export: a page": lambda s: FrozenRows(s).page(
+            Selection(), met.newest // 2, met.newest // 2 + 20_000
+        ),
+        "best records": lambda s: BestRecords(s).of_target(on, "own"),
+        "recordings: measured": lambda s: Recordings(s).measured(),
+        "statistics": lambda s: Statistics(s).of(job.owner),
+        "withdraw, counted": lambda s: Withdrawals(s).count(met.device),
+    }
+
+
+def writes(met: Met) -> dict[str, Act]:
+    """What changes rows; whoever runs it rolls back."""
+    job = met.job
+    free = PlannedRound(met.task.id, 2**30, 8, seed=1)
+    return {
+        "a round is planned": lambda s: Rounds(s).add(job, met.task.workload_id, free, "random"),
+        "a round is claimed": lambda s: Rounds(s).claim(met.round.id, "w", 60),
+        "a batch is committed": lambda s: _commit(s, met),
+        "sweep": lambda s: Rounds(s).withdraw(),
+        "expire": lambda s: Holds(s).expire(),
+        "forget logs": lambda s: Removals(s).forget_logs(364.5, 20),
+        "withdraw": lambda s: Withdrawals(s).withdraw(met.device),
+    }
+
+
+def _commit(session: Session, met: Met) -> None:
+    hold = Rounds(session).claim(met.round.id, "w", 60)
+    assert hold is not None
+    fields: dict[str, Any] = {"outcome": Outcome.OK, "origin": "random", "run_us": (10.0,)}
+    rows = [
+        NewMeasurement(100 + slot, Trial(Candidate("", (slot,)), **fields), 1, met.job.context_id, 1)
+        for slot in range(4)
+    ]
+    Measurements(session).add_batch(met.round.id, hold.attempt, rows)
+
+
+ROUTES: Final = (
+    "/jobs",
+    "/jobs?state=tuning",
+    "/jobs/{job}",
+    "/jobs/{job}/tasks",
+    "/jobs/{job}/rounds",
+    "/records?job={job}",
+    "/records",
+    "/schedules",
+    "/dataset/stats",
+    "/costmodels",
+    "/devices",
+    "/workers",
+    "/fleet/activity",
+    "/models",
+    "/options",
+)
