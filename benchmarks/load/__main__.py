@@ -44,7 +44,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="mallorn-load-") as folder, ExitStack() as stack:
         database_url = options.database or f"sqlite:///{folder}/mallorn.db"
         upgrade(database_url)
-        server = stack.enter_context(_Server(Path(folder), database_url))
+        server = stack.enter_context(Server(Path(folder), database_url))
         told = _loaded(options, server, database_url)
     for what, figures in told["seconds"].items():
         print(
@@ -60,7 +60,7 @@ def main() -> None:
         options.json.write_text(json.dumps(told | describe_host(), indent=1) + "\n")
 
 
-class _Server:
+class Server:
     """`mallorn serve` with a folder of its own and no broker to speak of."""
 
     def __init__(self, folder: Path, database_url: str) -> None:
@@ -78,7 +78,7 @@ class _Server:
         with (folder / "serve.log").open("wb") as log:
             self.process = subprocess.Popen(command, env=kept | own, stdout=log, stderr=log)
 
-    def __enter__(self) -> "_Server":
+    def __enter__(self) -> "Server":
         until = time.monotonic() + START_SEC
         while time.monotonic() < until:
             try:
@@ -94,7 +94,7 @@ class _Server:
         self.process.wait()
 
 
-def _loaded(options: argparse.Namespace, server: _Server, database_url: str) -> dict[str, Any]:
+def _loaded(options: argparse.Namespace, server: Server, database_url: str) -> dict[str, Any]:
     times, over, seconds = Times(), Event(), 60 * options.minutes
     with Client(server.url) as api:
         model_id = api.connection.put("/models", iter([MODEL]), len(MODEL))["id"]

@@ -33,6 +33,7 @@ from services.coordinator.signing_in.sessions import open_router as open_session
 from services.coordinator.signing_in.sessions import router as sessions
 from services.coordinator.web import failures
 from services.coordinator.web.answers import Responses
+from services.coordinator.web.arrivals import Arrivals
 from services.coordinator.web.auth import get_caller
 from services.coordinator.web.callers import settle
 from services.coordinator.web.failures import ErrorBody
@@ -86,6 +87,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Told)
     app.add_middleware(Ledger, database=parts.database)
     app.add_middleware(Guard, door=parts.door)
+    app.add_middleware(Arrivals)
     app.include_router(_api(), prefix=API)
     app.include_router(health, responses=_only(503))
     app.include_router(health, prefix=API, responses=_only(503), include_in_schema=False)

@@ -27,9 +27,10 @@ from services.coordinator.web.parts import Parts, PartsDep
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 MEDIA_TYPE: Final = "text/event-stream"
-POLL_SEC: Final = 0.25
+POLL_SEC: Final = 0.25  # while the database is silent
 HEARTBEAT_SEC: Final = 15.0
 BATCH: Final = 100
+News = tuple[list[Event], bool]  # the next events of a job, and whether they are the last
 SCHEMA: Final = EVENT.json_schema(ref_template=REF, mode="serialization")
 SCHEMAS: Final[dict[str, Any]] = SCHEMA.pop("$defs")  # of all that an event is made of, by name
 STREAM: Final = described(
@@ -53,13 +54,14 @@ async def job_events(
 ) -> StreamingResponse:
     """Follow what happens to a job as server-sent events."""
     start = last_event_id or after
-    await run_in_threadpool(news, parts, owner, job_id, start)  # a missing job is a 404, not a stream
-    events = stream(parts, owner, job_id, start, partial(parts.door.still_open, *shown))
+    # A missing job is a 404, not a stream.
+    first = await run_in_threadpool(news, parts, owner, job_id, start)
+    events = stream(parts, owner, job_id, start, first, partial(parts.door.still_open, *shown))
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-def news(parts: Parts, owner: str, job_id: str, after: int) -> tuple[list[Event], bool]:
-    """The next events, and whether they are the last. Raises NotFound, also for another owner's job."""
+def news(parts: Parts, owner: str, job_id: str, after: int) -> News:
+    """Raises NotFound, also for another owner's job."""
     # One snapshot: a job seen as ended shows all its events.
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)
@@ -68,37 +70,37 @@ def news(parts: Parts, owner: str, job_id: str, after: int) -> tuple[list[Event]
 
 
 async def stream(
-    parts: Parts, owner: str, job_id: str, after: int, may_stay: Callable[[], bool]
+    parts: Parts, owner: str, job_id: str, after: int, first: News, may_stay: Callable[[], bool]
 ) -> AsyncIterator[str]:
     """Server-sent events until the job, this process or the key ends; comments keep proxies awake."""
-    last_sent = last_asked = time.monotonic()
+    (events, ended), last_asked = first, time.monotonic()
     with parts.pulse.following(job_id):
         while True:
-            events, ended = await _news_if_any(parts, owner, job_id, after)
             for event in events:
                 yield format_event(event)
-                after, last_sent = event.seq, time.monotonic()
+                after = event.seq
             if ended or parts.stopping.is_set():
                 return
             if time.monotonic() - last_asked >= AGAIN_SEC:
                 if not await run_in_threadpool(may_stay):
                     return
                 last_asked = time.monotonic()
-            if time.monotonic() - last_sent >= HEARTBEAT_SEC:
+            if len(events) == BATCH or await parts.pulse.moved(job_id, after, HEARTBEAT_SEC):
+                events, ended = await _news(parts, owner, job_id, after)
+            else:
+                events = []
                 yield ": still here\n\n"
-                last_sent = time.monotonic()
-            if len(events) < BATCH:
-                await anyio.sleep(POLL_SEC)
 
 
-async def _news_if_any(parts: Parts, owner: str, job_id: str, after: int) -> tuple[list[Event], bool]:
-    """What `news` tells; it is not asked for a job that has not moved."""
-    if not await parts.pulse.moved(job_id, after):
-        return [], False
+async def _news(parts: Parts, owner: str, job_id: str, after: int) -> News:
+    """What `news` tells to all who have heard as much."""
     try:
-        return await run_in_threadpool(news, parts, owner, job_id, after)
+        asked = partial(run_in_threadpool, news, parts, owner, job_id, after)
+        found: News = await parts.pulse.together((owner, job_id, after), asked)
+        return found
     except Unavailable as error:
         log.warning("the events of job %s wait for the database: %s", job_id, error.message)
+        await anyio.sleep(POLL_SEC)
         return [], False
 
 

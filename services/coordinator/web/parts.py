@@ -40,7 +40,10 @@ class Parts:
         patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
         door, rates = Door(settings, database), Rates(settings.quota_requests)
-        return cls(settings, database, patient, store, waker, door, rates, Pulse(database))
+        stopping = Event()
+        return cls(
+            settings, database, patient, store, waker, door, rates, Pulse(database, stopping), stopping
+        )
 
     def close(self) -> None:
         self.waker.close()

@@ -54,7 +54,6 @@ def test_a_stream_resumes_behind_the_last_event_that_was_seen(
 def test_a_stream_waits_for_what_is_still_to_happen(
     coordinator: Coordinator, owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "POLL_SEC", 0.01)
     append(owned, "one")
     ending = threading.Thread(target=end, args=(owned,))
     with coordinator.http.stream("GET", f"/jobs/{owned.job_id}/events") as answer:
@@ -77,8 +76,7 @@ def test_more_events_than_a_batch_arrive_in_order(
 def test_a_silent_stream_beats(
     coordinator: Coordinator, owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "HEARTBEAT_SEC", 0.0)
-    monkeypatch.setattr(service, "POLL_SEC", 0.01)
+    monkeypatch.setattr(service, "HEARTBEAT_SEC", 0.01)
     with coordinator.http.stream("GET", f"/jobs/{owned.job_id}/events") as answer:
         assert next(answer.iter_lines()).startswith(":")
         end(owned)

@@ -1,4 +1,7 @@
-"""Whoever follows a job asks the database only when something of it moved, and all of them ask together."""
+"""Whoever follows a job is woken when that has moved; all of them ask together, and do nothing else."""
+
+from collections.abc import Callable
+from threading import Event
 
 import anyio
 import pytest
@@ -11,8 +14,15 @@ from mallorn.core.values.event import OtherEvent
 from services.coordinator.web import pulse as module
 from services.coordinator.web.pulse import Pulse
 from tests.fixtures.coordinator import OwnedRows
+from tests.fixtures.waiting import PATIENCE
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def pulse(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> Pulse:
+    monkeypatch.setattr(module, "FRESH_SEC", 0.01)
+    return Pulse(owned.database, Event())
 
 
 @pytest.fixture
@@ -29,82 +39,140 @@ def asked(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_a_job_that_rests_has_not_moved(owned: OwnedRows) -> None:
-    pulse = Pulse(owned.database)
+async def heard(pulse: Pulse, job_id: str, after: int) -> bool:
+    """Waits until the job moves."""
+    with pulse.following(job_id):
+        while not await pulse.moved(job_id, after, PATIENCE):
+            pass
+    return True
 
+
+def append(owned: OwnedRows) -> None:
+    owned.write(lambda session: Events(session).append(owned.job_id, OtherEvent(kind="x", data={})))
+
+
+async def until(said: Callable[[], object]) -> None:
+    with anyio.fail_after(PATIENCE):
+        while not said():
+            await anyio.sleep(0.01)
+
+
+def test_a_job_that_rests_has_not_moved(owned: OwnedRows, pulse: Pulse, asked: list[int]) -> None:
     async def follow() -> list[bool]:
         with pulse.following(owned.job_id):
             found = [await pulse.moved(owned.job_id, 0)]
-            owned.write(lambda session: Events(session).append(owned.job_id, OtherEvent(kind="x", data={})))
-            await anyio.sleep(module.FRESH_SEC)
-            return [*found, await pulse.moved(owned.job_id, 0), await pulse.moved(owned.job_id, 1)]
+            await until(lambda: len(asked) > 2)
+            found.append(await pulse.moved(owned.job_id, 0))
+            append(owned)
+            return [*found, await heard(pulse, owned.job_id, 0), await pulse.moved(owned.job_id, 1)]
 
-    assert anyio.run(follow) == [False, True, False]
+    assert anyio.run(follow) == [False, False, True, False]
 
 
-def test_one_that_ended_or_is_gone_has(owned: OwnedRows) -> None:
+def test_one_that_ended_or_is_gone_has(owned: OwnedRows, pulse: Pulse) -> None:
     owned.write(lambda session: Jobs(session).move(owned.job_id, list(JobState), JobState.DONE))
-    pulse = Pulse(owned.database)
 
     async def follow() -> list[bool]:
-        with pulse.following(owned.job_id), pulse.following("gone"):
-            return [await pulse.moved(owned.job_id, 99), await pulse.moved("gone", 0)]
+        return [await heard(pulse, owned.job_id, 99), await heard(pulse, "gone", 0)]
 
     assert anyio.run(follow) == [True, True]
 
 
-def test_a_hundred_watchers_ask_one_question(owned: OwnedRows, asked: list[int]) -> None:
+def test_a_thousand_watchers_ask_one_question_a_beat_and_are_woken_by_news_alone(
+    owned: OwnedRows, pulse: Pulse, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = owned.write(lambda session: owned.add_job(session, "bob", ("w0",)))
-    pulse = Pulse(owned.database)
+    looks: list[str] = []
+    may_have = Pulse._may_have
 
-    async def follow(job_id: str) -> None:
-        with pulse.following(job_id):
-            await anyio.sleep(0)
-            await pulse.moved(job_id, 0)
+    def counted(one: Pulse, job_id: str, after: int) -> bool:
+        looks.append(job_id)
+        return may_have(one, job_id, after)
+
+    monkeypatch.setattr(Pulse, "_may_have", counted)
 
     async def all_of_them() -> None:
         async with anyio.create_task_group() as group:
-            for number in range(100):
-                group.start_soon(follow, (owned.job_id, other)[number % 2])
+            for number in range(1000):
+                group.start_soon(heard, pulse, (owned.job_id, other)[number % 2], 0)
+            await until(lambda: len(asked) > 2)
+            looks.clear()
+            asked.clear()
+            await until(lambda: len(asked) > 10)
+            assert (looks, set(asked)) == ([], {2})
+            append(owned)
+            await until(lambda: len(looks) == 500)
+            group.cancel_scope.cancel()
 
     anyio.run(all_of_them)
-    assert asked == [2]
+    assert set(looks) == {owned.job_id}
 
 
-def test_nobody_asks_about_what_nobody_follows(owned: OwnedRows, asked: list[int]) -> None:
-    pulse = Pulse(owned.database)
-
-    async def follow() -> None:
-        with pulse.following(owned.job_id):
-            await pulse.moved(owned.job_id, 0)
-        await anyio.sleep(module.FRESH_SEC)
+def test_nobody_asks_about_what_nobody_follows(owned: OwnedRows, pulse: Pulse, asked: list[int]) -> None:
+    async def follow() -> int:
+        append(owned)
+        await heard(pulse, owned.job_id, 0)
+        before = len(asked)
         await pulse.moved("another", 0)
+        return len(asked) - before
 
-    anyio.run(follow)
-    assert asked == [1, 0]
+    assert anyio.run(follow) <= 1
+    assert set(asked) <= {0, 1}
+
+
+def test_those_who_read_the_same_read_it_once(owned: OwnedRows, pulse: Pulse) -> None:
+    reads: list[int] = []
+
+    async def read() -> int:
+        await anyio.sleep(0)
+        reads.append(1)
+        return len(reads)
+
+    async def all_of_them() -> list[int]:
+        found: list[int] = []
+
+        async def one() -> None:
+            found.append(await pulse.together("events", read))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(100):
+                group.start_soon(one)
+        return [*found, await pulse.together("events", read)]
+
+    assert anyio.run(all_of_them) == [1] * 100 + [2]
+
+
+def test_a_process_that_stops_wakes_everybody(owned: OwnedRows) -> None:
+    stopping = Event()
+    pulse = Pulse(owned.database, stopping)
+
+    async def follow() -> bool:
+        with pulse.following(owned.job_id):
+            stopping.set()
+            return await pulse.moved(owned.job_id, 0, PATIENCE)
+
+    assert anyio.run(follow) is False
 
 
 @pytest.mark.parametrize("error", [Unavailable("away"), KeyError("a fault of ours"), MemoryError()])
 def test_whatever_one_look_raises_is_told_and_the_next_one_comes(
-    owned: OwnedRows, monkeypatch: pytest.MonkeyPatch, error: Exception
+    owned: OwnedRows, pulse: Pulse, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    pulse = Pulse(owned.database)
-    answers: list[object] = [error, {owned.job_id: (1, "a state of tomorrow")}]
+    answers: list[object] = [
+        error,
+        {owned.job_id: (1, "a state of tomorrow")},
+        {owned.job_id: (2, "a state of tomorrow")},
+    ]
+    troubles: list[str] = []
 
     def answer(_jobs: Jobs, _job_ids: list[str]) -> object:
-        said = answers.pop(0)
+        troubles.append(pulse.trouble)
+        said = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(said, Exception):
             raise said
         return said
 
     monkeypatch.setattr(Jobs, "marks", answer)
-
-    async def follow() -> list[bool]:
-        with pulse.following(owned.job_id):
-            found = [await pulse.moved(owned.job_id, 1)]
-            assert pulse.trouble
-            await anyio.sleep(module.FRESH_SEC)
-            return [*found, await pulse.moved(owned.job_id, 1)]
-
-    assert anyio.run(follow) == [True, False]
+    assert anyio.run(heard, pulse, owned.job_id, 1)
+    assert any(troubles)
     assert not pulse.trouble
