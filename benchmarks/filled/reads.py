@@ -16,8 +16,8 @@ from db.repositories.holds import Holds
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.progress import progress, progress_of
-from db.repositories.records import Records
 from db.repositories.recordings import Recordings
+from db.repositories.records import Records
 from db.repositories.removals import Removals
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import Schedules

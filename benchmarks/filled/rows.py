@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - statements as one reads them; of our own words
 """What a year of service leaves in Postgres, written fast: rows through one statement for a million of them.
 
 3,000 jobs of 50 owners on 60 models of 50 tasks (2,000 workloads), 20 targets, 200 devices and 40 workers. The
@@ -81,7 +82,7 @@ FROM rounds r, generate_series(0, {ROUND_SIZE - 1}) s, LATERAL (SELECT random() 
      LATERAL (SELECT CASE WHEN x < 0.84 THEN 'ok' WHEN x < 0.95 THEN 'build_error'
                           WHEN x < 0.998 THEN 'run_error' ELSE 'wrong_result' END AS what) o
 WHERE r.id BETWEEN :first AND :last ORDER BY r.id, s"""
-_FINISHES: Final = f"""
+_FINISHES: Final = """
 INSERT INTO measurements (job_id, slot, kind, workload_id, target_id, context_id, sketch_id, decisions, outcome,
                           latency_us, run_us, device_id, build_ms, run_ms, origin, created_at)
 SELECT job_id, 0, 'finish', workload_id, target_id, context_id, sketch_id, decisions, outcome, latency_us * 1.01,

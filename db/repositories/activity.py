@@ -19,7 +19,7 @@ class Activity(Repository):
 
     def rounds(self, owner: str | None, since_sec: float, limit: int) -> list[RoundOnWorker]:
         """Of the newest `limit` rounds those that ran within the last `since_sec`, oldest first."""
-        since = until(-since_sec)
+        since = self.session.scalar(select(until(-since_sec)))  # as a number: then the index is used
         ran = Round.started_at.is_not(None), Round.worker.is_not(None)
         recent = or_(Round.finished_at.is_(None), Round.finished_at > since)
         newest = select(Round.id).where(*ran, recent).order_by(Round.id.desc()).limit(limit).subquery()

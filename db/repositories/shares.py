@@ -9,7 +9,7 @@ from db.clock import now
 from db.repositories.base import Repository
 from db.repositories.tasks import workload_is_busy
 from db.tables import Job, Round, Task
-from mallorn.core.finishing import FINISH_SEC, FINISH_SEC_PER_TASK
+from mallorn.core.finishing import FINISH_SEC, FINISH_SEC_PER_TASK, MOST_OF_BUDGET
 from mallorn.core.states import JobState
 
 
@@ -61,6 +61,6 @@ class Shares(Repository):
 def _seconds_left() -> ColumnElement[float | None]:
     """Null without a deadline: what is asked for on top of an export that met it is asked for in trials."""
     tasks = select(func.count()).select_from(Task).where(Task.job_id == Job.id).correlate(Job)
-    reserve = FINISH_SEC + FINISH_SEC_PER_TASK * tasks.scalar_subquery()
-    end = Job.created_at + Job.minutes * 60 - reserve
-    return case((Job.export_uri.is_(None), end - now()))
+    finish, budget = FINISH_SEC + FINISH_SEC_PER_TASK * tasks.scalar_subquery(), Job.minutes * 60
+    tuning = case((finish < budget * MOST_OF_BUDGET, budget - finish), else_=budget * (1 - MOST_OF_BUDGET))
+    return case((Job.export_uri.is_(None), Job.created_at + tuning - now()))

@@ -4,6 +4,7 @@ from typing import Final
 
 FINISH_SEC: Final = 15.0
 FINISH_SEC_PER_TASK: Final = 2.5
+MOST_OF_BUDGET: Final = 0.5  # with thousands of tasks the finish would take all of it
 
 
 def finish_sec(tasks: int) -> float:

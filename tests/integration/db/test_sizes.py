@@ -1,16 +1,19 @@
 """What grows with a model or a service goes into any statement: no number of tasks is too many."""
 
 import pytest
+from sqlalchemy import update
 
 from db.repositories.families import WorkloadFamilies
 from db.repositories.features import Features, ViewOf
 from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.shares import Shares
 from db.repositories.sketches import Sketches
 from db.repositories.standings import Standings
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
+from db.tables import Job
 from mallorn.core.states import WorkKind
 from tests.fixtures.rows import new_job, new_sketch, new_workload
 
@@ -63,3 +66,13 @@ def test_any_number_of_sketches_and_features_is_kept(rows):
     of = ViewOf(rows.workloads["w0"], rows.target_id, "view", 1, "0")
     rows.write(lambda session: Features(session).keep(of, dict.fromkeys(keys)))
     assert rows.read(lambda session: Features(session).known(of, keys)) == dict.fromkeys(keys)
+
+
+@pytest.mark.parametrize(("tasks", "minutes", "tunes_min"), [(4_000, 60, 30), (4_000, 400, 233), (2, 60, 59)])
+def test_a_budget_in_minutes_tunes_for_half_of_it_at_least(rows, tasks, minutes, tunes_min):
+    def left(session):
+        job_id = imported(session, rows, tasks)
+        session.execute(update(Job).where(Job.id == job_id).values(minutes=minutes))
+        return Shares(session).seconds_left(job_id)
+
+    assert rows.write(left) / 60 == pytest.approx(tunes_min, abs=1.5)
