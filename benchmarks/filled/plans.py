@@ -43,7 +43,10 @@ def listening(engine: Engine) -> Iterator[list[Heard]]:
 
 
 def plan(session: Session, statement: Heard) -> list[str]:
-    """How the large tables are read: by which index, or `Seq Scan` for a walk through all of one."""
+    """How the large tables are read: by which index, or `Seq Scan` for a walk through all of one.
+
+    `from its end`: row after row of an index, until there are enough.
+    """
     if isinstance(statement.parameters, list) or not statement.sql.startswith(
         ("SELECT", "UPDATE", "DELETE", "WITH")
     ):
@@ -57,7 +60,8 @@ def plan(session: Session, statement: Heard) -> list[str]:
 def _steps(node: dict[str, Any]) -> Iterator[str]:
     table, index = node.get("Relation Name", ""), node.get("Index Name", "")
     if index.startswith("ix_rounds") or table in LARGE or any(name in index for name in LARGE):
-        sorts = f" by {index}" if index else ""
-        yield f"{node['Node Type']} {table}{sorts}".replace("  ", " ")
+        how = f"{node['Node Type']} {table}".strip()
+        walks = index and "Index Cond" not in node
+        yield f"{how} by {index}{' from its end' if walks else ''}" if index else how
     for child in node.get("Plans", ()):
         yield from _steps(child)

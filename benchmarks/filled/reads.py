@@ -25,7 +25,7 @@ from db.repositories.selection import Selection
 from db.repositories.shares import Shares
 from db.repositories.standings import Standings
 from db.repositories.statistics import Statistics
-from db.repositories.tasks import Tasks
+from db.repositories.tasks import Tasks, workload_is_busy
 from db.repositories.trials import Trials
 from db.repositories.usage import Usage
 from db.repositories.withdrawals import Withdrawals
@@ -47,6 +47,7 @@ class Met:
 
     job: Job
     task: Task
+    free: Task  # without a round in flight
     round: Round
     newest: int
     device: str
@@ -62,7 +63,9 @@ class Met:
         found = session.scalars(tuning.order_by(Job.owner != OWNER, Round.id).limit(1)).one()
         job, task = Jobs(session).get(found.job_id, None), Tasks(session).get(found.task_id)
         newest = session.scalars(select(Measurement.id).order_by(Measurement.id.desc()).limit(1)).one()
-        return cls(job, task, found, newest, "device7")
+        idle = select(Task).join(Job, Job.id == Task.job_id).where(Task.job_id == job.id, ~workload_is_busy())
+        free = session.scalars(idle.order_by(Task.index).limit(1)).one()
+        return cls(job, task, free, found, newest, "device7")
 
 
 def reads(met: Met) -> dict[str, Act]:
@@ -115,9 +118,9 @@ def reads(met: Met) -> dict[str, Act]:
 def writes(met: Met) -> dict[str, Act]:
     """What changes rows; whoever runs it rolls back."""
     job = met.job
-    free = PlannedRound(met.task.id, 2**30, 8, seed=1)
+    free = PlannedRound(met.free.id, 2**30, 8, seed=1)
     return {
-        "a round is planned": lambda s: Rounds(s).add(job, met.task.workload_id, free, "random"),
+        "a round is planned": lambda s: Rounds(s).add(job, met.free.workload_id, free, "random"),
         "a round is claimed": lambda s: Rounds(s).claim(met.round.id, "w", 60),
         "a batch is committed": lambda s: _commit(s, met),
         "sweep": lambda s: Rounds(s).withdraw(),
