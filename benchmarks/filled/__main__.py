@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -150,9 +151,7 @@ def _routes(url: str, met: Met) -> Figures:
         settings = Settings(database_url=url, redis_url="memory://", data_dir=Path(folder))
         with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
             paths = {path: path.format(job=met.job.id) for path in ROUTES}
-            return {
-                f"GET {name}": _median(lambda path=path: _got(client, path)) for name, path in paths.items()
-            }
+            return {f"GET {name}": _median(partial(_got, client, path)) for name, path in paths.items()}
 
 
 def _got(client: TestClient, path: str) -> None:

@@ -39,6 +39,7 @@ WORKERS: Final = 40
 TUNING: Final = 200  # the newest jobs
 ROUND_SIZE: Final = 8
 CHUNK: Final = 50_000  # rounds in one statement
+SOME: Final = 500  # as versions before could write at a time
 OPS: Final = ("matmul", "conv2d", "softmax", "add", "pool", "norm", "gather", "dense", "attention", "reduce")
 
 _JOBS: Final = f"""
@@ -113,7 +114,7 @@ FROM cost_models c, generate_series(1, 20) t, generate_series(1, 5) v, unnest(CA
 def fill(database: Database, rows: int) -> None:
     """Some hundred thousand rows a second, less where indexes no longer fit into memory."""
     with database.transaction() as session:
-        _parts(session)
+        parts(session)
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for setting in (
             "session_replication_role = replica",
@@ -171,7 +172,7 @@ def _without_indexes(connection: Connection) -> list[str]:
     return [definition for _, definition in found]
 
 
-def _parts(session: Session) -> None:
+def parts(session: Session) -> None:
     targets = [
         Targets(session).ensure(parse_target(f'{{"kind":"llvm","num-cores":{n + 1}}}')).id
         for n in range(TARGETS)
@@ -184,8 +185,10 @@ def _parts(session: Session) -> None:
     for number in range(WORKERS):
         Workers(session).seen(f"worker{number}", f"h{number}", WorkerInfo())
     Models(session).add("a" * 64, OWNER, "model", 10)
-    Workloads(session).ensure_many([_workload(number) for number in range(WORKLOADS)])
-    Sketches(session).ensure_many([_sketch(number) for number in range(SKETCHES)])
+    for first in range(0, WORKLOADS, SOME):
+        Workloads(session).ensure_many([_workload(number) for number in range(first, first + SOME)])
+    for first in range(0, SKETCHES, SOME):
+        Sketches(session).ensure_many([_sketch(number) for number in range(first, first + SOME)])
     options = JobOptions().model_dump(mode="json")
     Jobs(session).create(NewJob(OWNER, "job 1", "a" * 64, targets[0], 10_000, None, 0, options))
     CostModels(session).add(NewCostModel("first", targets[0], "gbt", 0, 1000, {}, b"model" * 2000))
