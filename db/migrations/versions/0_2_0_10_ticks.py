@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision: str = "0.2.0.10"
-down_revision: str | None = "0.2.0.8"
+down_revision: str | None = "0.2.0.9"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 

@@ -7,7 +7,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision: str = "0.2.0.11"
-down_revision: str | None = "0.2.0.8"
+down_revision: str | None = "0.2.0.10"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
