@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import delete, exists, select, update
 from sqlalchemy.orm import class_mapper
@@ -19,8 +19,7 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.values.api_key import OwnerStatus
 
-Named = type[ApiKeyRow] | type[AuditRow] | type[Job] | type[Model] | type[SignIn]
-NAMED: Final[tuple[Named, ...]] = (ApiKeyRow, SignIn, Job, Model, AuditRow)
+NAMED: Final[tuple[Any, ...]] = (ApiKeyRow, SignIn, Job, Model, AuditRow)
 BATCH: Final = 200  # rows of one transaction: an owner may have ten thousand
 
 
@@ -34,8 +33,7 @@ class Owners(Repository):
     def list(self) -> list[OwnerStatus]:
         """All who have, or had, a key, a sign-in or a job, by name."""
         put_out = dict(self.session.execute(select(PutOut.owner_digest, PutOut.at)).all())
-        tables: tuple[Named, ...] = ApiKeyRow, SignIn, Job
-        names = {name for each in tables for name in self.session.scalars(select(each.owner).distinct())}
+        names = {name for each in NAMED[:3] for name in self.session.scalars(select(each.owner).distinct())}
         return [OwnerStatus(owner=name, put_out_at=put_out.get(digest_of(name))) for name in sorted(names)]
 
     def sign_out(self, owner: str) -> None:
@@ -63,7 +61,7 @@ class Owners(Repository):
                 cancel(self.session, job_id, None, "as its owner was put out")
         return bool(jobs)
 
-    def rename(self, table: Named, owner: str, name: str) -> bool:
+    def rename(self, table: Any, owner: str, name: str) -> bool:
         """Write another name into some rows of an owner; whether there were any."""
         key = class_mapper(table).primary_key[0]
         rows = self.session.scalars(select(key).where(table.owner == owner).limit(BATCH)).all()

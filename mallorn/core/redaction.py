@@ -7,7 +7,8 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 
 HIDDEN: Final = "***"
-LEAST_CHARS: Final = 8  # shorter ones are words as well: they are hidden within URLs alone
+LEAST_CHARS: Final = 8
+LEAST_LETTERS: Final = 16  # shorter ones are words as well, as "postgres": they are hidden within URLs alone
 _known: set[str] = set()
 # Of URLs, broken ones too, whoever wrote them.
 _LOGIN: Final = re.compile(r"""(//|:)[^\s'"]{0,300}@""")
@@ -17,14 +18,14 @@ _QUERY: Final = re.compile(r"""((?:pass\w*|pwd|secret\w*|token)=)[^\s&'"]+""", r
 def hide(secret: SecretStr | str | None) -> None:
     """From now on this is printed nowhere; of several with commas between them none."""
     text = secret.get_secret_value() if isinstance(secret, SecretStr) else secret or ""
-    _known.update(word for word in map(str.strip, text.split(",")) if len(word) >= LEAST_CHARS)
+    _known.update(filter(_is_no_word, map(str.strip, text.split(","))))
 
 
 def hide_password(url: str | None) -> None:
     """From now on the password in this URL is printed nowhere."""
     login = (url or "").rpartition("@")[0]
     password = login.partition("//")[2].partition(":")[2]
-    _known.update(word for word in (password, unquote(password)) if len(word) >= LEAST_CHARS)
+    _known.update(filter(_is_no_word, (password, unquote(password))))
 
 
 def redact(text: str) -> str:
@@ -32,3 +33,7 @@ def redact(text: str) -> str:
     for word in sorted(_known, key=len, reverse=True):
         text = text.replace(word, HIDDEN)
     return _QUERY.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}@", text))
+
+
+def _is_no_word(secret: str) -> bool:
+    return len(secret) >= (LEAST_LETTERS if secret.isalpha() else LEAST_CHARS)

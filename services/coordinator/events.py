@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import anyio
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
@@ -19,7 +19,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.states import FINAL
 from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.answers import REF, described
-from services.coordinator.web.auth import OwnerDep, ShownDep
+from services.coordinator.web.auth import COOKIE, OwnerDep, Presented
 from services.coordinator.web.door import AGAIN_SEC
 from services.coordinator.web.numbers import MAX_INT
 from services.coordinator.web.parts import Parts, PartsDep
@@ -45,7 +45,8 @@ STREAM: Final = described(
 async def job_events(
     parts: PartsDep,
     owner: OwnerDep,
-    shown: ShownDep,
+    request: Request,
+    presented: Presented,
     job_id: str,
     after: Annotated[int, Query(ge=0, le=MAX_INT, description="Start behind this event.")] = 0,
     last_event_id: Annotated[
@@ -56,7 +57,9 @@ async def job_events(
     start = last_event_id or after
     # A missing job is a 404, not a stream.
     first = await run_in_threadpool(news, parts, owner, job_id, start)
-    events = stream(parts, owner, job_id, start, first, partial(parts.door.still_open, *shown))
+    key = presented.credentials if presented else None
+    may_stay = partial(parts.door.still_open, key, request.cookies.get(COOKIE))
+    events = stream(parts, owner, job_id, start, first, may_stay)
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 

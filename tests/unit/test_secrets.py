@@ -154,6 +154,7 @@ def test_an_error_is_made_without_it() -> None:
 
 
 def test_what_is_no_secret_is_left() -> None:
+    Settings(database_url="postgresql://postgres:postgres@host/postgres")
     for text in (
         "mallorn tune model.onnx",
         "ada@example.org was put out",

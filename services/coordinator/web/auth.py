@@ -17,20 +17,13 @@ _bearer = HTTPBearer(auto_error=False, description="An API key; none is needed o
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def get_shown(request: Request, presented: Presented) -> tuple[str | None, str | None]:
-    """The key and the cookie of a request, as they came."""
-    return presented.credentials if presented else None, request.cookies.get(COOKIE)
-
-
-ShownDep = Annotated[tuple[str | None, str | None], Depends(get_shown)]
-
-
 def get_caller(request: Request, parts: PartsDep, presented: Presented) -> Caller:
     """Whose key, or whose sign-in, was presented.
 
     Raises Unauthorized, Forbidden for want of a scope, and TooMany.
     """
-    caller = parts.door.caller(*get_shown(request, presented))
+    key = presented.credentials if presented else None
+    caller = parts.door.caller(key, request.cookies.get(COOKIE))
     request.state.caller = caller  # what stands around the routes asks for it
     parts.rates.take((caller.owner, caller.key_id), caller.owner)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
