@@ -10,8 +10,8 @@ HIDDEN: Final = "***"
 LEAST_CHARS: Final = 8
 LEAST_LETTERS: Final = 16  # shorter ones are words as well, as "postgres": they are hidden within URLs alone
 _known: set[str] = set()
-# Of URLs, broken ones too, whoever wrote them.
-_LOGIN: Final = re.compile(r"""(//|:)[^\s'"]{0,300}@""")
+# Of URLs, broken ones too, whoever wrote them; `operator:matmul/xgboost@9` is none.
+_LOGIN: Final = re.compile(r"""(//|:(?=[^\s'"/@]*:[^\s'"/@]*@))[^\s'"]{0,300}@""")
 _QUERY: Final = re.compile(r"""((?:pass\w*|pwd|secret\w*|token)=)[^\s&'"]+""", re.IGNORECASE)
 
 
@@ -24,7 +24,8 @@ def hide(secret: SecretStr | str | None) -> None:
 def hide_password(url: str | None) -> None:
     """From now on the password in this URL is printed nowhere."""
     login = (url or "").rpartition("@")[0]
-    password = login.partition("//")[2].partition(":")[2]
+    _, slashes, rest = login.partition("//")
+    password = rest.partition(":")[2] if slashes else login.rpartition(":")[2]
     _known.update(filter(_is_no_word, (password, unquote(password))))
 
 
