@@ -43,6 +43,7 @@ class SeenDevice:
     info: DeviceInfo = field(default_factory=DeviceInfo)
 
 
+LATEST: Final = 32
 _LIKE: Final = tuple(each.name for each in fields(Like))
 _SEEN: Final = tuple(each.name for each in fields(SeenDevice))
 
@@ -91,7 +92,9 @@ class Devices(Repository):
 
     def machine_of(self, like: Like) -> DeviceMachine | None:
         """What is known of these devices' machine; None where nobody has tried to measure it."""
-        found = self.session.scalars(select(Device.machine).where(alike(like)))
+        # Pods with ever new names leave thousands, and all that came later were told what was known.
+        latest = select(Device.machine).where(alike(like)).order_by(Device.last_seen.desc()).limit(LATEST)
+        found = self.session.scalars(latest)
         return max(
             (each for each in found if each is not None), key=lambda each: each.at or 0.0, default=None
         )

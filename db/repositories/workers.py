@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from db.clock import now
-from db.repositories.base import Repository
+from db.repositories.base import Repository, until
 from db.tables import Worker
 from mallorn.core.values.fleet import WorkerInfo
 
@@ -33,6 +33,11 @@ class Workers(Repository):
     def hosts(self, ids: Collection[str]) -> set[str]:
         """The machines of these workers."""
         return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))
+
+    def forget(self, days: float, limit: int) -> int:
+        """Delete those that were silent for so long, as each restart leaves one; how many."""
+        old = select(Worker.id).where(Worker.last_seen < until(-days * 86400)).limit(limit)
+        return self.changed(delete(Worker).where(Worker.id.in_(old)))
 
     def list(self, fresh_sec: float | None = None) -> Sequence[Worker]:
         """By start; `fresh_sec` leaves out those that were silent for longer."""

@@ -6,6 +6,7 @@ from typing import Final
 from db.repositories.audit import Audit
 from db.repositories.counts import Counts
 from db.repositories.removals import Removals
+from db.repositories.workers import Workers
 from db.session import Database
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.settings import Settings
@@ -15,6 +16,7 @@ from services.artifacts import delete_model, remove_export
 # A minute later comes the next: nobody waits for a writer that deletes for long.
 AT_A_TIME: Final = 20
 ENTRIES_AT_A_TIME: Final = 1000
+WORKERS_KEPT_DAYS: Final = 7.0  # the fleet's page shows a day
 
 
 def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> None:
@@ -34,6 +36,8 @@ def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> No
             Audit(session).forget(settings.keep_audit_days, ENTRIES_AT_A_TIME)
     with turn.part("files that a deletion left are not removed"):
         _remove_leftovers(database)
+    with turn.part("old workers are not forgotten"), database.transaction() as session:
+        Workers(session).forget(WORKERS_KEPT_DAYS, ENTRIES_AT_A_TIME)
     with turn.part("measurements are not counted"), database.transaction() as session:
         Counts(session).grow()
 

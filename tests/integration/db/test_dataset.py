@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from db.repositories.contexts import Contexts
 from db.repositories.cost_models import CostModels, NewCostModel
@@ -18,7 +18,7 @@ from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from db.repositories.workers import Workers
 from db.repositories.workloads import Workloads, tir_of
-from db.tables import Measurement
+from db.tables import Measurement, Worker
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Choice, ChoiceKind
@@ -197,6 +197,16 @@ def test_a_device_that_answers_again_is_the_same_device(rows):
     [device] = rows.read(lambda session: Devices(session).list(fresh_sec=60, target_id=rows.target_id))
     assert device.id == first
     assert rows.read(lambda session: Devices(session).list(fresh_sec=-1)) == []
+
+
+def test_a_worker_that_is_gone_for_a_week_is_forgotten_a_few_at_a_time(rows):
+    for name in ("a", "b", "c", "here"):
+        rows.write(lambda session, name=name: Workers(session).seen(name, "h", {}))
+    gone = update(Worker).where(Worker.id != "here").values(last_seen=Worker.last_seen - 8 * 86400)
+    rows.write(lambda session: session.execute(gone))
+    forget = lambda: rows.write(lambda session: Workers(session).forget(7, 2))  # noqa: E731
+    assert (forget(), forget(), forget()) == (2, 1, 0)
+    assert [worker.id for worker in rows.read(lambda session: Workers(session).list())] == ["here"]
 
 
 def test_a_worker_keeps_its_start_and_refreshes_the_rest(rows):
