@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, select
 
 from db.clock import now
 from db.repositories.base import Repository, until
@@ -18,12 +18,6 @@ class Workers(Repository):
         fresh = {"host_id": host_id, "info": info, "busy_with": busy_with, "last_seen": now()}
         insert = self.insert(Worker).values(id=worker_id, started_at=now(), **fresh)
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=fresh))
-
-    def busy(self, worker_id: str, busy_with: str) -> None:
-        """Say what it works on; empty: nothing."""
-        self.changed(
-            update(Worker).where(Worker.id == worker_id).values(busy_with=busy_with, last_seen=now())
-        )
 
     def able(self, fresh_sec: float) -> set[str]:
         """Those that run rounds: seen lately, not leaving, not resting, and no mere importers."""

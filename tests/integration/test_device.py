@@ -25,7 +25,7 @@ from workers.device.tracker import tracker_summary
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
 from workers.faces.runner import LibraryRun, Runner
 from workers.faces.values import Arguments, Tensor
-from workers.measure.fleet import Fleet, KeyCount
+from workers.measure.fleet import Fleet
 from workers.tvm.remote import CandidateUnheard, RemoteDevice
 
 EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
@@ -223,9 +223,9 @@ def test_a_restarted_tracker_finds_the_device_again(fleet: TestFleet, local_targ
 
 def test_a_busy_device_is_still_in_the_list(fleet: TestFleet, local_target: Target, runner: Runner) -> None:
     key = device_key(local_target)
-    assert Fleet(fleet.settings).counts() == [KeyCount(key, free=1, busy=0)]
+    assert [(each.key, each.busy) for each in Fleet(fleet.settings).devices()] == [(key, False)]
     take(runner, fleet, local_target)
-    assert Fleet(fleet.settings).counts() == [KeyCount(key, free=0, busy=1)]
+    assert [(each.key, each.busy) for each in Fleet(fleet.settings).devices()] == [(key, True)]
     assert tracker_summary(fleet.settings.tracker_address) == {key: (0, 1)}
     runner.release()
     fleet.wait_free(local_target)

@@ -1,7 +1,7 @@
 """Which devices are there, as the tracker knows them: no session is opened, a busy device shows too."""
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,15 +26,6 @@ class TrackedDevice:
     endpoint: Endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class KeyCount:
-    """How many devices serve one key."""
-
-    key: str
-    free: int
-    busy: int
-
-
 class Fleet:
     """The devices under one tracker, now. Methods raise Unavailable when the tracker does not answer."""
 
@@ -50,13 +41,6 @@ class Fleet:
         devices = [device for device in ours if device is not None]
         key = device_key(target) if target is not None else None
         return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
-
-    def counts(self) -> list[KeyCount]:
-        """Free and busy devices by key."""
-        tally = Counter((device.key, device.busy) for device in self.devices())
-        return [
-            KeyCount(key, tally[key, False], tally[key, True]) for key in sorted({key for key, _ in tally})
-        ]
 
     def describe(self, target: Target) -> Endpoint:
         """A device of the target, a free one if there is any; raises NoDevice."""

@@ -10,12 +10,14 @@ from sqlalchemy.orm import Session
 from db.repositories.devices import Devices, Like, SeenDevice
 from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.targets import Targets
 from db.tables import Device
 from mallorn.core.errors import Unavailable
+from mallorn.core.stand_ins import measured_target
 from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, assumed
-from tests.fixtures.workshop import ENDPOINT, Workshop
+from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
 from tests.integration.workers.test_finish import check, exported, untuned
 from workers.finish import contenders
 from workers.finish.run import finish
@@ -206,6 +208,8 @@ def test_a_second_device_of_the_kind_is_known_at_once(workshop: Workshop, measur
 
 
 def test_a_job_on_a_stand_in_has_no_machine(workshop: Workshop, measured: Calls) -> None:
+    simulated = measured_target(TARGET, "simulated")
+    workshop.target_id = workshop.write(lambda session: Targets(session).ensure(simulated).id)
     job = workshop.job(measurer="simulated")
     probing.settle_machine(workshop, job)
     assert machine_of(workshop, job) is None

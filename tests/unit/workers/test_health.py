@@ -1,9 +1,12 @@
 """A worker whose host fails it rests, says why, and tries itself again."""
 
 from collections.abc import Iterator
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.signals import task_postrun
 
 from mallorn.core.errors import HostFault, MallornError, StorageFull
 from workers.children.shutdown import STOP
@@ -86,3 +89,12 @@ def test_a_host_without_room_ails_everybody(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(health, "blame_the_host", refuse)
     assert isinstance(what_ails(tunes=False), StorageFull)
+
+
+def test_it_rests_between_two_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    import_module("workers.app")
+    rested: list[bool] = []
+    here = SimpleNamespace(health=SimpleNamespace(recover=lambda: rested.append(True)))
+    monkeypatch.setattr("workers.slot.runtime.runtime", lambda: here)
+    task_postrun.send(sender=None)
+    assert rested == [True]
