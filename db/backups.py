@@ -25,8 +25,9 @@ def folder_of(file: Path) -> Path:
 
 
 def listed(file: Path) -> list[Path]:
-    """The backups of a database, the newest first."""
-    return sorted(_named_so(file), reverse=True)
+    """The backups of a database, the newest first; last those that a clock dated which was ahead."""
+    now = datetime.now(UTC)
+    return sorted(_named_so(file), key=lambda each: (taken_at(each) <= now, each.name), reverse=True)
 
 
 def taken_at(backup: Path) -> datetime:
@@ -67,7 +68,7 @@ def take_daily(url: str, keep: int) -> Path | None:
     if file is None or not keep or not file.exists():
         return None
     newest = next(iter(listed(file)), None)
-    if newest is not None and (datetime.now(UTC) - taken_at(newest)).total_seconds() < DAY_SEC:
+    if newest is not None and 0 <= (datetime.now(UTC) - taken_at(newest)).total_seconds() < DAY_SEC:
         return None
     return take(file, keep)
 

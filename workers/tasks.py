@@ -1,4 +1,7 @@
-"""The Celery tasks of the workers: each a thin door into a room of this package."""
+"""The Celery tasks of the workers: each a thin door into a room of this package.
+
+What a newer version says besides in a message is passed over.
+"""
 
 from mallorn.core import queues
 from mallorn.core.logs import about
@@ -13,7 +16,7 @@ from workers.slot.runtime import runtime
 
 
 @app.task(name=queues.IMPORT_MODEL)
-def import_model(job_id: str) -> None:
+def import_model(job_id: str, *_newer: object) -> None:
     """Turn a job's model into tasks."""
     if not runtime().tunes:
         send(queues.WARM_UP, job_id)  # whoever runs the first round gets ready meanwhile
@@ -23,13 +26,13 @@ def import_model(job_id: str) -> None:
 
 
 @app.task(name=queues.WARM_UP)
-def warm_up(job_id: str) -> None:
+def warm_up(job_id: str, *_newer: object) -> None:
     """Start what a job's rounds need, before there is one."""
     runtime().warm_up(job_id)
 
 
 @app.task(name=queues.RUN_ROUND)
-def run_round(round_id: int) -> None:
+def run_round(round_id: int, *_newer: object) -> None:
     """Propose, build and measure one round."""
     with about(round=round_id):
         closed = run(runtime(), round_id)
@@ -41,14 +44,14 @@ def run_round(round_id: int) -> None:
 
 
 @app.task(name=queues.TRAIN_COST_MODEL)
-def train_cost_model(job_id: str, task_id: int) -> None:
+def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
     """Refit the model of a task's family when its data has grown enough."""
     with about(job=job_id):
         train(runtime(), job_id, task_id)
 
 
 @app.task(name=queues.FINISH_JOB)
-def finish_job(job_id: str) -> None:
+def finish_job(job_id: str, *_newer: object) -> None:
     """Measure the best again, check and promote them, export and report."""
     with about(job=job_id):
         finish(runtime(), job_id)
@@ -56,6 +59,6 @@ def finish_job(job_id: str) -> None:
 
 
 @app.task(name=queues.MEASURE_MACHINE)
-def measure_machine(device: str) -> None:
+def measure_machine(device: str, *_newer: object) -> None:
     """Find out what a device's machine computes and moves."""
     measure_device(runtime(), device)

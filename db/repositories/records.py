@@ -65,7 +65,7 @@ def _record(row: Row[*tuple[Any, ...]]) -> Record:
         context_id=found.context_id,
         sketch=sketch,
         decisions=list(unpack_decisions(found.decisions)),
-        outcome=Outcome(found.outcome),
+        outcome=Outcome.read(found.outcome),
         latency_us=found.latency_us,
         bound_us=found.bound_us,
         disturbed=found.disturbed,

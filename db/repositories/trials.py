@@ -133,7 +133,13 @@ class Trials(Repository):
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
         return [
-            Trial(Candidate(sketch, unpack_decisions(packed)), Outcome(outcome), latency_us, origin, build_ms)
+            Trial(
+                Candidate(sketch, unpack_decisions(packed)),
+                Outcome.read(outcome),
+                latency_us,
+                origin,
+                build_ms,
+            )
             for sketch, packed, outcome, latency_us, origin, build_ms in self.session.execute(query)
         ]
 

@@ -22,6 +22,12 @@ class Outcome(StrEnum):
     NOT_RECORDED = "not_recorded"  # a replay was asked for what its recording lacks
     WITHDRAWN = "withdrawn"  # its device is not believed any more; the error says what it was
 
+    @classmethod
+    def read(cls, word: str) -> "Outcome":
+        """As stored; one of a newer version tells this one nothing of the candidate."""
+        known = {each.value: each for each in cls}
+        return known.get(word, cls.WORKER_LOST)
+
     @property
     def failed(self) -> bool:
         return self is not Outcome.OK

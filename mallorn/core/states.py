@@ -43,6 +43,10 @@ class Cause(StrEnum):
     NOT_HERE = "not_here"  # nor can the service's own machine run one
     UNLIKE = "unlike"  # those that answer are not as the one that took the job's times
 
+    @classmethod
+    def _missing_(cls, _of_a_newer_version: object) -> "Cause":
+        return cls.OTHER
+
 
 PAUSED_BY_OWNER: Final = "paused by its owner"
 

@@ -1,4 +1,7 @@
-"""The Celery tasks of the queue `control`: thin doors into planning, sweeping and reaping."""
+"""The Celery tasks of the queue `control`: thin doors into planning, sweeping and reaping.
+
+What a newer version says besides in a message is passed over.
+"""
 
 import logging
 import uuid
@@ -26,7 +29,7 @@ PATIENCE = Patience(settings().device_wait_sec, Here.of(settings()))
 
 
 @app.task(name=queues.PLAN)
-def plan(job_id: str) -> None:
+def plan(job_id: str, *_newer: object) -> None:
     """Open the next rounds of a job, or end its tuning."""
     with about(job=job_id):
         messages = plan_job(database(), job_id, HOLDER, PATIENCE)
@@ -35,25 +38,25 @@ def plan(job_id: str) -> None:
 
 
 @app.task(name=queues.SWEEP)
-def sweep_lost_messages() -> None:
+def sweep_lost_messages(*_newer: object) -> None:
     """Repeat messages that the broker may have lost."""
     _have_turn(queues.SWEEP, lambda turn: sweep(database(), turn))
 
 
 @app.task(name=queues.REAP)
-def reap_expired_leases() -> None:
+def reap_expired_leases(*_newer: object) -> None:
     """Return the work of dead workers to the queue."""
     _have_turn(queues.REAP, lambda turn: reap(database(), turn, settings().lease_sec))
 
 
 @app.task(name=queues.TIDY)
-def tidy_up() -> None:
+def tidy_up(*_newer: object) -> None:
     """Delete what has been kept for long enough."""
     _have_turn(queues.TIDY, lambda turn: tidy(database(), settings(), turn))
 
 
 @app.task(name=queues.BACK_UP)
-def back_up() -> None:
+def back_up(*_newer: object) -> None:
     """Copy a SQLite database once a day."""
     _have_turn(queues.BACK_UP, _back_up)
 

@@ -56,19 +56,15 @@ def healthz() -> Alive:
 def readyz(parts: PartsDep) -> Ready:
     """Answer 200 when database, migrations and broker are there, else 503 naming the part that is missing."""
     parts.database.ping()
-    migrations = _migrations(parts.database)
-    parts.waker.ping()
-    return Ready(migrations=migrations, control=_control(parts.database), events=parts.pulse.trouble or OK)
-
-
-def _migrations(database: Database) -> str:
+    migrations = OK
     try:
-        check(database)
+        check(parts.database)
     except NewerTables as error:
-        return error.message
+        migrations = error.message
     except Conflict as error:
         raise Unavailable(f"migrations: {error.message}", hint=error.hint) from error
-    return OK
+    parts.waker.ping()
+    return Ready(migrations=migrations, control=_control(parts.database), events=parts.pulse.trouble or OK)
 
 
 def _control(database: Database) -> str:

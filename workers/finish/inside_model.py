@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from db.repositories.jobs import Jobs
+from db.session import read_clock
 from mallorn.core.values.report import BeforeAfter, InsideTheModel, Swap
 from workers.finish.checking import Checker
 from workers.finish.job_model import JobModel, TunedModel
@@ -75,7 +76,8 @@ def _affordable_fields(model: JobModel, first: TunedModel) -> list[list[Winner]]
     job = model.claimed.job
     if job.minutes is not None or job.trials == 0 or first.is_large:
         return []
-    tuned_sec = time.time() - job.started_at if job.started_at else 0.0
+    with model.claimed.runtime.database.session() as session:
+        tuned_sec = read_clock(session) - job.started_at if job.started_at else 0.0
     rivals = fields(first.winners, [winner.rivals for winner in first.winners])
     guesses = _guesses(first.winners)
     if first.compiled.seconds * (len(rivals + guesses) + 1) <= LARGEST_SHARE * tuned_sec:

@@ -137,7 +137,7 @@ def _fit(line: _Line, data: _Data, start: Beginning, viewer: Viewer) -> NewCostM
 def _data(session: Session, line: _Line) -> _Data:
     """All rows are labelled and a bounded number of them chosen; only these are read as a whole."""
     known = Trials(session).outlines(line.family, line.target_id)
-    outcomes = [Outcome(word) for word in known["outcome"]]
+    outcomes = [Outcome.read(word) for word in known["outcome"]]
     groups = _groups(known)
     label = labels(known["latency_us"], groups, outcomes)
     useful = np.flatnonzero(informative(outcomes))

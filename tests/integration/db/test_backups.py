@@ -56,6 +56,16 @@ def test_the_next_one_is_made_after_a_day(hours: float, is_due: bool, file: Path
     assert (take_daily(url(file), 3) is not None) == is_due
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_clock_that_was_ahead_once_stops_no_backups(keep: int, file: Path) -> None:
+    upgrade(url(file))
+    aged(file, days=-3000)
+    made = take_daily(url(file), keep)
+    assert made is not None
+    assert listed(file)[0] == made
+    assert take_daily(url(file), keep) is None
+
+
 def test_the_newest_are_kept(file: Path) -> None:
     upgrade(url(file))
     old = [aged(file, days=day) for day in (2, 3, 4)]
