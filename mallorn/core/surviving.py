@@ -21,16 +21,15 @@ class Turn:
     def __init__(self, steady_sec: float = math.inf) -> None:
         self.steady_sec = steady_sec
         self.whole = True
+        self.away = False  # the database is: many parts of one kind need not all wait for it
 
     @contextmanager
     def part(self, words: str) -> Iterator[None]:
-        """What is done whatever became of the parts before it. A database that is away ends the turn."""
+        """What is done whatever became of the parts before it."""
         try:
             yield
-        except (Unavailable, StorageFull):
-            raise
         except Exception as error:
-            self.whole = False
+            self.whole, self.away = False, isinstance(error, Unavailable | StorageFull)
             tell(words, error)
 
 

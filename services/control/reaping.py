@@ -32,8 +32,9 @@ def reap(
         jobs = Holds(session).silent_jobs()
     messages: list[Message] = []
     for job_id in jobs:
-        with turn.part("work of the dead is not taken back"), database.transaction() as session:
-            messages += _taken(Holds(session), WorkItems(session).expire(job_id))
+        if not turn.away:
+            with turn.part("work of the dead is not taken back"), database.transaction() as session:
+                messages += _taken(Holds(session), WorkItems(session).expire(job_id))
     return messages
 
 

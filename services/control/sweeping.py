@@ -21,8 +21,6 @@ SENT_PER_HAND = 4
 def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
     """Messages for work that nobody holds and that was sent long ago, and for jobs that may need a plan."""
     turn, messages = turn or Turn(), list[Message]()
-    with turn.part("rounds that nobody is to begin are not withdrawn"), database.transaction() as session:
-        Rounds(session).withdraw()
     with turn.part("work whose message was lost is not sent again"), database.transaction() as session:
         hands = len(Workers(session).list(FRESH_SEC))
         waiting = Holds(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, hands))
@@ -30,4 +28,6 @@ def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
         messages += map(message_of, waiting)
     with turn.part("jobs that may need a plan are not looked at"), database.session() as session:
         messages += [(queues.PLAN, job_id) for job_id in Shares(session).due(LOOKS_PER_TARGET)]
+    with turn.part("rounds that nobody is to begin are not withdrawn"), database.transaction() as session:
+        Rounds(session).withdraw()
     return messages
