@@ -103,6 +103,10 @@ def test_the_device_of_this_machine_is_known_to_the_coordinator(stack: Up) -> No
     wait_for(devices, "the device")
 
 
+def test_beat_and_control_keep_the_loops_turning(stack: Up) -> None:
+    wait_for(lambda: ask(stack, "readyz").json()["control"] == "ok", "a turn of each loop")
+
+
 def test_nothing_listens_beyond_loopback_and_the_broker_not_at_all(stack: Up) -> None:
     listening = {(process.pid, ip) for process in stack.everything() for ip in listens_at(process)}
     assert {ip for _, ip in listening} == {"127.0.0.1"}

@@ -90,6 +90,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> I
         "services.control.tasks.database": lambda: loom.process.runtime,
         "services.control.tasks.send": broker.send,
         "services.control.turn.settings": lambda: SETTINGS,
+        "services.control.tasks.settings": lambda: SETTINGS,
         "services.control.tasks.PATIENCE": Patience(SETTINGS.device_wait_sec),
         "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
         "workers.importing.run._extract": _extract(loom),
