@@ -42,8 +42,10 @@ class Ticks(Repository):
         self.changed(update(Tick).where(Tick.name == name).values(done_at=now()))
 
     def since(self, name: str) -> float:
-        """From when on its turns have been coming; 0 where none ever came."""
-        return self.session.scalar(select(Tick.since).where(Tick.name == name)) or 0.0
+        """From when on its turns have been coming: from now, where they stopped; 0 where none ever came."""
+        stopped = Tick.begun_at < until(-GAP_SEC)
+        since = select(case((stopped, now()), else_=Tick.since)).where(Tick.name == name)
+        return self.session.scalar(since) or 0.0
 
     def ages_sec(self, names: Collection[str]) -> Mapping[str, float | None]:
         """How long ago each had a turn that was done; None: never."""

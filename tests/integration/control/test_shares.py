@@ -16,7 +16,7 @@ from db.repositories.ticks import Ticks
 from db.repositories.waiting import Waiting
 from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
-from db.tables import Device, Job
+from db.tables import Device, Job, Tick
 from mallorn.core import queues
 from mallorn.core.stand_ins import measured_target
 from mallorn.core.states import Cause, JobState
@@ -192,8 +192,11 @@ def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
     long_ago = update(Job).where(Job.id == waits).values(created_at=1.0)
     yard.write(lambda session: session.execute(long_ago))
     yard.write(lambda session: Ticks(session).begin(queues.SWEEP, 5.0))  # somebody begins to look now
-    plan_job(yard.workshop.database, waits, "control", Patience())
-    assert yard.workshop.state(waits) == JobState.TUNING
+    for away_sec in (0.0, 3600.0):  # and again, before the first sweep after an hour in which all was stopped
+        moved = {"begun_at": Tick.begun_at - away_sec, "since": 1.0 if away_sec else Tick.since}
+        yard.write(lambda session, moved=moved: session.execute(update(Tick).values(moved)))
+        plan_job(yard.workshop.database, waits, "control", Patience())
+        assert yard.workshop.state(waits) == JobState.TUNING
 
 
 def test_a_job_that_loses_its_devices_says_so_and_opens_no_rounds_until_one_is_back(yard):
