@@ -1,10 +1,12 @@
 """What the repositories share: the session, upserts for both databases, and the lock on a job."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, CursorResult, Executable, Select, func, select, true
+from sqlalchemy import ColumnElement, CursorResult, Executable, Select, any_, func, literal, select, true
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from db.clock import now
 from db.tables import Base, Job
@@ -24,6 +26,13 @@ class Repository:
         if self.session.get_bind().dialect.name == "postgresql":
             return postgresql.insert(table)
         return sqlite.insert(table)
+
+    def among(self, column: InstrumentedAttribute[Any], values: Iterable[object]) -> ColumnElement[bool]:
+        """Whether a column is one of these, however many: as one parameter, where 65,535 are the most."""
+        if self.session.get_bind().dialect.name == "postgresql":
+            return column == any_(literal(list(values), postgresql.ARRAY(column.type)))
+        each = func.json_each(json.dumps(list(values))).table_valued("value")
+        return column.in_(select(each.c.value))
 
     def changed(self, statement: Executable) -> int:
         """Run an UPDATE or DELETE and say how many rows it touched."""

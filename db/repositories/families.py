@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, func, or_, select, update
 
-from db.repositories.among import among
 from db.repositories.base import Repository
 from db.tables import CostModelRow, Job, Round, Task, Workload
 from mallorn.core.states import RoundState
@@ -50,18 +49,20 @@ class WorkloadFamilies(Repository):
         """Of a job's workloads and all in their families; while some have none, all of their operators."""
         of_job = select(Task.workload_id, Task.family).where(Task.job_id == job_id)
         families = dict(self.session.execute(of_job).all())
-        near: ColumnElement[bool] = among(Task.family, {family for family in families.values() if family})
+        near: ColumnElement[bool] = self.among(
+            Task.family, {family for family in families.values() if family}
+        )
         if "" in families.values():
-            ops = select(Workload.op).where(among(Workload.id, families))
+            ops = select(Workload.op).where(self.among(Workload.id, families))
             near = or_(near, Workload.op.in_(ops))
         found = {row[0]: Seat(*row) for row in self.session.execute(_placed(target_id, grouping, near))}
-        for row in self.session.execute(_seats().where(among(Workload.id, families))):
+        for row in self.session.execute(_seats().where(self.among(Workload.id, families))):
             found.setdefault(row[0], Seat(*row))
         return [found[workload_id] for workload_id in sorted(found)]
 
     def ranked(self, workload_ids: Iterable[int], target_id: int) -> Mapping[int, Sequence[RankedRound]]:
         """The newest rounds of each workload that a model proposed, oldest first."""
-        same = among(Round.workload_id, workload_ids), Round.target_id == target_id
+        same = self.among(Round.workload_id, workload_ids), Round.target_id == target_id
         place = func.row_number().over(partition_by=Round.workload_id, order_by=Round.id.desc())
         columns = Round.id, Round.workload_id, Round.cost_model_id, Round.stats
         closed = (

@@ -7,7 +7,6 @@ from typing import Final
 import zstandard
 from sqlalchemy import select
 
-from db.repositories.among import among
 from db.repositories.base import Repository
 from db.tables import FeatureRow
 
@@ -34,7 +33,7 @@ class Features(Repository):
         """The stored rows of these candidates, by key."""
         same = [getattr(FeatureRow, name) == value for name, value in asdict(of).items()]
         unpack = zstandard.ZstdDecompressor().decompress
-        some = among(FeatureRow.candidate, candidates)
+        some = self.among(FeatureRow.candidate, candidates)
         query = select(FeatureRow.candidate, FeatureRow.numbers).where(*same, some)
         return {
             key: None if packed is None else unpack(packed, max_output_size=_MOST_BYTES)

@@ -15,7 +15,6 @@ from uuid import NAMESPACE_URL, uuid5
 from sqlalchemy import and_, func, or_, select
 
 from db.codec import pack_text, pack_times, unpack_text
-from db.repositories.among import among
 from db.repositories.base import Repository
 from db.repositories.best import sound
 from db.tables import ForeignRecord, ForeignTask, Job, Measurement, Source, Task
@@ -106,7 +105,7 @@ class ForeignRecords(Repository):
             for key, record in sorted(records.items())
         ]
         self.inserted(self.insert(ForeignTask).on_conflict_do_nothing(index_elements=["key"]), rows)
-        query = select(ForeignTask.key, ForeignTask.id).where(among(ForeignTask.key, records))
+        query = select(ForeignTask.key, ForeignTask.id).where(self.among(ForeignTask.key, records))
         return dict(self.session.execute(query).all())
 
 

@@ -5,7 +5,6 @@ from typing import Final
 
 from sqlalchemy import select
 
-from db.repositories.among import among
 from db.repositories.base import Repository
 from db.tables import Measurement, Source
 
@@ -31,7 +30,7 @@ class ForeignRows(Repository):
         returned = [row["source_row"] for row in rows if row["source_id"] == own]
         if not returned:
             return [dict(row) for row in rows]
-        mine = among(Measurement.id, returned), Measurement.source_id.is_(None)
+        mine = self.among(Measurement.id, returned), Measurement.source_id.is_(None)
         found = self.session.execute(select(Measurement.id, Measurement.created_at).where(*mine))
         here = {(own, *pair) for pair in found}
         return [dict(row) for row in rows if tuple(row[name] for name in IDENTITY) not in here]

@@ -8,7 +8,6 @@ from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select, upd
 from sqlalchemy.orm import InstrumentedAttribute
 
 from db.clock import now
-from db.repositories.among import among
 from db.repositories.base import Repository, until
 from db.tables import HeldWork, Job
 from mallorn.core.states import WorkKind
@@ -115,7 +114,7 @@ class Holds(Repository):
 
     def rest(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
         """This work is over, or stopped, whoever holds it: its holder learns it from the next renewal."""
-        which = HeldWork.kind.in_(kinds), among(HeldWork.subject, subjects)
+        which = HeldWork.kind.in_(kinds), self.among(HeldWork.subject, subjects)
         self.changed(update(HeldWork).where(*which).values(RESTING))
 
     def lose(self, hold: Hold, most: int = MAX_LOSSES) -> Loss | None:
@@ -161,7 +160,7 @@ class Holds(Repository):
         """Messages for this work go out now."""
         for kind in {item.kind for item in items}:
             subjects = [item.subject for item in items if item.kind is kind]
-            these = HeldWork.kind == kind, among(HeldWork.subject, subjects)
+            these = HeldWork.kind == kind, self.among(HeldWork.subject, subjects)
             self.changed(update(HeldWork).where(*these).values(sent_at=now()))
 
     def get(self, item: WorkItem) -> HeldWork:

@@ -9,7 +9,6 @@ from sqlalchemy import case, func, or_, select, true, tuple_, update
 
 from db.clock import now
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.among import among
 from db.repositories.base import owned, said
 from db.repositories.holds import Hold, held
 from db.repositories.progress import count_by_outcome
@@ -86,7 +85,7 @@ class Jobs(Stages):
 
     def marks(self, job_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
         """By job how many events it has, and its state; what is deleted is left out."""
-        which = among(Job.id, job_ids), Job.deleted_at.is_(None)
+        which = self.among(Job.id, job_ids), Job.deleted_at.is_(None)
         rows = self.session.execute(select(Job.id, Job.event_count, Job.state).where(*which))
         return {job_id: (count, state) for job_id, count, state in rows}
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from db.codec import pack_text, unpack_text
-from db.repositories.among import among
 from db.repositories.base import Repository
 from db.tables import SketchRow
 from mallorn.core.values.candidate import Sketch, pack_choices, unpack_choices
@@ -33,12 +32,12 @@ class Sketches(Repository):
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Ids by key of those that are stored."""
-        query = select(SketchRow.key, SketchRow.id).where(among(SketchRow.key, keys))
+        query = select(SketchRow.key, SketchRow.id).where(self.among(SketchRow.key, keys))
         return dict(self.session.execute(query).all())
 
     def by_key(self, keys: Collection[str]) -> dict[str, Sketch]:
         """In the order of their ids; unknown keys are left out."""
-        query = select(SketchRow).where(among(SketchRow.key, keys)).order_by(SketchRow.id)
+        query = select(SketchRow).where(self.among(SketchRow.key, keys)).order_by(SketchRow.id)
         return {
             row.key: Sketch(row.key, trace_of(row), unpack_choices(row.choices), row.ordinal)
             for row in self.session.scalars(query)
@@ -46,7 +45,7 @@ class Sketches(Repository):
 
     def rows(self, sketch_ids: Collection[int]) -> Sequence[SketchRow]:
         """As they are stored, in the order of their ids."""
-        query = select(SketchRow).where(among(SketchRow.id, sketch_ids)).order_by(SketchRow.id)
+        query = select(SketchRow).where(self.among(SketchRow.id, sketch_ids)).order_by(SketchRow.id)
         return self.session.scalars(query).all()
 
 

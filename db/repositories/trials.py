@@ -9,7 +9,6 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from db.codec import unpack_decisions
 from db.columns import Columns
-from db.repositories.among import among
 from db.repositories.base import Repository
 from db.repositories.best import believed, bounded, brought, eligible, undisturbed
 from db.tables import Job, Measurement, SketchRow, Task
@@ -53,7 +52,7 @@ class Trials(Repository):
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
         """Rows in the order of their ids, which are given in that order."""
-        return self._read(_trials().where(among(Measurement.id, ids)).order_by(Measurement.id))
+        return self._read(_trials().where(self.among(Measurement.id, ids)).order_by(Measurement.id))
 
     def family_growth(self, family: str, target_id: int, after: int = 0) -> int:
         """How many rows `outlines` would return, without reading them."""
@@ -118,7 +117,7 @@ class Trials(Repository):
 
     def known(self, workload_ids: Sequence[int], target_id: int) -> dict[int, int]:
         """How many rows the dataset has by workload; workloads without any are left out."""
-        same = among(Measurement.workload_id, workload_ids), Measurement.target_id == target_id
+        same = self.among(Measurement.workload_id, workload_ids), Measurement.target_id == target_id
         query = select(Measurement.workload_id, func.count()).where(*same, *_learnable())
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
@@ -129,7 +128,7 @@ class Trials(Repository):
         # Read first: of a query's rows Postgres expects so many that it walks all measurements.
         ids = self.session.scalars(members).all()
         of_target = Measurement.target_id == target_id, Measurement.id > after
-        return among(Measurement.workload_id, ids), *of_target, *_learnable()
+        return self.among(Measurement.workload_id, ids), *of_target, *_learnable()
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
         return [

@@ -5,7 +5,6 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
 
-from db.repositories.among import among
 from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
 from db.repositories.counts import COUNTS, Counts
@@ -54,7 +53,7 @@ class Withdrawals(Repository):
         for target_id in self.session.scalars(select(Measurement.target_id).where(came).distinct()).all():
             CostModels(self.session).lock_target(target_id)  # no training comes between
         found = self.count(name, since)
-        models = update(CostModelRow).where(among(CostModelRow.id, self._learned(came)))
+        models = update(CostModelRow).where(self.among(CostModelRow.id, self._learned(came)))
         self.changed(models.values(active=False))
         self.changed(delete(Schedule).where(Schedule.measurement_id.in_(_ids(came))))
         theirs = select(Measurement.job_id).where(came).distinct()
@@ -62,7 +61,7 @@ class Withdrawals(Repository):
         words = Measurement.outcome + ": " + func.coalesce(Measurement.error, "")
         taken = {"outcome": Outcome.WITHDRAWN, "latency_us": None, "bound_us": None, "error": words}
         for ids in self._portions(came):
-            these = among(Measurement.id, ids)
+            these = self.among(Measurement.id, ids)
             counts.move(-1, these)
             self.changed(update(Measurement).where(these).values(taken))
             counts.move(1, these)
@@ -70,7 +69,7 @@ class Withdrawals(Repository):
 
     def doubt(self, which: ColumnElement[bool], share: float) -> int:
         """These times turned out to be mere bounds; how many. No model that saw them stays active."""
-        models = update(CostModelRow).where(among(CostModelRow.id, self._learned(which)))
+        models = update(CostModelRow).where(self.among(CostModelRow.id, self._learned(which)))
         self.changed(models.values(active=False))
         return Measurements(self.session).mark_as_bounds(share, which)
 

@@ -8,7 +8,6 @@ from typing import Final
 from sqlalchemy import ColumnElement, exists, func, or_, select, update
 
 from db.codec import pack_text, unpack_text
-from db.repositories.among import among
 from db.repositories.base import Repository
 from db.repositories.frozen import FrozenRows
 from db.tables import Job, Model, Task, Workload
@@ -52,14 +51,14 @@ class Workloads(Repository):
 
     def _share(self, keys: Collection[str]) -> None:
         """From now on everybody's; what is frozen goes on to leave out the rows that there are."""
-        kept = among(Workload.key, keys), Workload.kept_upto == KEPT
+        kept = self.among(Workload.key, keys), Workload.kept_upto == KEPT
         if self.session.scalar(select(exists().where(*kept))):
             upto = FrozenRows(self.session).settled_mark()
             self.changed(update(Workload).where(*kept).values(kept_upto=upto))
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Ids by key of those that the dataset knows."""
-        query = select(Workload.key, Workload.id).where(among(Workload.key, keys))
+        query = select(Workload.key, Workload.id).where(self.among(Workload.key, keys))
         return dict(self.session.execute(query).all())
 
     def get(self, workload_id: int) -> Workload:
@@ -68,7 +67,7 @@ class Workloads(Repository):
 
     def get_many(self, workload_ids: Collection[int]) -> Sequence[Workload]:
         """In the order of their ids."""
-        query = select(Workload).where(among(Workload.id, workload_ids)).order_by(Workload.id)
+        query = select(Workload).where(self.among(Workload.id, workload_ids)).order_by(Workload.id)
         return self.session.scalars(query).all()
 
     def of_structure(self, structure: str, owner: str) -> Sequence[Workload]:
