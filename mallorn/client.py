@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SUBMIT_RETRIES: Final = 2
 RETRY_SEC: Final = 0.5
+LONG_SEC: Final = 1800.0  # what goes through all that a device ever measured
 Model = Any  # a path, or a torch.nn.Module
 Wanted = str | TargetAttrs
 
@@ -209,7 +210,8 @@ class Client:
     def withdraw_device(self, name: str, since: float | None = None, *, dry_run: bool = False) -> Withdrawn:
         """Take back what a device measured since then, or ever, and what rests on it; or only count it."""
         wanted = {"since": since, "dry_run": dry_run}
-        answer = self.connection.post(f"/devices/{quote(name, safe='')}/withdraw", wanted)
+        path = f"/devices/{quote(name, safe='')}/withdraw"
+        answer = self.connection.post(path, wanted, read_sec=LONG_SEC)
         return self.connection.read(Withdrawn, answer)
 
     def api_keys(self) -> list[ApiKey]:

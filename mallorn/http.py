@@ -104,8 +104,15 @@ class Connection:
                 hint="check --url or MALLORN_URL",
             ) from error
 
-    def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-        return self._json("POST", path, json=body, headers=headers)
+    def post(
+        self,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        read_sec: float = TIMEOUT_SEC,
+    ) -> Any:
+        timeout = httpx.Timeout(TIMEOUT_SEC, read=read_sec)
+        return self._json("POST", path, json=body, headers=headers, timeout=timeout)
 
     def delete(self, path: str) -> Any:
         """What is told of the thing without what was deleted; None where all of it is gone."""

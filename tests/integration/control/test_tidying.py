@@ -9,9 +9,10 @@ from sqlalchemy import func, select, update
 from db.repositories.audit import Audit
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements
 from db.repositories.models import Models
 from db.repositories.removals import Removals
-from db.tables import AuditRow, Event, Job, Measurement, Model
+from db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
 from mallorn.core.artifacts import export_uri, model_uri
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
@@ -148,3 +149,12 @@ def test_an_owners_models_are_their_own(kept: Kept) -> None:
     kept.tidy(keep_models_days=1)
     assert kept.count(Model) == 1
     assert kept.model.exists()
+
+
+def test_what_was_measured_long_ago_is_counted_for_statistics(rows: Rows, tmp_path: Path) -> None:
+    round_id, attempt = rows.claimed_round()
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(0)]))
+    rows.write(lambda session: session.execute(update(Measurement).values(created_at=0.0)))
+    tidy(rows.database, Settings(data_dir=tmp_path))
+    counted = select(func.sum(MeasurementCount.rows))
+    assert rows.read(lambda session: session.scalar(counted)) == 1
