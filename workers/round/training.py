@@ -22,7 +22,7 @@ from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Workload
 from mallorn.core.allowed_classes import check_classes
-from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed
+from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
 from mallorn.core.options import KeptOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.plugins import blaming
@@ -76,7 +76,7 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
     try:
         with blaming(("cost_model", line.name)):
             new = _next(runtime, job_id, line)
-    except (PluginFailed, MissingPackage, InvalidRequest) as error:
+    except (PluginFailed, MissingPackage, InvalidRequest, Unavailable) as error:
         warn(runtime, job_id, error, f"no new version of {line.name} proposes candidates")
         return
     if new is not None:

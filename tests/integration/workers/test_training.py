@@ -9,8 +9,10 @@ from sqlalchemy import select
 from costmodels.base import FAILED_LABEL, LATE_LABEL
 from costmodels.random import RandomModel
 from db.repositories.cost_models import CostModels
+from db.repositories.jobs import Jobs
 from db.repositories.trials import Trials
 from db.tables import StageRun
+from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import StageKind
 from workers.round import training
@@ -161,3 +163,16 @@ def test_trainers_that_race_leave_versions_in_order(workshop):
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: train(workshop, job, task), range(3)))
     assert 1 <= versions(workshop) <= 3
+
+
+def test_a_job_is_told_of_a_refit_that_the_database_was_too_slow_for(workshop, monkeypatch):
+    job = workshop.job(("w0",), policy="round-robin")
+    task = a_round(workshop, job).task_id
+
+    def cut(*_words):
+        raise Unavailable("the database does not answer: canceling statement due to statement timeout")
+
+    monkeypatch.setattr(Trials, "outlines", cut)
+    train(workshop, job, task)
+    told = workshop.read(lambda session: Jobs(session).get(job, None).warnings)
+    assert any("statement timeout" in warning.message for warning in told), told
