@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select, text, update
+from sqlalchemy import ColumnElement, Select, func, select, text, update
 
 from db.clock import now
 from db.repositories.base import Repository
@@ -42,10 +42,8 @@ class Rounds(Repository):
         if round_id is None:
             return None
         # Read after the in-flight place is ours: no other round can still be committing rows we would miss.
-        newest = select(func.coalesce(func.max(Measurement.id), 0)).where(
-            Measurement.workload_id == workload_id, Measurement.target_id == job.target_id
-        )
-        self.changed(update(Round).where(Round.id == round_id).values(seen_upto=newest.scalar_subquery()))
+        newest = newest_of(workload_id, job.target_id).scalar_subquery()
+        self.changed(update(Round).where(Round.id == round_id).values(seen_upto=newest))
         Holds(self.session).open(WorkItem.round(round_id), job.id)
         return self.get(round_id)
 
@@ -137,3 +135,10 @@ class Rounds(Repository):
 
     def _lock_job_of(self, round_id: int) -> None:
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
+
+
+def newest_of(workload_id: int, target_id: int) -> Select[int]:
+    """The id of a workload's newest measurement on a target, or 0."""
+    same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
+    # Of the plain id Postgres walks all rows from the newest on, where the workload has none.
+    return select(func.coalesce(func.max(Measurement.id + 0), 0)).where(*same)

@@ -1,21 +1,22 @@
 """What a progress bar asks must not slow down as the dataset grows: each answer comes from an index."""
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 from db.repositories.frozen import FrozenRows
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from db.repositories.records import Records
-from db.repositories.rounds import Rounds
+from db.repositories.rounds import Rounds, newest_of
 from db.repositories.schedules import Schedules
 from db.repositories.selection import Selection
 from db.repositories.shares import Shares
 from db.repositories.standings import Standings
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
+from db.repositories.workloads import Workloads
 from db.session import Database
-from tests.fixtures.rows import Rows
+from tests.fixtures.rows import Rows, new_workload
 
 
 @pytest.fixture
@@ -66,6 +67,33 @@ def test_no_query_walks_all_measurements(sqlite_rows, name):
     walks = [step for step in plans if step.startswith("SCAN") and "measurements" in step]
     assert plans, "the read ran no query"
     assert walks == []
+
+
+#: More workloads than Postgres keeps the commonest of: of any other it expects as many rows as of these.
+MANY = 300
+FILL = f"""
+insert into measurements
+    (slot, kind, workload_id, target_id, sketch_id, decisions, outcome, latency_us, origin)
+select 0, 'trial', :first + n % {MANY}, :target, :sketch, '', 'ok', n, 'random'
+    from generate_series(1, 40000) n
+"""
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_on_postgres_a_new_workload_costs_no_walk_from_the_newest_measurement_on(database_url):
+    database = Database(database_url)
+    names = tuple(f"w{at}" for at in range(MANY))
+    rows = Rows(database, names)
+    told = {"first": rows.workloads["w0"], "target": rows.target_id, "sketch": rows.sketch_id}
+    assert sorted(rows.workloads.values()) == list(range(told["first"], told["first"] + MANY))
+    rows.write(lambda session: session.execute(text(FILL), told))
+    rows.write(lambda session: session.execute(text("analyze measurements")))
+    (new,) = rows.write(lambda session: Workloads(session).ensure_many([new_workload("new")])).values()
+    query = newest_of(new, rows.target_id).compile(database.engine, compile_kwargs={"literal_binds": True})
+    plan = rows.read(lambda session: session.scalars(text(f"explain {query}")).all())
+    database.dispose()
+    assert any("ix_measurements_best" in step for step in plan), plan
+    assert not any("pk_measurements" in step for step in plan), plan
 
 
 def test_outcomes_are_counted_without_touching_the_rows(sqlite_rows):
