@@ -22,6 +22,17 @@ def private_address(host: str) -> str:
     return resolved
 
 
+def is_own(address: str) -> bool:
+    """Whether this host has that address now."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as end:
+        try:
+            end.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
 def listen(host: str, ports: range, key: FleetKey) -> socket.socket:
     """A socket listening on the first free port of `ports`; port 0 lets the kernel choose.
 

@@ -54,6 +54,11 @@ class Registration:
         self._identity = identity
         self._tell(self._describe)
 
+    def move(self, listening: Address, identity: Identity) -> None:
+        """It listens elsewhere now: `keep` registers it there."""
+        self._listening, self._identity = listening, identity
+        self.drop()
+
     def drop(self) -> None:
         """Forget the connection; `keep` makes another."""
         if self._tracker is not None:

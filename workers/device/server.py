@@ -7,11 +7,14 @@ import shutil
 import signal
 import socket
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tvm.rpc import _ffi_api as rpc_api
 
+from mallorn.core.errors import InvalidRequest
+from workers.device.addresses import is_own
 from workers.device.detect import described_again
 from workers.device.forks import fork, how_it_ended, waits_for
 from workers.device.handshake import DEATH_NOTICE, UNHEARD, welcome
@@ -48,7 +51,8 @@ class DeviceServer:
         identity: Identity,
         folder: Path,
         log_path: Path | None,
-        walled: bool = True,
+        walled: bool,
+        listen: Callable[[], socket.socket],
     ) -> None:
         self._registration = registration
         self._listener = listener
@@ -57,6 +61,7 @@ class DeviceServer:
         self._folder = folder
         self._log_path = log_path.absolute() if log_path else None
         self._walled = walled
+        self._listen = listen
         self._running: Running | None = None
 
     def serve_forever(self) -> None:
@@ -64,7 +69,8 @@ class DeviceServer:
         while True:
             self._look_at_host()
             self._look_at_session()
-            self._registration.keep()
+            if self._is_reached():
+                self._registration.keep()
             waiting = set(self._lobby)
             for ready_fd in self._wait(waiting):
                 if ready_fd == self._listener.fileno():
@@ -94,6 +100,25 @@ class DeviceServer:
         """Who ends at its deadline while it waits for its client ran into no loop: the network stalled."""
         if (running := self._running) is not None:
             running.unheard = waits_for(running.pid, running.connection.fileno())
+
+    def _is_reached(self) -> bool:
+        """Whether this host has the address where we listen. Where it has another now, we move there."""
+        if self._running is not None or is_own(self._listener.getsockname()[0]):
+            return True
+        try:
+            listener = self._listen()
+        except InvalidRequest as error:
+            if self._registration.fileno() is not None:
+                log.warning("nobody reaches this device until its address is back: %s", error.message)
+            self._registration.drop()
+            return False
+        self._lobby.clear()
+        self._listener.close()
+        self._listener, self._lobby = listener, Lobby(listener)
+        host, port = listener.getsockname()[:2]
+        self._identity = {**self._identity, "address": f"{host}:{port}"}
+        self._registration.move((host, port), self._identity)
+        return True
 
     def _wait(self, waiting: set[int]) -> list[int]:
         poller = select.poll()

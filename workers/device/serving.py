@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from mallorn.core.errors import InvalidTarget, MallornError
@@ -48,7 +49,8 @@ def serve_device(
     """
     prepare_runtime(target)
     Cores().files()
-    listener = listen(host, ports, key)
+    listening_there = partial(listen, host, ports, key)
+    listener = listening_there()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Imported late: it loads TVM, which reads its settings only then.
     from workers.device.server import DeviceServer
@@ -58,7 +60,8 @@ def serve_device(
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, device_key(target), listening, identity, key)
         on_ready(*listening)
-        DeviceServer(registration, listener, identity, Path(folder), log_path, sandbox != OFF).serve_forever()
+        how = Path(folder), log_path, sandbox != OFF, listening_there
+        DeviceServer(registration, listener, identity, *how).serve_forever()
 
 
 def prepare_runtime(target: Target) -> None:

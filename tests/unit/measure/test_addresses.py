@@ -4,7 +4,7 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.fleet_key import FleetKey
-from workers.device.addresses import listen, private_address
+from workers.device.addresses import is_own, listen, private_address
 from workers.device.tracker_client import NO_KEY
 
 
@@ -31,6 +31,11 @@ def test_a_port_in_use_is_passed_over() -> None:
             assert port < second.getsockname()[1] < port + 50
         with pytest.raises(InvalidRequest, match="no free port"):
             listen("127.0.0.1", range(port, port + 1), NO_KEY)
+
+
+def test_a_host_knows_which_addresses_are_its_own() -> None:
+    assert is_own("127.0.0.1")
+    assert not is_own("192.0.2.1")
 
 
 def test_other_machines_are_let_in_with_a_key_alone() -> None:
