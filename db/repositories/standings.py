@@ -108,7 +108,7 @@ def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
     counted = or_(Round.job_id == job.id, and_(Job.context_id == job.context_id, ~in_flight))
     wall = Round.finished_at - Round.started_at
     columns = Round.workload_id, Round.job_id, Round.state, Round.size
-    trials = func.count(Measurement.id), func.min(_right(workloads, job.target_id))
+    trials = func.count(Measurement.id), func.min(_right(workloads, job))
     trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
     return (
         select(*columns, *trials, wall, Round.finished_at)
@@ -120,13 +120,14 @@ def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _right(workloads: Select[int], target_id: int) -> ColumnElement[float | None]:
-    """The latency of a candidate that was never found wrong."""
+def _right(workloads: Select[int], job: Job) -> ColumnElement[float | None]:
+    """The latency, in the job's measuring context, of a candidate that was never found wrong."""
     wrong = select(_Wrong.workload_id, _Wrong.sketch_id, _Wrong.decisions).where(
         _Wrong.workload_id.in_(workloads),
-        _Wrong.target_id == target_id,
+        _Wrong.target_id == job.target_id,
         _Wrong.latency_us.is_(None),  # so that the index of failures is used
         _Wrong.outcome == Outcome.WRONG_RESULT,
     )
     candidate = tuple_(Measurement.workload_id, Measurement.sketch_id, Measurement.decisions)
-    return case((candidate.not_in(wrong), Measurement.latency_us))
+    here = Measurement.context_id == job.context_id
+    return case((and_(here, candidate.not_in(wrong)), Measurement.latency_us))

@@ -61,7 +61,8 @@ class Context(Base):
     key: Mapped[str] = mapped_column(unique=True)  # hash of what follows
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     host_class: Mapped[str]
-    tvm_version: Mapped[str]
+    tvm_version: Mapped[str]  # of the device
+    built_by: Mapped[str | None]  # the builders' TVM; None: the same
     threads: Mapped[int]  # TVM_NUM_THREADS of the measuring process, as it reported it
     evaluator: Mapped[Json]  # number, repeat, min_repeat_ms, cache state, stopping rule
 

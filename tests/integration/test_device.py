@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,8 @@ from mallorn.core.targets import Target, parse_target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.waiting import PATIENCE, wait_for
 from workers.device.detect import available_cores, host_fingerprint
-from workers.device.endpoint import Endpoint
+from workers.device.endpoint import DeviceClass, Endpoint
 from workers.device.serving import prepare_runtime
-from workers.device.tracker import tracker_summary
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
 from workers.faces.runner import LibraryRun, Runner
 from workers.faces.values import Arguments, Tensor
@@ -222,11 +222,11 @@ def test_a_restarted_tracker_finds_the_device_again(fleet: TestFleet, local_targ
 
 
 def test_a_busy_device_is_still_in_the_list(fleet: TestFleet, local_target: Target, runner: Runner) -> None:
-    key = device_key(local_target)
-    assert [(each.key, each.busy) for each in Fleet(fleet.settings).devices()] == [(key, False)]
+    assert [device.busy for device in Fleet(fleet.settings).devices()] == [False]
     take(runner, fleet, local_target)
-    assert [(each.key, each.busy) for each in Fleet(fleet.settings).devices()] == [(key, True)]
-    assert tracker_summary(fleet.settings.tracker_address) == {key: (0, 1)}
+    assert [device.busy for device in Fleet(fleet.settings).devices()] == [True]
+    with TrackerClient(fleet.settings.tracker_address) as client:
+        assert client.summary()["queue_info"] == {device_key(local_target): {"free": 0, "pending": 0}}
     runner.release()
     fleet.wait_free(local_target)
 
@@ -291,3 +291,100 @@ def test_no_device_and_no_tracker_are_told_apart(
     lone_tracker.tracker.kill()
     with pytest.raises(Unavailable, match="tracker"):
         take(runner, lone_tracker, local_target)
+
+
+ANOTHER_CLASS = """
+from workers.device import detect
+host = detect.host_fingerprint
+detect.host_fingerprint = lambda: {**host(), "host_class": "another"}
+"""
+#: As the tracker was before clients could ask for a class.
+OLD_TRACKER = """
+from workers.device.tracker_server import Tracker
+Tracker.ask = lambda self, key, client, wanted, ask=Tracker.ask: ask(self, key, client, "")
+"""
+
+
+def both_classes(fleet: TestFleet, target: Target) -> DeviceClass:
+    """Device `a` of another class, and `b` of this host's, which is returned."""
+    for name, before in (("a", ANOTHER_CLASS), ("b", "")):
+        fleet.start_device(target, name=name, before=before)
+    devices = Fleet(fleet.settings).devices
+    wait_for(lambda: len(devices()) == 2, "both devices")
+    return next(each.endpoint.device_class for each in devices() if each.endpoint.name == "b")
+
+
+def test_a_client_gets_a_device_of_the_class_that_it_asks_for(
+    lone_tracker: TestFleet, local_target: Target, runner: Runner
+) -> None:
+    here = both_classes(lone_tracker, local_target)
+    another = replace(here, host_class="another")
+    for like, name in ((another, "a"), (here, "b"), (another, "a")):
+        assert take(runner, lone_tracker, local_target, like=like).name == name
+    assert take(runner, lone_tracker, local_target).name == "a"  # who asks for none keeps what is held
+    with pytest.raises(NoDevice):
+        take(runner, lone_tracker, local_target, like=replace(here, tvm_version="0"))
+
+
+def test_a_tracker_of_an_older_version_gives_no_times_of_another_class(
+    lone_tracker: TestFleet, local_target: Target, runner: Runner
+) -> None:
+    lone_tracker.tracker.kill()
+    lone_tracker.start_tracker(before=OLD_TRACKER)
+    like = both_classes(lone_tracker, local_target)
+
+    def taken() -> bool:
+        try:
+            return take(runner, lone_tracker, local_target, like=like).name == "b"
+        except Unavailable:  # the tracker's choice; it waits behind the other now
+            return False
+
+    wait_for(taken, "the device of the class")
+
+
+#: Which address this host has lies in a file.
+MOVING = """
+from pathlib import Path
+from workers.device import addresses
+here = Path({file!r})
+addresses.private_address = lambda host: here.read_text()
+addresses.is_own = lambda address: address == here.read_text()
+"""
+
+
+def test_a_device_whose_host_moves_offers_itself_at_the_new_address_and_at_none_without_one(
+    lone_tracker: TestFleet, local_target: Target, runner: Runner, tmp_path: Path
+) -> None:
+    here = tmp_path / "address"
+
+    def addresses() -> list[str]:
+        devices = Fleet(lone_tracker.settings).devices()
+        return [each.endpoint.info.address.rpartition(":")[0] for each in devices]
+
+    here.write_text("127.0.0.1")
+    lone_tracker.start_device(local_target, before=MOVING.format(file=str(here)))
+    wait_for(lambda: addresses() == ["127.0.0.1"], "the device")
+    for address, told in (("127.0.0.2", ["127.0.0.2"]), ("192.0.2.1", []), ("127.0.0.3", ["127.0.0.3"])):
+        here.write_text(address)
+        wait_for(lambda told=told: addresses() == told, f"the device at {told}")  # type: ignore[misc]
+    assert take(runner, lone_tracker, local_target).info.address.startswith("127.0.0.3:")
+
+
+def test_a_device_that_is_not_where_it_says_it_is_costs_its_client_nothing_but_a_moment(
+    lone_tracker: TestFleet, local_target: Target, runner: Runner
+) -> None:
+    fleet = lone_tracker
+    fleet.start_device(local_target)
+    fleet.wait_free(local_target)
+    endpoint = Fleet(fleet.settings).describe(local_target)
+    take(runner, fleet, local_target)  # the only other one
+    about = {"key": f"server:{device_key(local_target)}", "addr": ["127.0.0.1", 1], "busy": False}
+    told = {**endpoint.info.model_dump(), "name": "moved", "target": local_target.text, "host_id": "h"}
+    kind = {"host_class": endpoint.host_class, "tvm_version": endpoint.tvm_version, "threads": 1}
+    with TrackerClient(fleet.settings.tracker_address) as moved, Runner(name="other") as other:
+        moved.update({**about, "mallorn": told | kind})
+        moved.put(device_key(local_target), "127.0.0.1", 1, f"{device_key(local_target)}:gone")
+        with pytest.raises(Unavailable, match="out of reach"):
+            take(other, fleet, local_target, wait_sec=0.5)
+        runner.release()
+        assert take(other, fleet, local_target).name == "device"

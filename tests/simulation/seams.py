@@ -59,11 +59,10 @@ class Hand(Runtime):
     def compiler(self) -> Any:
         return COMPILER
 
-    @property
-    def tools(self) -> Any:
+    def tools(self, like: Any) -> Any:
         return self.benches
 
-    def measurer(self, options: Any) -> Bench:
+    def measurer(self, options: Any, like: Any = None) -> Bench:
         return Bench(self.benches)
 
     def validator(self, options: Any) -> Any:

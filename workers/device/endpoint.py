@@ -18,6 +18,20 @@ Word = Annotated[str, Field(min_length=1, max_length=200, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """What must be equal of two devices for their times to compare."""
+
+    host_class: str
+    tvm_version: str
+    threads: int
+
+    @property
+    def text(self) -> str:
+        """As a client names it to the tracker."""
+        return json.dumps([self.host_class, self.tvm_version, self.threads])
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """A device's name, what must be equal for two times to compare, and what else it tells."""
 
@@ -27,6 +41,10 @@ class Endpoint:
     threads: int  # TVM_NUM_THREADS in the process that ran the candidate
     tvm_version: str
     info: DeviceInfo = field(default_factory=DeviceInfo)
+
+    @property
+    def device_class(self) -> DeviceClass:
+        return DeviceClass(self.host_class, self.tvm_version, self.threads)
 
 
 class _Told(Value):

@@ -51,14 +51,15 @@ class TrackerClient:
         """What is registered: `queue_info` by key and `server_info`, what the servers say of themselves."""
         return self._ask([SUMMARY])[1]
 
-    def request(self, key: str, timeout_sec: float) -> tuple[str, int, str] | None:
+    def request(self, key: str, timeout_sec: float, wanted: str = "") -> tuple[str, int, str] | None:
         """Wait for a free server of `key`: its host, port and match key. None when the time is over.
 
+        `wanted` is the text of a DeviceClass. A tracker of an older version takes no notice of it.
         Close the connection after None: a server that comes free would be handed to nobody.
         """
         self._socket.settimeout(timeout_sec)
         try:
-            self._send([REQUEST, key, "", 1])
+            self._send([REQUEST, key, wanted, 1])
             host, port, match_key = self._receive()[1]
         except TimeoutError:
             return None

@@ -9,7 +9,8 @@ from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
 from mallorn.core.fleet_key import FleetKey
 from workers.device.endpoint import LONGEST
-from workers.device.tracker_client import HELLO, PROVE, REFUSED, SUCCESS, UPDATE_INFO
+from workers.device.requests import Requests
+from workers.device.tracker_client import HELLO, PROVE, REFUSED, REQUEST, SUCCESS, UPDATE_INFO
 from workers.device.unproven import Unproven
 
 log = logging.getLogger(__name__)
@@ -42,10 +43,25 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
             self._admit(str(args[1]))
         elif self._admitted and code == UPDATE_INFO and len(str(args)) > LONGEST:
             self._refuse("says more of itself than its list has room for")
+        elif self._admitted and code == REQUEST:
+            self._tracker.ask(str(args[1]), self, str(args[2]))
         elif self._admitted:
             super().call_handler(args)
         else:
             self._refuse("asked for something before it proved that it knows our key")
+
+    @property
+    def gone(self) -> bool:
+        """Whether it hung up."""
+        return not self._sock
+
+    def hand_out(self, device: tuple[Any, ...]) -> bool:
+        """Tell a client which device is its own; False: it is gone."""
+        try:
+            self.ret_value([SUCCESS, device])
+        except OSError:
+            return False
+        return not self.gone
 
     def _admit(self, proof: str) -> None:
         self._admitted = self._key.proves(proof, "peer", self._said, self._nonce)
@@ -77,6 +93,16 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
         self.key = key
         self.waiting = Unproven()
         super().__init__(listener, secrets.token_hex())
+
+    def create_scheduler(self, key: str) -> Requests:
+        """The free devices of a key, and who waits for one."""
+        return Requests()
+
+    def ask(self, key: str, client: Peer, wanted: str) -> None:
+        """A client waits for a device of this key and, unless it is empty, of this class."""
+        if key not in self._scheduler_map:
+            self._scheduler_map[key] = self.create_scheduler(key)
+        self._scheduler_map[key].ask(client, wanted)
 
     def call_later(self, seconds: float, what: Any) -> None:
         """Do something in the loop after so long."""

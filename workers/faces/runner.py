@@ -10,7 +10,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.disturbance import Disturbance
 from workers.children.child import Child
 from workers.children.method import method
-from workers.device.endpoint import Endpoint
+from workers.device.endpoint import DeviceClass, Endpoint
 from workers.device.slice_times import Slice
 from workers.faces.engine import LoadedEngine
 from workers.faces.probes import Probe
@@ -43,6 +43,7 @@ class DeviceModel:
     library: str
     inputs: str
     key: str  # of its runs in the device's log
+    like: DeviceClass | None = None  # of the device; None: any
 
 
 def _on_top_of(parameter: str) -> Callable[[Mapping[str, Any]], float]:
@@ -69,10 +70,16 @@ class Runner(Child):
 
     @method(limit_sec=_on_top_of("wait_sec"))
     def identity(
-        self, tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC, hold: bool = False
+        self,
+        tracker: str,
+        target: str,
+        wait_sec: float = DEVICE_WAIT_SEC,
+        hold: bool = False,
+        like: DeviceClass | None = None,
     ) -> Endpoint:
-        """Take a device, if none is held, and say who it is.
+        """Take a device of this class, if none is held, and say who it is.
 
+        Whatever is asked for later means one of the same class, should this one be lost.
         With `hold` nothing else is timed on its host until the next candidate is over. A session that was
         lost since the last one is the fault of neither: it gets a successor. Raises NoDevice, Unavailable.
         """

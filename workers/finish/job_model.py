@@ -14,6 +14,7 @@ from workers.finish.winners import Winner
 from workers.host.alone import Host
 from workers.host.memory import is_large
 from workers.host.stress import stress
+from workers.measure.fleet import of_class
 from workers.racing.engines import Engines
 from workers.racing.on_device import DeviceSeat
 from workers.racing.whole_model import WholeModel
@@ -115,10 +116,11 @@ def where_it_runs(model: JobModel) -> JobModel | None:
     Raises Unavailable when the tracker does not answer.
     """
     runtime, target = model.claimed.runtime, model.claimed.target
-    devices = runtime.fleet.devices(target)
+    like = model.claimed.like
+    devices = of_class(runtime.fleet.devices(target), like)
     if target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices):
         return model
     if not devices:
         return None
-    seat = DeviceSeat(runtime.runner, runtime.settings.tracker, target)
+    seat = DeviceSeat(runtime.runner, runtime.settings.tracker, target, like)
     return replace(model, whole=replace(model.whole, seat=seat))

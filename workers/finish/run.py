@@ -36,6 +36,7 @@ from workers.finish.verify import verifier
 from workers.finish.winners import Winner
 from workers.measure.base import Measurer, Need
 from workers.probing.run import PROBES_SEC, settle_machine
+from workers.slot.fitting import settle_builder
 from workers.slot.runtime import Runtime
 from workers.slot.stage import Stage, stage
 
@@ -50,6 +51,7 @@ def finish(runtime: Runtime, job_id: str) -> None:
 
 def _on_its_machine(claimed: Stage) -> Stage:
     """A job without trials has no machine yet, and defaults are made for one."""
+    settle_builder(claimed.runtime, claimed.job.id)
     measuring = claimed.options.mode != ZERO_SHOT
     with suppress(ChildError, Unschedulable):  # a compiler that fails here makes no defaults either
         settle_machine(claimed.runtime, claimed.job.id, PROBES_SEC, measuring)
@@ -65,7 +67,7 @@ def _finish(claimed: Stage) -> None:
         claimed.graphs() as graphs,
     ):
         undone = Undone(claimed)
-        measurer = claimed.runtime.measurer(claimed.options)
+        measurer = claimed.runtime.measurer(claimed.options, claimed.like)
         with _checker(claimed, graphs, measurer, undone) as check:
             decided = decide_all(claimed, why, measurer, check)
             model = JobModel.of(claimed, graphs, Path(scratch))
@@ -100,7 +102,7 @@ def _checker(claimed: Stage, graphs: Graphs, measurer: Measurer, undone: Undone)
     if claimed.options.mode == ZERO_SHOT:
         yield Unchecked(runtime, target)
     elif undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
-        with verifier(runtime, target, graphs) as check:
+        with verifier(runtime, target, graphs, claimed.like) as check:
             yield check
     else:
         yield Unchecked(runtime, target)

@@ -10,10 +10,12 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.children.again import twice
 from workers.children.errors import ChildError
+from workers.device.endpoint import DeviceClass
 from workers.faces.graphs import Graphs, Reference
 from workers.faces.runner import LibraryRun
 from workers.finish.checking import INVALID, Checker, NumericCheck
 from workers.measure.base import Program, Slot
+from workers.measure.fleet import of_class
 from workers.measure.tvm import LEAST_SPREAD
 from workers.slot.runtime import Runtime
 
@@ -24,13 +26,21 @@ RUN_TIMEOUT_SEC: Final = 60.0
 class Verifier(Checker):
     """Runs winners on their device with random inputs and compares with the unscheduled program."""
 
-    def __init__(self, runtime: Runtime, target: Target, graphs: Graphs, folder: Path) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        target: Target,
+        graphs: Graphs,
+        folder: Path,
+        like: DeviceClass | None = None,
+    ) -> None:
         super().__init__(runtime, target)
         self._runner = runtime.runner
         self._fleet = runtime.fleet
         self._tracker = runtime.settings.tracker
         self._graphs = graphs
         self._folder = folder
+        self._like = like
         self._references: dict[str, Reference] = {}
 
     def verify(self, program: Program, slot: Slot) -> NumericCheck:
@@ -61,7 +71,7 @@ class Verifier(Checker):
         self, verdict: NumericCheck, program: Program, slot: Slot, reference: Reference
     ) -> NumericCheck:
         """The verdict of two others where there are so many devices: it may be the device that is wrong."""
-        if len(self._fleet.devices(self._target)) < LEAST_SPREAD:
+        if len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
             return verdict
         others = []
         for _ in range(2):
@@ -94,7 +104,7 @@ class Verifier(Checker):
 
     def _run(self, program: Program, slot: Slot) -> LibraryRun:
         # Taken beforehand: waiting for a busy device must not count against the candidate.
-        self._runner.identity(self._tracker, self._target.text, hold=True)
+        self._runner.identity(self._tracker, self._target.text, hold=True, like=self._like)
         return self._runner.run_outputs(
             tracker=self._tracker,
             target=self._target.text,
@@ -113,10 +123,12 @@ class Verifier(Checker):
 
 
 @contextmanager
-def verifier(runtime: Runtime, target: Target, graphs: Graphs) -> Iterator[Verifier]:
+def verifier(
+    runtime: Runtime, target: Target, graphs: Graphs, like: DeviceClass | None = None
+) -> Iterator[Verifier]:
     """A verifier that gives its device back at the end."""
     with TemporaryDirectory(prefix="verify-", dir=runtime.room) as folder:
         try:
-            yield Verifier(runtime, target, graphs, Path(folder))
+            yield Verifier(runtime, target, graphs, Path(folder), like)
         finally:
             runtime.runner.release()

@@ -145,12 +145,13 @@ def _store(
     if winner is None or winner.max_error is None:  # a schedule is one that was checked
         return
     of_slot = dict(zip(sorted(row.slot for row in rows), ids, strict=True))
+    site_of = {entry.slot.slot: site for entry, site in zip(entries, sites, strict=True)}
     low_us, high_us = winner.interval_us
     Schedules(session).promote(
         NewSchedule(
             workload_id=contest.workload.id,
             target_id=job.target_id,
-            context_id=job.context_id,
+            context_id=site_of[winner.slot].context_id,
             measurement_id=of_slot[winner.slot],
             job_id=job.id,
             latency_us=winner.latency_us,

@@ -13,7 +13,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
 from workers.children.pool import ChildPool
-from workers.device.endpoint import Endpoint
+from workers.device.endpoint import DeviceClass, Endpoint
 from workers.faces.compiler import Library
 from workers.faces.runner import Runner
 from workers.faces.values import Arguments
@@ -66,6 +66,7 @@ class Tools:
     builders: ChildPool[Library]
     runner: Runner
     room: Path  # where they may write
+    like: DeviceClass | None = None  # of the devices that may time; None: any
 
 
 class Need(StrEnum):

@@ -9,7 +9,7 @@ from mallorn.core.errors import MallornError, NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.storable import told
 from mallorn.core.targets import Target, parse_target
-from workers.device.endpoint import Endpoint, endpoint_of
+from workers.device.endpoint import DeviceClass, Endpoint, endpoint_of
 from workers.device.tracker_client import TrackerClient, device_key
 
 log = logging.getLogger(__name__)
@@ -61,3 +61,8 @@ class Fleet:
                 self._left_out.append(words)
                 log.warning(words)
         return None
+
+
+def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:
+    """Those of this class; None: all."""
+    return devices if like is None else [each for each in devices if each.endpoint.device_class == like]

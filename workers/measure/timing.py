@@ -11,7 +11,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.children.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
 from workers.children.pending import Pending
-from workers.device.endpoint import Endpoint
+from workers.device.endpoint import DeviceClass, Endpoint
 from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.measure.base import Program, SlotTrial
 from workers.measure.builds import Built
@@ -41,6 +41,7 @@ class Timing:
         best_us: float | None = None,
         purpose: str = "",
         keeps_best: bool = False,
+        like: DeviceClass | None = None,
     ) -> None:
         self._runner = runner
         self._tracker = tracker
@@ -51,6 +52,7 @@ class Timing:
         self._best_us = best_us
         self._keeps_best = keeps_best  # whoever comes next is timed beside the fastest of those before, too
         self._retakes = Retakes(options.evaluator, WAIT_SEC if options.waits_for_quiet else 0.0)
+        self._like = like
         self._purpose = purpose  # marks repeats in the device's own log
         self.fastest: tuple[Built, float] | None = None  # of those that were timed here, undisturbed
         self.latest: tuple[Built, float] | None = None
@@ -123,7 +125,8 @@ class Timing:
             self._runner.kill()
 
     def _take(self, hold: bool) -> None:
-        self._taking = self._runner.identity.begin(self._tracker, self._target.text, DEVICE_WAIT_SEC, hold)
+        asked = self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
+        self._taking = self._runner.identity.begin(*asked)
 
     def _advanced(self) -> SlotTrial | None:
         if self._taking is not None and self._taking.poll():

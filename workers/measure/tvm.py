@@ -12,12 +12,13 @@ from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from workers.children.pool import ChildPool
+from workers.device.endpoint import DeviceClass
 from workers.faces.compiler import Library
 from workers.faces.runner import Runner
 from workers.host.alone import Host
 from workers.measure.base import Measurer, Program, Slot, SlotTrial, Tools
 from workers.measure.builds import Builds, Built
-from workers.measure.fleet import Fleet, TrackedDevice
+from workers.measure.fleet import Fleet, TrackedDevice, of_class
 from workers.measure.patience import run_timeout_sec
 from workers.measure.sentinel import Sentinel
 from workers.measure.timing import Timing
@@ -36,16 +37,22 @@ class TvmMeasurer(Measurer):
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
-        return cls(tools.settings, tools.builders, tools.runner, tools.room)
+        return cls(tools.settings, tools.builders, tools.runner, tools.room, tools.like)
 
     def __init__(
-        self, settings: Settings, builders: ChildPool[Library], runner: Runner, room: Path | None = None
+        self,
+        settings: Settings,
+        builders: ChildPool[Library],
+        runner: Runner,
+        room: Path | None = None,
+        like: DeviceClass | None = None,
     ) -> None:
         self._settings = settings
         self._fleet = Fleet(settings)
         self._builders = builders
         self._runner = runner
         self._room = room
+        self._like = like
 
     def measure(
         self,
@@ -85,7 +92,7 @@ class TvmMeasurer(Measurer):
                 timing.give_back()
 
     def _devices(self, target: Target) -> list[TrackedDevice]:
-        devices = self._fleet.devices(target)
+        devices = of_class(self._fleet.devices(target), self._like)
         if not devices:
             raise NoDevice
         return devices
@@ -112,7 +119,8 @@ class TvmMeasurer(Measurer):
         keeps_best: bool = False,
     ) -> Timing:
         runner, tracker = self._runner, self._settings.tracker
-        return Timing(runner, tracker, target, program, options, timeout_sec, best_us, purpose, keeps_best)
+        how = timeout_sec, best_us, purpose, keeps_best, self._like
+        return Timing(runner, tracker, target, program, options, *how)
 
 
 def share_cores(devices: Sequence[TrackedDevice], target: Target) -> bool:
@@ -146,10 +154,7 @@ def _timed(ready: Sequence[Built], builds: Builds, timing: Timing) -> Iterator[S
 
 def alike(devices: Sequence[TrackedDevice]) -> int:
     """How many devices there are whose times compare; 0 where some do not."""
-    contexts = {
-        (each.endpoint.host_class, each.endpoint.tvm_version, each.endpoint.threads) for each in devices
-    }
-    return len(devices) if len(contexts) == 1 else 0
+    return len(devices) if len({each.endpoint.device_class for each in devices}) == 1 else 0
 
 
 def in_turn(builds: Builds, timing: Timing, passes: int, host: Host, spread: bool = False) -> list[SlotTrial]:

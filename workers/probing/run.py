@@ -19,6 +19,7 @@ from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine
 from workers.children.shutdown import STOP, Stopping
 from workers.probing.measuring import measure
+from workers.slot.fitting import class_of
 from workers.slot.lease import Lease
 from workers.slot.runtime import Runtime
 from workers.tvm.space import assumed_of
@@ -140,7 +141,7 @@ def _attempt(runtime: Runtime, hold: Hold, like: Like, target: Target) -> tuple[
             runtime.working_on("measuring what a machine computes"),
             Lease(renew, runtime.settings.lease_sec),
         ):
-            endpoint, machine = measure(runtime, target)
+            endpoint, machine = measure(runtime, target, class_of(like))
     except Stopping:
         raise
     except MallornError as error:

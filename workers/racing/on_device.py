@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
 from workers.children.errors import ChildError
+from workers.device.endpoint import DeviceClass
 from workers.faces.engine import RUN_TIMEOUT_SEC, LoadedEngine
 from workers.faces.runner import DeviceModel, Runner
 from workers.host.load import Load, wait_for_quiet
@@ -28,6 +29,7 @@ class DeviceSeat:
     runner: Runner
     tracker: str
     target: Target
+    like: DeviceClass | None = None
 
     def release(self) -> None:
         """Give the device back."""
@@ -68,7 +70,7 @@ class DeviceEngine:
         """As the engines of a host begin; here nothing happens before the wait."""
         seat = self._seat
         self._model = DeviceModel(
-            seat.tracker, seat.target.text, str(library), str(inputs), f"model/{self._name}"
+            seat.tracker, seat.target.text, str(library), str(inputs), f"model/{self._name}", seat.like
         )
         return Loading(lambda: self._ask(lambda model: seat.runner.load_model(model, RUN_TIMEOUT_SEC)))
 

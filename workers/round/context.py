@@ -21,12 +21,14 @@ from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from mallorn.core.versions import VersionName
+from workers.device.endpoint import DeviceClass
 from workers.faces.values import unpack_arguments
 from workers.measure.base import Program
 from workers.round.models import model_of
 from workers.round.viewing import Work
 from workers.search.base import Trial
 from workers.search.space import Sketch
+from workers.slot.fitting import class_of_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class RoundContext:
     task_name: str
     options: JobOptions
     target: Target
+    like: DeviceClass | None  # of the devices whose times the job's compare with
     machine: Machine | None  # as the job had it before its first round; None: a stand-in measures
     program: Program
     descriptors: tuple[float, ...]
@@ -75,6 +78,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         task_name=task.name,
         options=options,
         target=Target(Targets(session).get(row.target_id).text),
+        like=class_of_job(session, job),
         machine=job.machine,
         program=program_of(workload),
         descriptors=descriptors_of(workload),

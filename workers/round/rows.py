@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import Final, Self
 
 from sqlalchemy.orm import Session
@@ -17,10 +16,11 @@ from mallorn.core.stand_ins import STAND_INS, stand_in
 from mallorn.core.targets import Target
 from workers.device.endpoint import Endpoint
 from workers.search.space import Sketch
+from workers.slot.attendance import TVM_VERSION
+from workers.slot.fitting import builder_of
 
 UNSAID: Final = "the measurer tells times of no device, and does not say so"
 SAY_SO: Final = 'stands_in = "simulated" in its class   (workers/measure/base.py)'
-TVM_VERSION: Final = version("apache-tvm")
 SPACE: Final = "post-order-apply/1"  # name and version: another version's sketches may not rebuild
 
 
@@ -36,7 +36,7 @@ class Site:
         """The rows of an endpoint, written if they are new. Raises ClassRefused for a device that is none."""
         _check(Target(Targets(session).get(target_id).text), endpoint)
         host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
-        context = Contexts(session).ensure(target_id, *host, options.timing())
+        context = Contexts(session).ensure(target_id, *host, options.timing(), builder_of(options))
         device = SeenDevice(target_id=target_id, **asdict(endpoint))
         return cls(context.id, Devices(session).seen(device))
 

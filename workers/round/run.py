@@ -27,6 +27,7 @@ from workers.round.bases import proposer
 from workers.round.commits import Commits
 from workers.round.context import RoundContext
 from workers.round.falling_back import prepare, ranked
+from workers.slot.fitting import settle_builder
 from workers.slot.held_work import Claimed, held_work
 from workers.slot.lease import Lease
 from workers.slot.runtime import Runtime
@@ -63,6 +64,7 @@ def _settle(session: Session, hold: Hold) -> None:
 def _work(held: Claimed, round_id: int) -> Closed:
     runtime, token = held.runtime, held.hold.token
     started = time.monotonic()
+    settle_builder(runtime, held.job_id)
     settle_machine(runtime, held.job_id)
     with runtime.working_on(words_of(runtime, round_id)):
         with Host().shared():
@@ -70,7 +72,7 @@ def _work(held: Claimed, round_id: int) -> Closed:
         proposed = time.monotonic()
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
         commits = Commits(runtime.database, context, token, slots, proposals)
-        measurer = runtime.measurer(context.options)
+        measurer = runtime.measurer(context.options, context.like)
         results = measurer.measure(context.program, context.target, missing, context.options, context.best_us)
         least_us = least_believed_us(context.program, context.machine)
         with closing(results):

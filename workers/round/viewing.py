@@ -14,8 +14,8 @@ from db.session import Database
 from mallorn.core.names import resolve
 from workers.children.errors import ChildError
 from workers.faces.compiler import Candidates, Compiler
-from workers.round.rows import TVM_VERSION
 from workers.search.space import Candidate, Sketch
+from workers.slot.attendance import TVM_VERSION
 
 # The views that a compiler fills, and for how many candidates it is asked at once.
 LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4}

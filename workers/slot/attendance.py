@@ -5,6 +5,8 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from importlib.metadata import version
+from typing import Final
 
 from db.repositories.base import ERROR_CHARS
 from db.repositories.devices import Devices, Like, SeenDevice, like_of
@@ -20,6 +22,7 @@ from workers.measure.fleet import Fleet, TrackedDevice
 
 log = logging.getLogger(__name__)
 
+TVM_VERSION: Final = version("apache-tvm")
 EVERY_SEC = 5.0
 ENOUGH_SEC = 3.0  # so lately somebody else's roll call has seen a device: that does for all
 MISSED_SEC = 2 * EVERY_SEC  # a tracker that starts again is without its devices for a moment
@@ -48,7 +51,8 @@ class RollCall:
         whose machine nothing is known.
         """
         self._meet = met or self._meet
-        self._info = WorkerInfo(pid=os.getpid(), tunes=tunes, cost_models=runnable(), sandbox=sandbox)
+        about = {"tunes": tunes, "cost_models": runnable(), "sandbox": sandbox, "tvm_version": TVM_VERSION}
+        self._info = WorkerInfo.model_validate({"pid": os.getpid(), **about})
         self._thread.start()
 
     def stop(self) -> None:

@@ -24,6 +24,7 @@ from mallorn.core.states import StageKind
 from mallorn.core.targets import Target
 from workers.children.pool import ChildPool
 from workers.device.detect import available_cores
+from workers.device.endpoint import DeviceClass
 from workers.faces.compiler import Compiler, Validate
 from workers.faces.graphs import Graphs
 from workers.faces.runner import Runner
@@ -101,14 +102,16 @@ class Runtime:
         """Who answers which candidates can be rebuilt: those who will build them, if anybody does."""
         return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
 
-    @property
-    def tools(self) -> Tools:
+    def tools(self, like: DeviceClass | None) -> Tools:
         """What measurers work with."""
-        return Tools(self.settings, self.builders, self.runner, self.room)
+        return Tools(self.settings, self.builders, self.runner, self.room, like)
 
-    def measurer(self, options: JobOptions) -> Measurer:
-        """What builds and times a job's candidates. Raises PluginFailed, InvalidRequest."""
-        found: Measurer = resolve("measurer", options.measurer).from_tools(self.tools)
+    def measurer(self, options: JobOptions, like: DeviceClass | None = None) -> Measurer:
+        """What builds and times a job's candidates, on devices of this class alone where one is named.
+
+        Raises PluginFailed, InvalidRequest.
+        """
+        found: Measurer = resolve("measurer", options.measurer).from_tools(self.tools(like))
         return found
 
     def warm_up(self, job_id: str) -> None:

@@ -25,7 +25,9 @@ from mallorn.core.store import reaching
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph import GraphReport
+from workers.device.endpoint import DeviceClass
 from workers.faces.graphs import Graphs
+from workers.slot.fitting import class_of_job
 from workers.slot.held_work import Claimed, held_work
 from workers.slot.lease import Lease
 from workers.slot.runtime import Runtime
@@ -69,6 +71,12 @@ class Stage:
     def _model_bytes(self) -> int:
         with self.runtime.database.session() as session:
             return Models(session).get(self.job.model_id, None).size_bytes
+
+    @property
+    def like(self) -> DeviceClass | None:
+        """Of the devices whose times compare with the job's; None: any."""
+        with self.runtime.database.session() as session:
+            return class_of_job(session, self.job)
 
     @property
     def graph(self) -> GraphReport:

@@ -1,7 +1,9 @@
 """One RPC session with a device, from the runner's side."""
 
 import json
+import logging
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,14 +20,16 @@ from mallorn.core.fleet_key import HINT, FleetKey
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import settings
 from mallorn.core.targets import Target
-from workers.device.endpoint import endpoint_of
+from workers.device.endpoint import DeviceClass, endpoint_of
 from workers.device.handshake import DEATH_NOTICE, UNHEARD, ticket_of
 from workers.device.identity import Identity
+from workers.device.requests import class_of
 from workers.device.slice_times import SliceTimes
 from workers.device.tracker_client import Address, TrackerClient, device_key
 from workers.faces.values import Arguments
 from workers.host.load import Load
 
+log = logging.getLogger(__name__)
 _PATIENCE_SEC = 5.0
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
 _NAP_SEC = 0.1  # no suspension is shorter, and no two looks at two clocks lie further apart
@@ -66,15 +70,24 @@ class RemoteDevice:
 
     entry = "main"
 
-    def __init__(self, tracker: Address, target: Target, wait_sec: float) -> None:
-        self._session = connect(tracker, device_key(target), wait_sec)
+    def __init__(
+        self, tracker: Address, target: Target, wait_sec: float, like: DeviceClass | None = None
+    ) -> None:
+        self._session = connect(tracker, device_key(target), wait_sec, like)
         self._kind = "cpu" if target.is_cpu else target.kind
         self._device = self._session.device(self._kind, 0)
         self._functions: dict[str, Callable[..., Any]] = {}
         self._args: dict[int, tuple[Any, Tensor]] = {}
         with _or_lost():
             self.identity: Identity = json.loads(self._call("mallorn.identity"))
-            endpoint_of(self.identity)
+            self._class = endpoint_of(self.identity).device_class
+        if not self.is_like(like):  # it changed just now, or its tracker is of an older version
+            self.close()
+            raise Unavailable(f"device {self.identity['name']} is of another class than the job's times")
+
+    def is_like(self, like: DeviceClass | None) -> bool:
+        """Whether it is of the class that is asked for."""
+        return like in (None, self._class)
 
     def run(self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], T]) -> T:
         """Upload a library and do `work` with it before the deadline.
@@ -255,23 +268,33 @@ def _lost(text: str) -> Unavailable:
     return Unavailable(f"the device was lost: {text}", hint="mallorn device, on the host that measures")
 
 
-def connect(tracker: Address, key: str, wait_sec: float) -> rpc.RPCSession:
-    """Wait for a free device. Raises NoDevice when none is registered, Unavailable when all stay busy."""
+def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | None = None) -> rpc.RPCSession:
+    """Wait for a free device, of a class. Raises NoDevice when none is registered, Unavailable when all stay
+    busy, or are not to be reached where they say they are."""
     deadline_sec, fleet = time.monotonic() + wait_sec, settings().fleet_key
+    wanted, why = "" if like is None else like.text, "stayed busy"
     while True:
         with TrackerClient(tracker, key=fleet) as client:
-            if not any(server["key"] == f"server:{key}" for server in client.summary()["server_info"]):
+            if not any(_serves(server, key, wanted) for server in client.summary()["server_info"]):
                 raise NoDevice
             left_sec = deadline_sec - time.monotonic()
             if left_sec <= 0:
-                raise Unavailable(f"all devices stayed busy for {wait_sec:g} s", hint="mallorn devices")
-            offer = client.request(key, min(_PATIENCE_SEC, left_sec))
+                raise Unavailable(f"all devices {why} for {wait_sec:g} s", hint="mallorn devices")
+            offer = client.request(key, min(_PATIENCE_SEC, left_sec), wanted)
         if offer is not None:
             try:
+                # TVM's own connect waits for minutes for a host that is not there.
+                socket.create_connection(offer[:2], min(_PATIENCE_SEC, left_sec)).close()
                 return _session(*offer, fleet)
-            except _BROKEN:
+            except (OSError, *_BROKEN) as error:
                 # The device died between its offer and our call; the tracker finds out in a moment.
+                why = f"stayed busy, or out of reach as {offer[0]}:{offer[1]} ({error})"
+                log.warning("a device at %s:%s is not reached: %s", *offer[:2], error)
                 time.sleep(0.1)
+
+
+def _serves(server: Any, key: str, wanted: str) -> bool:
+    return bool(server["key"] == f"server:{key}" and wanted in ("", class_of(server)))
 
 
 def _session(host: str, port: int, match_key: str, fleet: FleetKey) -> rpc.RPCSession:

@@ -16,7 +16,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.children.method import serving
 from workers.children.serve import serve
-from workers.device.endpoint import Endpoint, endpoint_of
+from workers.device.endpoint import DeviceClass, Endpoint, endpoint_of
 from workers.device.slice_times import Slice
 from workers.faces.engine import LoadedEngine
 from workers.faces.probes import Probe
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
+_asked: dict[tuple[str, str], DeviceClass | None] = {}
 _models: dict[DeviceModel, "RemoteModel"] = {}
 
 
@@ -43,10 +44,17 @@ class CannotRun(MallornError):
     """A device does not load or run a whole model."""
 
 
-def identity(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC, hold: bool = False) -> Endpoint:
-    """Take a device of the target, if none is held, and say who it is."""
+def identity(
+    tracker: str,
+    target: str,
+    wait_sec: float = DEVICE_WAIT_SEC,
+    hold: bool = False,
+    like: DeviceClass | None = None,
+) -> Endpoint:
+    """Take a device of the target and class, if none is held, and say who it is."""
+    _asked[tracker, target] = like
     held = _held.get((tracker, target))
-    if held is not None and not held.answers():
+    if held is not None and not (held.is_like(like) and held.answers()):
         release()
     device = _device(tracker, target, wait_sec)
     if hold:
@@ -177,7 +185,7 @@ def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteM
     """Do something with a model whose host is held, on a device that holds the model, or does now."""
     from workers.tvm.remote_model import RemoteModel
 
-    identity(model.tracker, model.target, hold=True)
+    identity(model.tracker, model.target, hold=True, like=model.like)
     if model not in _models:
         _check_room(model)
 
@@ -234,7 +242,8 @@ def _device(tracker: str, target: str, wait_sec: float) -> "RemoteDevice":
     from workers.tvm.remote import RemoteDevice
 
     if (tracker, target) not in _held:
-        _held[tracker, target] = RemoteDevice(host_and_port(tracker), Target(target), wait_sec)
+        like = _asked.get((tracker, target))
+        _held[tracker, target] = RemoteDevice(host_and_port(tracker), Target(target), wait_sec, like)
     return _held[tracker, target]
 
 

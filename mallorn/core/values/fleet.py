@@ -65,6 +65,7 @@ class WorkerInfo(Value):
     cost_models: Annotated[
         list[str] | None, Field(description="Those whose libraries it has; null: it did not say.")
     ] = None
+    tvm_version: Annotated[str, Field(description="What it builds with; empty: it did not say.")] = ""
     sandbox: Annotated[
         str,
         Field(description="Walls around its helper processes: `full`, `off`, or what is missing."),

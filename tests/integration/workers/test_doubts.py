@@ -77,7 +77,7 @@ def test_what_was_just_measured_is_not_doubted(workshop: Workshop, measured: Cal
 
 def test_the_better_of_two_measurements_stays(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     busier = computing(1.0)
-    monkeypatch.setattr(probing, "measure", lambda _runtime, _target: (ENDPOINT, busier))
+    monkeypatch.setattr(probing, "measure", lambda *_asked: (ENDPOINT, busier))
     job = tuned(workshop, computing(2.0))
     doubt_machine(workshop, job)
     assert found(workshop) == computing(2.0)
@@ -86,7 +86,7 @@ def test_the_better_of_two_measurements_stays(workshop: Workshop, monkeypatch: p
 def test_a_machine_that_cannot_be_measured_again_stays_what_it_was(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(runtime: object, target: object) -> None:
+    def fails(*_asked: object) -> None:
         raise Unavailable("the device was lost")
 
     monkeypatch.setattr(probing, "measure", fails)

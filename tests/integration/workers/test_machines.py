@@ -37,7 +37,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """What is measured, instead of a device."""
     calls: Calls = []
 
-    def measure(runtime: object, target: object) -> tuple[object, Machine]:
+    def measure(runtime: object, target: object, like: object) -> tuple[object, Machine]:
         calls.append(target)
         return ENDPOINT, HERE
 
@@ -111,7 +111,7 @@ def test_a_device_that_comes_is_measured_before_there_is_a_job(workshop: Worksho
 def test_a_machine_that_cannot_be_measured_is_assumed_and_says_why(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(runtime: object, target: object) -> None:
+    def fails(*_asked: object) -> None:
         raise Unavailable("the device was lost")
 
     monkeypatch.setattr(probing, "measure", fails)

@@ -40,7 +40,7 @@ class Helpers:
     def build_whole(self, *_asked: object) -> None:
         self._answer("build_whole", None)
 
-    def identity(self, *_asked: object, hold: bool) -> None:
+    def identity(self, *_asked: object, hold: bool, like: object) -> None:
         assert hold
 
     def run_outputs(self, **_asked: object) -> LibraryRun:

@@ -1,0 +1,132 @@
+"""Two classes of host serve one target: all that a job measures is of one of them, and says so."""
+
+from dataclasses import replace
+from itertools import cycle
+
+import pytest
+from sqlalchemy import select
+
+from db.repositories.contexts import Contexts
+from db.repositories.holds import MAX_LOSSES, WorkItem
+from db.repositories.jobs import Jobs
+from db.repositories.standings import Standings
+from db.repositories.workers import Workers
+from db.tables import Context, Measurement, Schedule
+from mallorn.core.states import JobState, RoundState
+from mallorn.core.values.fleet import WorkerInfo
+from tests.fixtures.workshop import ENDPOINT
+from tests.integration.workers.test_finish import check, exported  # noqa: F401
+from workers.finish.run import finish
+
+OTHER = replace(ENDPOINT, name="other", host_class="another")
+
+
+@pytest.fixture
+def mixed(workshop):
+    """Devices of two classes, of which a measurer takes the next that fits what it is told."""
+    row = cycle([OTHER, ENDPOINT])
+
+    def tools(like):
+        bench = workshop.bench
+        fitting = (each for each in row if like in (None, each.device_class))
+        bench.before = lambda _slot: setattr(bench, "endpoint", next(fitting))
+        return bench
+
+    workshop.tools = tools
+    return workshop
+
+
+def contexts(workshop, job, **where):
+    """The contexts of what a job timed."""
+    timed = Measurement.job_id == job, Measurement.context_id.is_not(None)
+    query = select(Measurement.context_id).where(*timed).distinct()
+    return set(workshop.read(lambda session: session.scalars(query.filter_by(**where)).all()))
+
+
+def own(workshop, job):
+    return workshop.read(lambda session: Jobs(session).get(job, None).context_id)
+
+
+def test_all_times_of_a_job_are_of_the_class_that_it_began_on(mixed, check, exported):  # noqa: F811
+    job = mixed.job(("w0", "w1"), trials=32)
+    mixed.work(job)
+    assert contexts(mixed, job) == {own(mixed, job)}
+    finish(mixed, job)
+    assert mixed.state(job) == JobState.DONE
+    assert contexts(mixed, job, kind="finish") == {own(mixed, job)}
+
+
+def test_a_schedule_says_the_context_that_it_was_timed_in(workshop, check, exported):  # noqa: F811
+    job = workshop.job(("w0",), trials=16)
+    workshop.work(job)
+    workshop.bench.endpoint = OTHER  # its host became another after it was taken
+    finish(workshop, job)
+    (schedule,) = workshop.read(lambda session: session.scalars(select(Schedule)).all())
+    (measured,) = workshop.rows(id=schedule.measurement_id)
+    assert schedule.context_id == measured.context_id != own(workshop, job)
+
+
+def test_the_best_that_is_planned_with_is_of_the_jobs_own_context(workshop):
+    job = workshop.job(("w0",), trials=16)
+    round_id = workshop.next_round(job)
+    workshop.bench.endpoint = OTHER
+    workshop.run(round_id)
+    (task,) = workshop.read(lambda session: Standings(session).of(Jobs(session).get(job, None)))
+    (first, *_) = task.rounds
+    assert first.trials > 0
+    assert first.best_us is None
+
+
+@pytest.fixture
+def builds(workshop, monkeypatch):
+    """The made-up measurer counts as the one whose candidates the worker's own TVM builds."""
+    for place in ("fitting", "attendance"):
+        monkeypatch.setattr(f"workers.slot.{place}.TVM_VERSION", "0.28.0")
+    monkeypatch.setattr("workers.slot.fitting.DEVICE", "made-up")
+    return workshop
+
+
+def see_worker(workshop, name, tvm_version):
+    info = WorkerInfo(tvm_version=tvm_version)
+    workshop.write(lambda session: Workers(session).seen(name, "host", info))
+
+
+def builder(workshop, job):
+    return workshop.read(lambda session: session.get_one(Context, own(workshop, job)).built_by)
+
+
+def test_what_another_tvm_builds_is_of_another_context(builds):
+    job = builds.job(("w0",), trials=16)
+    builds.work(job)
+    assert builder(builds, job) == "0.28.0"
+    assert contexts(builds, job) == {own(builds, job)}
+
+
+def test_a_builder_like_the_device_writes_into_the_contexts_of_before(workshop):
+    def ensured(**built_by):
+        where = workshop.target_id, "made-up", "0.27.0", 2, {}
+        return workshop.write(lambda session: Contexts(session).ensure(*where, **built_by).id)
+
+    assert ensured() == ensured(built_by="0.27.0") != ensured(built_by="0.28.0")
+
+
+def test_a_worker_with_another_tvm_leaves_the_round_to_one_that_has_the_jobs(builds):
+    see_worker(builds, "right", "0.27.0")
+    job = builds.job(("w0",), trials=16)
+    round_id = builds.next_round(job)
+    assert builds.run(round_id) is None
+    assert builds.rows() == []
+    assert builds.round(round_id).state == RoundState.QUEUED
+    assert builds.held(WorkItem.round(round_id)).losses == 0
+    assert "is built by TVM 0.27.0, and worker w has 0.28.0; it waits" in builds.reason(job)
+
+
+def test_a_job_whose_builders_are_gone_is_paused_with_what_to_do(workshop, builds, monkeypatch):
+    job = builds.job(("w0",), trials=32)
+    builds.run(builds.next_round(job))
+    monkeypatch.setattr("workers.slot.fitting.TVM_VERSION", "0.29.0")
+    round_id = builds.next_round(job)
+    for _ in range(MAX_LOSSES):
+        builds.run(round_id)
+    assert builds.state(job) == JobState.PAUSED
+    assert "start a worker with TVM 0.28.0" in builds.reason(job)
