@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from db.repositories.holds import Holds, Loss
-from db.repositories.ticks import Ticks
+from db.repositories.ticks import GAP_SEC, Ticks
 from db.repositories.work_items import WorkItems
 from db.session import Database
 from mallorn.core import queues
@@ -24,7 +24,7 @@ def reap(
     are given the time for it first.
     """
     turn = turn or Turn()
-    if turn.steady_sec < lease_sec / 3:
+    if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # however rare turns are, the second is steady
         with database.transaction() as session:
             Ticks(session).pull_back(lease_sec)
         return []

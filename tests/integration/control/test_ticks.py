@@ -79,12 +79,16 @@ def test_after_a_gap_or_a_step_of_the_clock_they_begin_anew_at_once(
     assert begin(workshop) == 0.0
 
 
-def test_where_turns_are_rare_they_count_all_the_same(workshop: Workshop) -> None:
-    found = []
-    for _ in range(6):
+@pytest.mark.parametrize("lease_sec", [6.0, 60.0, 3600.0])
+def test_where_turns_are_rare_the_dead_lose_their_work_all_the_same(
+    workshop: Workshop, lease_sec: float
+) -> None:
+    item = WorkItem.plan(1)
+    workshop.write(lambda session: Holds(session).claim(item, "w", 1.0))
+    for _ in range(3):
         step(workshop, GAP_SEC + 10)
-        found.append(begin(workshop))
-    assert any(steady is not None and steady >= LEASE_SEC / 3 for steady in found)
+        reap(workshop.database, Turn(begin(workshop) or 0.0), lease_sec)
+    assert not held(workshop, item)
 
 
 @pytest.mark.parametrize("seconds", [5.0, MINUTES, -5.0, -MINUTES, -3 * 3600.0])
