@@ -4,8 +4,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 from unittest.mock import patch
@@ -55,3 +56,14 @@ def _patient() -> Iterator[None]:
     longer = patch.dict(os.environ, PGCTLTIMEOUT=str(START_SEC))
     with longer, patch.object(wheel, "pgexec", without_limit):
         yield
+
+
+def main() -> None:
+    """A server until it is interrupted, for what is measured before and after on the same rows: its URL."""
+    with Postgres() as server, suppress(KeyboardInterrupt):
+        print(server.url, flush=True)
+        Event().wait()
+
+
+if __name__ == "__main__":
+    main()

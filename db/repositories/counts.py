@@ -2,7 +2,19 @@
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Integer, Select, Subquery, case, func, literal, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    String,
+    Subquery,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    union_all,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -18,8 +30,8 @@ COUNTS: Final = "measurement counts"  # who changes them holds this
 # Longer than a transaction lasts that writes measurements: ids are handed out before it commits.
 SETTLED_SEC: Final = 600.0
 AT_A_TIME: Final = 1_000_000  # rows: a second or two
-NAMES: Final = "target_id", "workload_id", "job_id", "told", "kind", "day"
-_CELL: Final = tuple(getattr(MeasurementCount, name) for name in NAMES)
+_KEY: Final = "job_id", "facet", "name"
+OUTCOME: Final = "outcome"
 
 
 class Counts(Repository):
@@ -33,48 +45,55 @@ class Counts(Repository):
         young = case((next_rows.created_at > now() - settled_sec, next_rows.id))
         last, unsettled = self.session.execute(select(func.max(next_rows.id), func.min(young))).one()
         end = (last or mark) if unsettled is None else unsettled - 1
-        self._add(Measurement.id > mark, Measurement.id <= end)
+        for facet in _facets():
+            self._add(facet, 1, Measurement.id > mark, Measurement.id <= end)
         return int(end - mark)
 
-    def move(self, sign: int, *which: ColumnElement[bool]) -> None:
-        """Rows are about to be told of otherwise (-1), or are so now (1); whoever moves them calls `hold`."""
-        self._add(*which, Measurement.id <= self._mark(), sign=sign)
+    def move(self, sign: int, which: ColumnElement[bool]) -> None:
+        """Rows are about to have another outcome (-1), or have it now (1); whoever moves them holds COUNTS."""
+        self._add(OUTCOME, sign, which, Measurement.id <= self._mark())
 
-    def cells(self, jobs: Select[str] | None) -> Subquery:
-        """Rows of these jobs, or all, by what they are counted by: those behind the mark, too."""
-        kept, behind = select(*_CELL, MeasurementCount.rows), _grouped(1).where(Measurement.id > self._mark())
+    def of(self, jobs: Select[str] | None) -> Subquery:
+        """Rows of these jobs, or all, by job, facet and name: those behind the mark, too."""
+        found = MeasurementCount
+        kept = select(found.job_id, found.facet, found.name, found.rows)
+        behind = [_grouped(facet, 1).where(Measurement.id > self._mark()) for facet in _facets()]
         if jobs is not None:
-            kept, behind = (
-                kept.where(MeasurementCount.job_id.in_(jobs)),
-                behind.where(Measurement.job_id.in_(jobs)),
-            )
-        return union_all(kept, behind).subquery()
+            kept = kept.where(found.job_id.in_(jobs))
+            behind = [each.where(Measurement.job_id.in_(jobs)) for each in behind]
+        return union_all(kept, *behind).subquery()
 
     def _mark(self) -> int:
         return self.session.scalar(select(func.max(MeasurementCount.upto))) or 0
 
-    def _add(self, *which: ColumnElement[bool], sign: int = 1) -> None:
+    def _add(self, facet: str, sign: int, *which: ColumnElement[bool]) -> None:
         insert = self.insert(MeasurementCount)
         new, upto = insert.excluded, MeasurementCount.upto
-        counted = insert.from_select(
-            [*NAMES, "rows", "upto"], _grouped(sign).add_columns(func.max(Measurement.id)).where(*which)
-        )
+        rows = _grouped(facet, sign).add_columns(func.max(Measurement.id)).where(*which)
         grown = {
             "rows": MeasurementCount.rows + new.rows,
             "upto": case((new.upto > upto, new.upto), else_=upto),
         }
-        self.changed(counted.on_conflict_do_update(index_elements=NAMES, set_=grown))
+        counted = insert.from_select([*_KEY, "rows", "upto"], rows)
+        self.changed(counted.on_conflict_do_update(index_elements=_KEY, set_=grown))
 
 
-def _grouped(sign: int) -> Select[Any]:
-    day: ColumnElement[int] = days_since_epoch(Measurement.created_at)
-    told = case((left_unbuilt(), LEFT_UNBUILT), else_=Measurement.outcome)
-    job = func.coalesce(Measurement.job_id, "")  # imported rows have none
-    cell = Measurement.target_id, Measurement.workload_id, job, told, Measurement.kind, day
-    labelled: list[ColumnElement[Any]] = [
-        column.label(name) for name, column in zip(NAMES, cell, strict=True)
-    ]
-    return select(*labelled, (literal(sign) * func.count()).label("rows")).group_by(*labelled)
+def _facets() -> dict[str, ColumnElement[str]]:
+    """What statistics tell apart, each by itself: there are as many counts as jobs have tasks and days."""
+    return {
+        "target": cast(Measurement.target_id, String),
+        "workload": cast(Measurement.workload_id, String),
+        OUTCOME: case((left_unbuilt(), LEFT_UNBUILT), else_=Measurement.outcome),
+        "kind": Measurement.kind.expression,
+        "day": cast(days_since_epoch(Measurement.created_at), String),
+    }
+
+
+def _grouped(facet: str, sign: int) -> Select[str, str, str, int]:
+    job = func.coalesce(Measurement.job_id, "").label("job_id")  # imported rows have none
+    name = _facets()[facet].label("name")
+    rows = (literal(sign) * func.count()).label("rows")
+    return select(job, literal(facet).label("facet"), name, rows).group_by(job, name)
 
 
 class days_since_epoch(FunctionElement[int]):

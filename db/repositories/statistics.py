@@ -1,15 +1,14 @@
 """Counts over the dataset."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import Row, Subquery, func, select
 
 from db.repositories.base import Repository, owned
 from db.repositories.best import IMPORTED
-from db.repositories.counts import DAY_SEC, Counts
+from db.repositories.counts import DAY_SEC, OUTCOME, Counts
 from db.tables import ForeignRecord, ForeignTask, Job, Model, TargetRow, Workload
 from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
 
@@ -19,52 +18,39 @@ class Statistics(Repository):
 
     def of(self, owner: str | None) -> DatasetStats:
         """Imported rows and other tuners' records belong to no owner: only None sees them."""
-        cells = self._cells(owner)
-        named = select(Model.id, func.min(Model.name)).group_by(Model.id)
-        if owner is not None:  # others may call the same bytes otherwise
-            named = named.where(Model.owner == owner)
-        models = dict(self.session.execute(named).all())
+        found = Counts(self.session).of(None if owner is None else select(Job.id).where(owned(owner)))
+        told = self._told(found)
+        workloads = {int(name): rows for name, rows in told["workload"].items()}
+        targets = dict(self.session.execute(select(TargetRow.id, TargetRow.text)).all())
+        ops = select(Workload.id, Workload.op).where(self.among(Workload.id, workloads))
         return DatasetStats(
-            measurements=sum(cell.rows for cell in cells),
-            imported=sum(cell.rows for cell in cells if cell.kind in IMPORTED),
-            workloads=self._workloads(owner),
-            targets=_counted((cell.target, cell.rows) for cell in cells),
-            operators=_counted((cell.op, cell.rows) for cell in cells),
-            models=_counted(
-                (models.get(cell.model_id, cell.model_id), cell.rows) for cell in cells if cell.model_id
-            ),
-            outcomes=_counted((cell.told, cell.rows) for cell in cells),
-            days=_growth(cells),
+            measurements=sum(told["kind"].values()),
+            imported=sum(told["kind"].get(kind, 0) for kind in IMPORTED),
+            workloads=len(workloads),
+            targets=_counted((targets[int(name)], rows) for name, rows in told["target"].items()),
+            operators=_counted((op, workloads[each]) for each, op in self.session.execute(ops)),
+            models=self._models(found, owner),
+            outcomes=_counted(told[OUTCOME].items()),
+            days=_growth({int(day): rows for day, rows in told["day"].items()}),
             foreign=self._foreign() if owner is None else [],
         )
 
-    def _cells(self, owner: str | None) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Row counts grouped by all that is told but workloads."""
-        found = self._found(owner)
-        by = (
-            Workload.op,
-            TargetRow.text.label("target"),
-            Job.model_id,
-            found.c.told,
-            found.c.kind,
-            found.c.day,
-        )
-        query = (
-            select(*by, func.sum(found.c.rows).label("rows"))
-            .join(Workload, Workload.id == found.c.workload_id)
-            .join(TargetRow, TargetRow.id == found.c.target_id)
-            .join(Job, Job.id == found.c.job_id, isouter=True)
-            .group_by(*by)
-            .having(func.sum(found.c.rows) > 0)
-        )
-        return self.session.execute(query).all()
+    def _told(self, found: Subquery) -> Mapping[str, dict[str, int]]:
+        """By facet and name, whatever job it was; names without rows are left out."""
+        by, rows = (found.c.facet, found.c.name), func.sum(found.c.rows)
+        told = defaultdict[str, dict[str, int]](dict)
+        for facet, name, count in self.session.execute(select(*by, rows).group_by(*by).having(rows > 0)):
+            told[facet][name] = int(count)
+        return told
 
-    def _workloads(self, owner: str | None) -> int:
-        query = select(func.count(self._found(owner).c.workload_id.distinct()))
-        return self.session.scalar(query) or 0
-
-    def _found(self, owner: str | None) -> Subquery:
-        return Counts(self.session).cells(None if owner is None else select(Job.id).where(owned(owner)))
+    def _models(self, found: Subquery, owner: str | None) -> list[NamedCount]:
+        named = select(Model.id, func.min(Model.name)).group_by(Model.id)
+        if owner is not None:  # others may call the same bytes otherwise
+            named = named.where(Model.owner == owner)
+        names = dict(self.session.execute(named).all())
+        by_model = select(Job.model_id, func.sum(found.c.rows)).join(found, found.c.job_id == Job.id)
+        rows = self.session.execute(by_model.where(found.c.facet == "kind").group_by(Job.model_id))
+        return _counted((names.get(model_id, model_id), int(count)) for model_id, count in rows)
 
     def _foreign(self) -> list[NamedCount]:
         query = select(ForeignTask.format, func.count(ForeignRecord.id)).join(
@@ -83,12 +69,9 @@ def _counted(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[NamedCoun
     ]
 
 
-def _growth(cells: Sequence[Row[*tuple[Any, ...]]]) -> list[DayCount]:
-    counter: Counter[int] = Counter()
-    for cell in cells:
-        counter[cell.day] += cell.rows
+def _growth(counted: Mapping[int, int]) -> list[DayCount]:
     total, days = 0, []
-    for day, count in sorted(counter.items()):
+    for day, count in sorted(counted.items()):
         total += count
         date = datetime.fromtimestamp(day * DAY_SEC, UTC).date()
         days.append(DayCount(day=date, count=count, total=total))

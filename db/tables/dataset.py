@@ -127,20 +127,14 @@ class Measurement(Base):
 
 
 class MeasurementCount(Base):
-    """How many measurements there are of a kind, up to a mark: the largest `upto` of all (ADR 0050)."""
+    """How many measurements a job has of a kind, up to a mark: the largest `upto` of all (ADR 0050)."""
 
     __tablename__ = "measurement_counts"
-    __table_args__ = (
-        Index("ix_measurement_counts_job", "job_id"),
-        Index("ix_measurement_counts_upto", "upto"),
-    )
+    __table_args__ = (Index("ix_measurement_counts_upto", "upto"),)
 
-    target_id: Mapped[int] = mapped_column(BigId, ForeignKey("targets.id"), primary_key=True)
-    workload_id: Mapped[int] = mapped_column(BigId, ForeignKey("workloads.id"), primary_key=True)
     job_id: Mapped[str] = mapped_column(primary_key=True)  # empty: imported
-    told: Mapped[str] = mapped_column(primary_key=True)  # the outcome, as statistics tell it
-    kind: Mapped[str] = mapped_column(primary_key=True)
-    day: Mapped[int] = mapped_column(primary_key=True)  # since the epoch
+    facet: Mapped[str] = mapped_column(primary_key=True)  # db.repositories.counts
+    name: Mapped[str] = mapped_column(primary_key=True)
     rows: Mapped[int] = mapped_column(BigId)
     upto: Mapped[int] = mapped_column(BigId)
 
