@@ -7,7 +7,7 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Self
 
-from mallorn.core.errors import LeaseLost, StorageFull, Unavailable
+from mallorn.core.errors import LeaseLost, MallornError
 from workers.children.shutdown import STOP
 
 log = logging.getLogger(__name__)
@@ -55,10 +55,11 @@ class Lease:
             try:
                 kept = self._renew()
                 misses = 0
-            except (StorageFull, Unavailable) as error:
+            except Exception as error:  # who learns nothing of its lease believes that it has it
                 misses += 1
                 kept = misses < 6
-                log.warning("the lease could not be renewed: %s", error)
+                ours = not isinstance(error, MallornError)
+                log.warning("the lease could not be renewed: %s", error, exc_info=ours)
             if not kept:
                 self._lost.set()
                 return

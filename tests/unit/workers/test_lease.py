@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from mallorn.core.errors import LeaseLost, MallornError, StorageFull, Unavailable
+from mallorn.core.errors import LeaseLost, StorageFull, Unavailable
 from mallorn.core.logs import TextLines, about
 from tests.fixtures.waiting import wait_for
 from workers.children.shutdown import Stop, Stopping
@@ -46,13 +46,13 @@ def test_a_refused_renewal_loses_the_lease_for_good() -> None:
         lease.check()
 
 
-@pytest.mark.parametrize("trouble", [Unavailable(), StorageFull()], ids=["away", "full"])
-def test_a_database_in_trouble_for_a_moment_costs_nothing(trouble: MallornError) -> None:
+@pytest.mark.parametrize("trouble", [Unavailable(), StorageFull(), KeyError("?")], ids=repr)
+def test_a_database_in_trouble_for_a_moment_costs_nothing(trouble: Exception) -> None:
     hold(Renewals(trouble, trouble, True), times=3).check()
 
 
-@pytest.mark.parametrize("trouble", [Unavailable(), StorageFull()], ids=["away", "full"])
-def test_a_database_in_trouble_for_long_costs_the_lease(trouble: MallornError) -> None:
+@pytest.mark.parametrize("trouble", [Unavailable(), StorageFull(), KeyError("?")], ids=repr)
+def test_a_database_in_trouble_for_long_costs_the_lease(trouble: Exception) -> None:
     assert hold(Renewals(trouble), times=20).lost
 
 
