@@ -1,25 +1,21 @@
 /** Signs this browser in with an API key, once the server wants one. */
 import { useState, type FormEvent, type ReactNode } from "react";
-import { address, ApiError } from "./api/client";
+import { useAct } from "./api/act";
+import { address } from "./api/client";
 import { signIn, useSession } from "./api/session";
 import { Dialog } from "./ui/parts";
 
 export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: () => void }): ReactNode {
   const { data: session } = useSession();
   const [key, setText] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError | null>(null);
-  const save = async (event: FormEvent): Promise<void> => {
+  const { busy, error, act } = useAct();
+  const save = async (): Promise<void> => {
+    await signIn(key.trim());
+    onDone();
+  };
+  const submit = (event: FormEvent): void => {
     event.preventDefault();
-    setBusy(true);
-    setError(null);
-    try {
-      await signIn(key.trim());
-      onDone();
-    } catch (reason) {
-      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
-      setBusy(false);
-    }
+    void act(save);
   };
   return (
     <Dialog title="An API key is needed" onClose={onClose}>
@@ -35,7 +31,7 @@ export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: ()
           </a>
         </p>
       )}
-      <form onSubmit={(event) => void save(event)} className="stack">
+      <form onSubmit={submit} className="stack">
         <label>
           API key
           <input type="password" autoComplete="current-password" required aria-invalid={error !== null} aria-describedby="key-error" value={key} onChange={(e) => setText(e.target.value)} />

@@ -13,6 +13,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Whatever was thrown, in words that can be shown. */
+export function apiError(reason: unknown): ApiError {
+  return reason instanceof ApiError ? reason : new ApiError(0, String(reason), "");
+}
+
 export type Query = { readonly [name: string]: string | number | boolean | null | undefined };
 
 /** Where a route is: relative to the page, so that a path prefix in front of it is kept. */

@@ -1,6 +1,6 @@
 /** A thing of the API that is asked for again and again, and keeps its last answer when asking fails. */
 import { useCallback, useEffect, useRef, useState } from "react";
-import { ApiError } from "./client";
+import { apiError, type ApiError } from "./client";
 
 export type Resource<Answer> = {
   data: Answer | undefined;
@@ -39,7 +39,7 @@ export function useResource<Answer>(key: string, load: Load<Answer>, everySec: n
       } catch (error) {
         if (stop.signal.aborted) return;
         failed = true;
-        const known = error instanceof ApiError ? error : new ApiError(0, String(error), "");
+        const known = apiError(error);
         setState((old) => (old.key === key ? { ...old, error: known } : { key, error: known }));
       } finally {
         busy = false;

@@ -1,28 +1,21 @@
 /** Puts another version into use after a question. */
-import { useState, type ReactNode } from "react";
-import { ApiError, post } from "../api/client";
+import type { ReactNode } from "react";
+import { useAct } from "../api/act";
+import { post } from "../api/client";
 import type { CostModel } from "../api/types";
 import { count, target } from "../format";
-import { Dialog } from "../ui/parts";
+import { Buttons, Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
 import { isBack, type Line } from "./lines";
 
 type Props = { model: CostModel; line: Line; onClose: () => void };
 
 export function ActivateDialog({ model, line, onClose }: Props): ReactNode {
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError | null>(null);
+  const { busy, error, act } = useAct();
   const back = isBack(model, line);
   const activate = async (): Promise<void> => {
-    setBusy(true);
-    setError(null);
-    try {
-      await post(`costmodels/${model.id}/activate`);
-      onClose();
-    } catch (reason) {
-      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
-      setBusy(false);
-    }
+    await post(`costmodels/${model.id}/activate`);
+    onClose();
   };
   return (
     <Dialog title={`${back ? "Go back to" : "Use"} version ${model.version}?`} onClose={onClose}>
@@ -35,14 +28,7 @@ export function ActivateDialog({ model, line, onClose }: Props): ReactNode {
           {line.active === null ? "." : `; version ${line.active.version} stays, and can be taken into use again.`}
         </p>
         {error && <Failed error={error} />}
-        <div className="buttons">
-          <button type="button" onClick={onClose}>
-            Leave it
-          </button>
-          <button type="button" className="primary" disabled={busy} onClick={() => void activate()}>
-            {busy ? "One moment …" : back ? "Go back" : "Use it"}
-          </button>
-        </div>
+        <Buttons leave="Leave it" act={busy ? "One moment …" : back ? "Go back" : "Use it"} busy={busy} onLeave={onClose} onAct={() => void act(activate)} />
       </div>
     </Dialog>
   );

@@ -1,34 +1,24 @@
 /** What can be done with a job now: pause, resume, more trials, cancel, download. */
 import { useState, type FormEvent, type ReactNode } from "react";
-import { ApiError, post } from "../api/client";
+import { useAct } from "../api/act";
+import { post } from "../api/client";
 import type { Job, Round, Task } from "../api/types";
 import { RemoveDialog, type Removal } from "../jobs/RemoveDialog";
 import { go } from "../route";
 import { CancelDialog } from "../jobs/CancelDialog";
 import { canPause, canResume, isAuto, isFinal } from "../jobs/standing";
-import { Dialog } from "../ui/parts";
+import { Buttons, Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
 import { saveReport, saveSchedules } from "./download";
 
 type Props = { job: Job; rounds: readonly Round[]; tasks: readonly Task[]; onDone: () => void; onAgain: () => void };
 
 export function Actions({ job, rounds, tasks, onDone, onAgain }: Props): ReactNode {
-  const [error, setError] = useState<ApiError | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, error, act: run } = useAct();
   const [asking, setAsking] = useState<"cancel" | "more" | Removal | null>(null);
-  const act = async (action: () => Promise<unknown>): Promise<boolean> => {
-    setBusy(true);
-    setError(null);
-    try {
-      await action();
-      return true;
-    } catch (reason) {
-      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
-      return false;
-    } finally {
-      setBusy(false);
-      onDone();
-    }
+  const act = async (action: () => Promise<unknown>): Promise<void> => {
+    await run(action);
+    onDone();
   };
   const close = (): void => {
     setAsking(null);
@@ -100,7 +90,7 @@ export function Actions({ job, rounds, tasks, onDone, onAgain }: Props): ReactNo
   );
 }
 
-type MoreProps = { job: Job; act: (action: () => Promise<unknown>) => Promise<boolean>; onClose: () => void };
+type MoreProps = { job: Job; act: (action: () => Promise<unknown>) => Promise<void>; onClose: () => void };
 
 function MoreTrials({ job, act, onClose }: MoreProps): ReactNode {
   const [trials, setTrials] = useState("100");
@@ -123,14 +113,7 @@ function MoreTrials({ job, act, onClose }: MoreProps): ReactNode {
           </label>
         )}
         <p className="note">The job goes on; nothing is measured again.</p>
-        <div className="buttons">
-          <button type="button" onClick={onClose}>
-            Close
-          </button>
-          <button type="submit" className="primary">
-            Go on
-          </button>
-        </div>
+        <Buttons leave="Close" act="Go on" onLeave={onClose} />
       </form>
     </Dialog>
   );

@@ -3,7 +3,7 @@ import { useState, type ReactNode } from "react";
 import { post } from "../api/client";
 import type { Job } from "../api/types";
 import { plural } from "../format";
-import { Dialog } from "../ui/parts";
+import { Buttons, Dialog } from "../ui/parts";
 
 export function CancelDialog({ jobs, onClose }: { jobs: readonly Job[]; onClose: () => void }): ReactNode {
   const [asked] = useState(jobs);
@@ -32,14 +32,7 @@ export function CancelDialog({ jobs, onClose }: { jobs: readonly Job[]; onClose:
           {words}
         </p>
       ))}
-      <div className="buttons">
-        <button type="button" onClick={onClose}>
-          Keep them
-        </button>
-        <button type="button" className="danger" disabled={busy} onClick={() => void cancel()}>
-          {busy ? "Cancelling …" : "Cancel them"}
-        </button>
-      </div>
+      <Buttons leave="Keep them" act={busy ? "Cancelling …" : "Cancel them"} danger busy={busy} onLeave={onClose} onAct={() => void cancel()} />
     </Dialog>
   );
 }

@@ -1,6 +1,7 @@
 /** The first thing that a newcomer sees: ways to a first job. */
-import { useState, type ReactNode } from "react";
-import { ApiError, post } from "../api/client";
+import type { ReactNode } from "react";
+import { useAct } from "../api/act";
+import { post } from "../api/client";
 import { useSession } from "../api/session";
 import type { Job } from "../api/types";
 import { go } from "../route";
@@ -46,23 +47,15 @@ export function NoJobs({ onSubmit, onArchived }: { onSubmit: () => void; onArchi
 }
 
 function Example(): ReactNode {
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError | null>(null);
+  const { busy, error, act } = useAct();
   const tune = async (): Promise<void> => {
-    setBusy(true);
-    setError(null);
-    try {
-      const model = await upload(exampleModel(), () => {});
-      const job = await post<Job>("jobs", { model_id: model.id, target: "local", trials: EXAMPLE_TRIALS, name: EXAMPLE_NAME });
-      go(["jobs", job.id]);
-    } catch (reason) {
-      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
-      setBusy(false);
-    }
+    const model = await upload(exampleModel(), () => {});
+    const job = await post<Job>("jobs", { model_id: model.id, target: "local", trials: EXAMPLE_TRIALS, name: EXAMPLE_NAME });
+    go(["jobs", job.id]);
   };
   return (
     <>
-      <button type="button" disabled={busy} onClick={() => void tune()}>
+      <button type="button" disabled={busy} onClick={() => void act(tune)}>
         {busy ? "Starting …" : `Tune an example (${EXAMPLE_TRIALS} trials)`}
       </button>
       {error && <Failed error={error} />}

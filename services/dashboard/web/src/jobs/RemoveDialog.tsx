@@ -1,8 +1,9 @@
 /** Takes a job that has ended out of the list, or deletes it, after a question. */
-import { useState, type ReactNode } from "react";
-import { ApiError, ask, post } from "../api/client";
+import type { ReactNode } from "react";
+import { useAct } from "../api/act";
+import { ask, post } from "../api/client";
 import type { Job } from "../api/types";
-import { Dialog } from "../ui/parts";
+import { Buttons, Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
 
 export type Removal = "archive" | "delete";
@@ -13,33 +14,18 @@ const WORDS: { readonly [removal in Removal]: { title: string; note: string; act
 };
 
 export function RemoveDialog({ job, how, onClose }: { job: Job; how: Removal; onClose: (removed: boolean) => void }): ReactNode {
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError | null>(null);
-  const { title, note, act } = WORDS[how];
+  const { busy, error, act } = useAct();
+  const { title, note, act: words } = WORDS[how];
   const remove = async (): Promise<void> => {
-    setBusy(true);
-    setError(null);
-    try {
-      await (how === "delete" ? ask(`jobs/${job.id}`, {}, { method: "DELETE" }) : post(`jobs/${job.id}/archive`));
-      onClose(true);
-    } catch (reason) {
-      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
-      setBusy(false);
-    }
+    await (how === "delete" ? ask(`jobs/${job.id}`, {}, { method: "DELETE" }) : post(`jobs/${job.id}/archive`));
+    onClose(true);
   };
   return (
     <Dialog title={`${title} ${job.name}?`} onClose={() => onClose(false)}>
       <div className="stack">
         <p className="note">{note}</p>
         {error && <Failed error={error} />}
-        <div className="buttons">
-          <button type="button" onClick={() => onClose(false)}>
-            Keep it
-          </button>
-          <button type="button" className={how === "delete" ? "danger" : "primary"} disabled={busy} onClick={() => void remove()}>
-            {act}
-          </button>
-        </div>
+        <Buttons leave="Keep it" act={words} danger={how === "delete"} busy={busy} onLeave={() => onClose(false)} onAct={() => void act(remove)} />
       </div>
     </Dialog>
   );

@@ -1,11 +1,11 @@
 /** Starts a job: a file, a target, a budget and options. */
 import { useRef, useState, type FormEvent, type ReactNode } from "react";
-import { ApiError, get, post } from "../api/client";
+import { ApiError, apiError, get, post } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Device, Job, List, NewJob } from "../api/types";
 import { bytes, percent, target as targetWords } from "../format";
 import { go } from "../route";
-import { Dialog } from "../ui/parts";
+import { Buttons, Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
 import { Options, useOptions } from "./OptionFields";
 import { chosenOptions, givenBy, type Given } from "./options";
@@ -58,7 +58,7 @@ export function SubmitDialog({ again, ...props }: Props): ReactNode {
     } catch (reason) {
       // Where no answer came, the job may have been made: sent again under the same key it is found.
       if (reason instanceof ApiError && reason.status !== 0) attempt.current = newKey();
-      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
+      setError(apiError(reason));
       setShare(null);
     }
   };
@@ -116,14 +116,12 @@ export function SubmitDialog({ again, ...props }: Props): ReactNode {
           </label>
         </Options>
         {error && <Failed error={error} />}
-        <div className="buttons">
-          <button type="button" onClick={props.onClose}>
-            Close
-          </button>
-          <button type="submit" className="primary" disabled={(file === null && again === undefined) || share !== null}>
-            {share === null ? "Start tuning" : share < 1 ? `Uploading ${percent(share)}` : "Starting …"}
-          </button>
-        </div>
+        <Buttons
+          leave="Close"
+          act={share === null ? "Start tuning" : share < 1 ? `Uploading ${percent(share)}` : "Starting …"}
+          busy={(file === null && again === undefined) || share !== null}
+          onLeave={props.onClose}
+        />
       </form>
     </Dialog>
   );

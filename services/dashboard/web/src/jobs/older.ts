@@ -1,6 +1,6 @@
 /** Pages of jobs behind the newest, loaded when they are asked for. */
 import { useState } from "react";
-import { ApiError, get } from "../api/client";
+import { apiError, type ApiError, get } from "../api/client";
 import type { Job, Page } from "../api/types";
 
 type Older = { jobs: Job[]; more: boolean; busy: boolean; error: ApiError | null; load: () => void };
@@ -20,7 +20,7 @@ export function useOlderJobs(start: string | null, archived: boolean): Older {
         setKnown({ items: [...(known?.items ?? []), ...page.items], next_cursor: page.next_cursor });
         setError(null);
       })
-      .catch((reason: unknown) => setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), "")))
+      .catch((reason: unknown) => setError(apiError(reason)))
       .finally(() => setBusy(false));
   };
   return { jobs: known?.items ?? NONE, more: cursor !== null, busy, error, load };

@@ -1,26 +1,17 @@
 /** Replaces a key's secret, or revokes it, after a question. */
-import { useState, type ReactNode } from "react";
-import { ApiError, ask, post } from "../api/client";
+import type { ReactNode } from "react";
+import { useAct } from "../api/act";
+import { ask, post } from "../api/client";
 import type { ApiKey, MadeKey } from "../api/types";
-import { Dialog } from "../ui/parts";
+import { Buttons, Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
 
 export type Change = { key: ApiKey; what: "rotate" | "revoke" };
 type Props = { change: Change; onDone: (made: MadeKey | null) => void; onClose: () => void };
 
 export function ChangeDialog({ change: { key, what }, onDone, onClose }: Props): ReactNode {
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError | null>(null);
-  const change = async (): Promise<void> => {
-    setBusy(true);
-    setError(null);
-    try {
-      onDone(what === "rotate" ? await post<MadeKey>(`keys/${key.id}/rotate`) : await revoked(key));
-    } catch (reason) {
-      setError(reason instanceof ApiError ? reason : new ApiError(0, String(reason), ""));
-      setBusy(false);
-    }
-  };
+  const { busy, error, act } = useAct();
+  const change = async (): Promise<void> => onDone(what === "rotate" ? await post<MadeKey>(`keys/${key.id}/rotate`) : await revoked(key));
   const title = what === "rotate" ? "Give it another secret?" : "Revoke it?";
   return (
     <Dialog title={title} onClose={onClose}>
@@ -33,14 +24,7 @@ export function ChangeDialog({ change: { key, what }, onDone, onClose }: Props):
           {what === "rotate" ? "; you are shown the new one, once." : ". Jobs, models and exports stay with the owner."}
         </p>
         {error && <Failed error={error} />}
-        <div className="buttons">
-          <button type="button" onClick={onClose}>
-            Leave it
-          </button>
-          <button type="button" className="primary" disabled={busy} onClick={() => void change()}>
-            {busy ? "One moment …" : what === "rotate" ? "Rotate it" : "Revoke it"}
-          </button>
-        </div>
+        <Buttons leave="Leave it" act={busy ? "One moment …" : what === "rotate" ? "Rotate it" : "Revoke it"} busy={busy} onLeave={onClose} onAct={() => void act(change)} />
       </div>
     </Dialog>
   );

@@ -56,6 +56,22 @@ export function Dialog(props: { title: string; onClose: () => void; children: Re
   );
 }
 
+type ButtonsProps = { leave: string; act: string; busy?: boolean; danger?: boolean; onLeave: () => void; onAct?: () => void };
+
+/** The end of a dialog: leave it, or do it. Without `onAct` the form around it is submitted. */
+export function Buttons({ leave, act, busy = false, danger = false, onLeave, onAct }: ButtonsProps): ReactNode {
+  return (
+    <div className="buttons">
+      <button type="button" onClick={onLeave}>
+        {leave}
+      </button>
+      <button type={onAct ? "button" : "submit"} className={danger ? "danger" : "primary"} disabled={busy} onClick={onAct}>
+        {act}
+      </button>
+    </div>
+  );
+}
+
 /** A line through values in order, for a table's cell. */
 export function Sparkline({ values, label }: { values: readonly number[]; label: string }): ReactNode {
   if (values.length < 2) return null;
