@@ -11,10 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.shipping import ship
 from db.shipped.files import FOLDER
 from mallorn.core.errors import MallornError
 from mallorn.core.options import JobOptions
-from research.pretraining.shipping import ship
 
 
 def main() -> None:

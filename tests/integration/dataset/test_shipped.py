@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
+from benchmarks.shipping import ship
 from costmodels.random import RandomModel
 from db.dataset.importing import import_dataset
 from db.dataset.parcel import open_parcel
@@ -16,7 +17,6 @@ from db.shipped.files import FOLDER, Shipped, ShippedBase, read_list, rows_in, w
 from db.tables import CostModelRow, Measurement
 from mallorn.core.names import resolve
 from mallorn.core.targets import parse_target
-from research.pretraining.shipping import ship
 from tests.integration.dataset.conftest import Filled
 
 MOST_BYTES = 20 << 20

@@ -80,12 +80,12 @@ def _write(database: Database, snapshot: Snapshot, kept: Sequence[PretrainedBase
 
 
 def _written(database: Database, base: PretrainedBase, folder: Path) -> ShippedBase:
-    assert base.name is not None  # noqa: S101
+    assert base.name is not None
     target = parse_target(base.target)
     with database.transaction() as session:
         target_id = Targets(session).ensure(target).id
         row = CostModels(session).latest(base.name.family, target_id, base.name.name)
-    assert row is not None  # noqa: S101
+    assert row is not None
     file = f"bases/{base.op}.{target.key}.{base.name.name}"
     (folder / file).write_bytes(row.blob)
     facts = base.name.family, base.target, base.name.name, base.rows, row.metrics
