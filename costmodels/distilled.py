@@ -5,16 +5,12 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Matrix, Prediction, Vector
-from costmodels.based import Based
-from costmodels.blobs import Arrays, Numbers, as_array
-from costmodels.checks import check_rows
+from costmodels.base import Matrix, Vector
 from costmodels.metrics import Groups, members
+from costmodels.momentum import OnNetwork
 from costmodels.neural import Neural
-from costmodels.tlp import TLP
 from costmodels.training import of_times, timed
-from costmodels.views import PRIMITIVES, VIEWS, View
-from mallorn.core.errors import InvalidRequest
+from costmodels.views import VIEWS, View
 
 TRUSTED: Final = 16.0  # rows of a task after which its measurements weigh as much as the teacher
 
@@ -25,7 +21,7 @@ MOST_CROSSINGS: Final = 1000
 Lessons = tuple[Matrix, Vector, Groups]
 
 
-class TCL(Based):
+class TCL(OnNetwork):
     """A student learns the measurements of its own target, softened by what a teacher makes of the same rows.
 
     After TCL (2026): bases learn from rows that were chosen actively (`mallorn pretrain --choose`), and what
@@ -39,57 +35,24 @@ class TCL(Based):
     """
 
     KIND: ClassVar[str] = "tcl"
-    view: ClassVar[str] = PRIMITIVES.name
+    STORED: ClassVar[str] = "student"
+    CANNOT: ClassVar[str] = "is no network that could teach another"
 
-    def __init__(self, base: CostModel | None = None) -> None:
-        network = base or TLP()
-        if not isinstance(network, Neural):
-            raise InvalidRequest(
-                f"{type(base).__name__} is no network that could teach another",
-                hint="take a base of tlp, mtl-tlp, gnn or tree-lstm, or the cost model residual",
-            )
-        super().__init__(network)
-        self._teacher: Neural = network
-        self._student: Neural | None = None
-
-    @classmethod
-    def stands_on(cls, kind: type[CostModel]) -> bool:
-        return issubclass(kind, Neural)
-
-    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
-        check_rows(features, labels, groups)
-        self._student = None
-        if not len(labels):
-            return
-        if self._teacher.learned:
-            self._student = self._teacher.tuned(
-                *self._lessons(features, labels, groups, seed), steps=STEPS, seed=seed
-            )
-        else:
-            self._student = type(self._teacher)()
-            self._student.fit(features, labels, groups, seed=seed)
+    def _taught(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+        lessons = self._lessons(features, labels, groups, seed)
+        return self._network.tuned(*lessons, steps=STEPS, seed=seed)
 
     def _lessons(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Lessons:
         """The rows with softened labels, and crossings of them that nobody measured: the teacher's alone."""
-        known = self._teacher.predict(features).mean
+        known = self._network.predict(features).mean
         drawn, parents = crossed(features, groups, VIEWS[self.view], np.random.default_rng(seed))
         best = np.array([known[groups == group].max() for group in groups[parents]], dtype=np.float32)
-        guessed = of_times(np.minimum(self._teacher.predict(drawn).mean - best, 0))
+        guessed = of_times(np.minimum(self._network.predict(drawn).mean - best, 0))
         return (
             np.concatenate([features, drawn]),
             np.concatenate([softened(labels, known, groups), guessed]),
             np.concatenate([groups, groups[parents]]),
         )
-
-    def predict(self, features: Matrix) -> Prediction:
-        return (self._student or self._base).predict(features)
-
-    def _local(self) -> tuple[Numbers, Arrays]:
-        return {}, {"student": as_array(self._student.save())} if self._student else {}
-
-    def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
-        if "student" in arrays:
-            self._student = type(self._teacher).load(arrays["student"].tobytes())
 
 
 def crossed(

@@ -1,7 +1,7 @@
 """An analytic first guess: how far below the roofline a candidate's tiles keep a CPU."""
 
 import sys
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from costmodels.columns import SPATIAL_LEVELS, WIDTH, Column, Tiling, tiling
 from costmodels.training import timed
 from mallorn.core.values.machine import Cache, Machine, assumed
 
-KIND = "draft"
 FIRST_SPREAD: Final = 1.0  # log units, until measurements say how far the guesses are off
 FEWEST_ROWS: Final = 8
 SOME_MACHINE: Final = assumed(cores=8, lanes=16)
@@ -22,14 +21,10 @@ BODY_LIMIT: Final = 1024  # unrolled vector operations that still fit the instru
 PIECE: Final = 1 / 6  # what handing out a piece of a parallel loop costs, of starting the loop
 
 
-class Draft(CostModel):
-    """Scores tiles by a formula of a machine's constants, before anything was measured.
+class Formula(CostModel):
+    """Scores by a formula of a machine's constants; fitting only estimates the formula's error."""
 
-    Time is the largest of computing, reading the second cache and reading memory, times penalties for idle
-    lanes, idle cores, waiting or spilled accumulators and short loops. Every sketch is treated as a blocked
-    reduction on a CPU. Fitting only estimates the error of the formula.
-    """
-
+    KIND: ClassVar[str]
     untaught: ClassVar[bool] = True
 
     def __init__(self, machine: Machine | None = None) -> None:
@@ -37,8 +32,30 @@ class Draft(CostModel):
         self._spread = FIRST_SPREAD
 
     @classmethod
-    def made_for(cls, machine: Machine | None) -> "Draft":
+    def made_for(cls, machine: Machine | None) -> Self:
         return cls(machine)
+
+    def save(self) -> bytes:
+        return pack(self.KIND, {"machine": self._machine.stored(), "spread": self._spread}, {})
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, _ = unpack(cls.KIND, blob)
+        known = numbers.get("machine")  # versions before 0.2.0 knew one machine
+        model = cls(None if known is None else Machine.model_validate(known))
+        model._spread = numbers["spread"]
+        return model
+
+
+class Draft(Formula):
+    """Scores tiles by a formula of a machine's constants, before anything was measured.
+
+    Time is the largest of computing, reading the second cache and reading memory, times penalties for idle
+    lanes, idle cores, waiting or spilled accumulators and short loops. Every sketch is treated as a blocked
+    reduction on a CPU. Fitting only estimates the error of the formula.
+    """
+
+    KIND: ClassVar[str] = "draft"
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -57,17 +74,6 @@ class Draft(CostModel):
             score = -np.log(_slowdown(tiling(features), self._machine))
         score = np.nan_to_num(score, nan=FAILED_LABEL)
         return Prediction(np.clip(score, FAILED_LABEL, 0.0).astype(np.float32), spread)
-
-    def save(self) -> bytes:
-        return pack(KIND, {"machine": self._machine.stored(), "spread": self._spread}, {})
-
-    @classmethod
-    def load(cls, blob: bytes) -> "Draft":
-        numbers, _ = unpack(KIND, blob)
-        known = numbers.get("machine")  # versions before 0.2.0 knew one machine
-        model = cls(None if known is None else Machine.model_validate(known))
-        model._spread = numbers["spread"]
-        return model
 
 
 def _slowdown(tiles: Tiling, machine: Machine) -> Column:

@@ -7,20 +7,11 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.bagging import (
-    UNKNOWN,
-    Weights,
-    draws,
-    finite,
-    ignorant,
-    importance,
-    pooled,
-    unexplained,
-)
+from costmodels.bagging import Weights, draws, finite, ignorant, importance
 from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack, unreadable
 from costmodels.checks import check_rows
-from costmodels.scale import UNSCALED, Scale, fit_scale
+from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
 
 MEMBERS = 4
 TREES = 40
@@ -47,6 +38,7 @@ class LightGBM(CostModel):
 
     KIND: ClassVar = "lightgbm"
     OBJECTIVE: ClassVar[Settings] = {"objective": "regression"}
+    RANKS: ClassVar = False
 
     def __init__(self, parameters: Settings | None = None, trees: int = TREES) -> None:
         """Takes LightGBM's own parameters, which replace ours."""
@@ -55,7 +47,7 @@ class LightGBM(CostModel):
 
     def _forget(self) -> None:
         self._boosters: list[lightgbm.Booster] = []
-        self._scale, self._noise = UNSCALED, UNKNOWN
+        self._calibration = UNCALIBRATED
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -71,14 +63,11 @@ class LightGBM(CostModel):
             data.set_weight(counts * weight)
             parameters = {**self._parameters, "seed": int(rng.integers(2**31))}
             self._boosters.append(lightgbm.train(parameters, data, num_boost_round=self._trees))
-        self._calibrate(self._raw(rows), truth, weight * (drawn == 0))
+        self._calibration = calibrated(self._raw(rows), truth, drawn == 0, curve=self.RANKS)
 
     def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
         del sizes  # labels are relative to their group's best already
         return lightgbm.Dataset(rows, labels, params=dict(SHARED), free_raw_data=False)
-
-    def _calibrate(self, raw: Weights, labels: Vector, left_out: Weights) -> None:
-        self._noise = unexplained(raw, labels, left_out)
 
     def _raw(self, rows: Matrix) -> Weights:
         return np.stack([booster.predict(rows, num_threads=1) for booster in self._boosters])
@@ -87,22 +76,20 @@ class LightGBM(CostModel):
         if not self._boosters:
             return ignorant(len(features))
         if not len(features):
-            return pooled(np.empty((MEMBERS, 0)), self._noise)
-        return pooled(self._scale(self._raw(finite(features))), self._noise)
+            return self._calibration(np.empty((MEMBERS, 0)))
+        return self._calibration(self._raw(finite(features)))
 
     def save(self) -> bytes:
-        scores, labels, tilt = self._scale
         texts = [as_array(booster.model_to_string().encode()) for booster in self._boosters]
         arrays: dict[str, NDArray[Any]] = {f"{at}": text for at, text in enumerate(texts)}
-        arrays |= {"scores": scores, "labels": labels}
-        return pack(self.KIND, {"noise": self._noise, "tilt": tilt, "members": len(texts)}, arrays)
+        numbers = {**self._calibration.numbers, "members": len(texts)}
+        return pack(self.KIND, numbers, {**arrays, **self._calibration.arrays()})
 
     @classmethod
     def load(cls, blob: bytes) -> Self:
         numbers, arrays = unpack(cls.KIND, blob)
         model = cls()
-        model._noise = numbers["noise"]
-        model._scale = Scale(arrays["scores"], arrays["labels"], numbers["tilt"])
+        model._calibration = ScoreCalibration.stored(numbers, arrays)
         try:
             texts = [arrays[f"{at}"].tobytes().decode() for at in range(numbers["members"])]
             model._boosters = [lightgbm.Booster(model_str=text) for text in texts]
@@ -123,13 +110,8 @@ class LightGBMRank(LightGBM):
         "label_gain": list(range(GRADES + 1)),
         "lambdarank_truncation_level": 60,
     }
+    RANKS: ClassVar = True
 
     def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
         grades = np.rint(GRADES * (1 - labels / FAILED_LABEL))
         return lightgbm.Dataset(rows, grades, group=sizes, params=dict(SHARED), free_raw_data=False)
-
-    def _calibrate(self, raw: Weights, labels: Vector, left_out: Weights) -> None:
-        truth = np.broadcast_to(labels, raw.shape)
-        unseen = (left_out > 0).astype(np.float64)
-        self._scale = fit_scale(raw.ravel(), truth.ravel(), unseen.ravel())
-        super()._calibrate(self._scale(raw), labels, left_out)

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from costmodels.adam import AdamW
-from costmodels.bagging import UNKNOWN, draws, ignorant, importance, pooled, unexplained
+from costmodels.bagging import draws, ignorant, importance
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches, push_of
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows
 from costmodels.inputs import Inputs, inputs_of
 from costmodels.layers import Tensor, forward, gradients, initial
-from costmodels.scale import UNSCALED, Scale, fit_scale
+from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
 
 KIND: Final = "mlp"
 MEMBERS: Final = 3
@@ -36,25 +36,21 @@ class MLP(CostModel):
     def __init__(self) -> None:
         self._inputs: Inputs | None = None
         self._layers: list[Tensor] = []
-        self._scale, self._noise = UNSCALED, UNKNOWN
+        self._calibration = UNCALIBRATED
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._inputs, self._layers, self._scale, self._noise = None, [], UNSCALED, UNKNOWN
+        self._inputs, self._layers, self._calibration = None, [], UNCALIBRATED
         if not len(labels):
             return
         self._inputs = inputs_of(features)
         rng = np.random.default_rng(seed)
-        rows, weight = self._inputs.of(features), importance(labels)
+        rows = self._inputs.of(features)
         drawn = draws(rng, len(labels), MEMBERS)
         # The library's threads wait for each other by spinning, which on a busy host is slower than one.
         with threadpool_limits(1, user_api="blas"):
             self._layers = _learn(rows, labels, groups, drawn, rng)
-            raw = self._raw(rows)
-        left_out = (drawn == 0).astype(np.float64)
-        truth = np.broadcast_to(labels, raw.shape)
-        self._scale = fit_scale(raw.ravel(), truth.ravel(), left_out.ravel())
-        self._noise = unexplained(self._scale(raw), labels, weight * left_out)
+            self._calibration = calibrated(self._raw(rows), labels, drawn == 0)
 
     def _raw(self, rows: Matrix) -> NDArray[np.float64]:
         """In double precision: a sum must not depend on which rows are beside it."""
@@ -64,21 +60,19 @@ class MLP(CostModel):
     def predict(self, features: Matrix) -> Prediction:
         if self._inputs is None:
             return ignorant(len(features))
-        return pooled(self._scale(self._raw(self._inputs.of(features))), self._noise)
+        return self._calibration(self._raw(self._inputs.of(features)))
 
     def save(self) -> bytes:
         arrays: dict[str, NDArray[Any]] = {f"layer{at}": layer for at, layer in enumerate(self._layers)}
         inputs = self._inputs._asdict() if self._inputs else {}
-        arrays |= {**inputs, "scores": self._scale.scores, "labels": self._scale.labels}
-        numbers = {"noise": self._noise, "tilt": self._scale.tilt, "layers": len(self._layers)}
-        return pack(KIND, numbers, arrays)
+        arrays |= {**inputs, **self._calibration.arrays()}
+        return pack(KIND, {**self._calibration.numbers, "layers": len(self._layers)}, arrays)
 
     @classmethod
     def load(cls, blob: bytes) -> "MLP":
         numbers, arrays = unpack(KIND, blob)
         model = cls()
-        model._noise = numbers["noise"]
-        model._scale = Scale(arrays["scores"], arrays["labels"], numbers["tilt"])
+        model._calibration = ScoreCalibration.stored(numbers, arrays)
         model._layers = [arrays[f"layer{at}"] for at in range(numbers["layers"])]
         model._inputs = Inputs(*(arrays[name] for name in Inputs._fields)) if model._layers else None
         return model

@@ -1,14 +1,13 @@
 """Momentum adaptation (after Pruner's MoA): a network from elsewhere learns a device, and forgets slowly."""
 
+from abc import abstractmethod
 from typing import ClassVar, Final, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.based import Based
 from costmodels.blobs import Arrays, Numbers, as_array
 from costmodels.checks import check_rows
+from costmodels.metrics import Groups
 from costmodels.neural import Neural
 from costmodels.tlp import TLP
 from costmodels.views import PRIMITIVES
@@ -21,9 +20,7 @@ STEPS: Final = 100  # per update
 Network = TypeVar("Network", bound=Neural)
 
 
-def adapted(
-    base: Network, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int
-) -> Network:
+def adapted(base: Network, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> Network:
     """The base after updates on the local rows, oldest first: a pure function of base, rows and seed.
 
     Each update starts from the slow weights, learns all rows so far, and moves the slow weights a tenth of
@@ -38,7 +35,58 @@ def adapted(
     return fast
 
 
-class MoA(Based):
+class OnNetwork(Based):
+    """A network of the base's kind that the base teaches what local rows tell.
+
+    Where the base has no training, the network learns the rows directly.
+    """
+
+    STORED: ClassVar[str]  # the name of what was learned, in the bytes
+    CANNOT: ClassVar[str]  # what another model is told that it is no network for
+    view: ClassVar[str] = PRIMITIVES.name
+
+    def __init__(self, base: CostModel | None = None) -> None:
+        network = base or TLP()
+        if not isinstance(network, Neural):
+            raise InvalidRequest(
+                f"{type(base).__name__} {self.CANNOT}",
+                hint="take a base of tlp, mtl-tlp, gnn or tree-lstm, or the cost model residual",
+            )
+        super().__init__(network)
+        self._network: Neural = network
+        self._learned: Neural | None = None
+
+    @classmethod
+    def stands_on(cls, kind: type[CostModel]) -> bool:
+        return issubclass(kind, Neural)
+
+    @abstractmethod
+    def _taught(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+        """What the base makes of the rows."""
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        self._learned = None
+        if not len(labels):
+            return
+        if self._network.learned:
+            self._learned = self._taught(features, labels, groups, seed)
+        else:
+            self._learned = type(self._network)()
+            self._learned.fit(features, labels, groups, seed=seed)
+
+    def predict(self, features: Matrix) -> Prediction:
+        return (self._learned or self._base).predict(features)
+
+    def _local(self) -> tuple[Numbers, Arrays]:
+        return {}, {self.STORED: as_array(self._learned.save())} if self._learned else {}
+
+    def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
+        if self.STORED in arrays:
+            self._learned = type(self._network).load(arrays[self.STORED].tobytes())
+
+
+class MoA(OnNetwork):
     """A neural base that adapts to local rows. A base without training learns them directly.
 
     Pruner's own (ASPLOS'25) keeps a Siamese copy of the pre-trained weights throughout a search: every fourth
@@ -48,40 +96,8 @@ class MoA(Based):
     """
 
     KIND: ClassVar[str] = "moa"
-    view: ClassVar[str] = PRIMITIVES.name
+    STORED: ClassVar[str] = "adapted"
+    CANNOT: ClassVar[str] = "has no layers that could adapt"
 
-    def __init__(self, base: CostModel | None = None) -> None:
-        network = base or TLP()
-        if not isinstance(network, Neural):
-            raise InvalidRequest(
-                f"{type(base).__name__} has no layers that could adapt",
-                hint="take a base of tlp, mtl-tlp, gnn or tree-lstm, or the cost model residual",
-            )
-        super().__init__(network)
-        self._network: Neural = network
-        self._adapted: Neural | None = None
-
-    @classmethod
-    def stands_on(cls, kind: type[CostModel]) -> bool:
-        return issubclass(kind, Neural)
-
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
-        check_rows(features, labels, groups)
-        self._adapted = None
-        if not len(labels):
-            return
-        if self._network.learned:
-            self._adapted = adapted(self._network, features, labels, groups, seed=seed)
-        else:
-            self._adapted = type(self._network)()
-            self._adapted.fit(features, labels, groups, seed=seed)
-
-    def predict(self, features: Matrix) -> Prediction:
-        return (self._adapted or self._base).predict(features)
-
-    def _local(self) -> tuple[Numbers, Arrays]:
-        return {}, {"adapted": as_array(self._adapted.save())} if self._adapted else {}
-
-    def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
-        if "adapted" in arrays:
-            self._adapted = type(self._network).load(arrays["adapted"].tobytes())
+    def _taught(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+        return adapted(self._network, features, labels, groups, seed=seed)

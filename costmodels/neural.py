@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.bagging import folds, ignorant, pooled
+from costmodels.bagging import folds, ignorant
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches
 from costmodels.blobs import Numbers, pack, unpack
 from costmodels.checks import check_rows, check_width
 from costmodels.descent import Indices, TrainingRows, descend, scores_of
-from costmodels.scale import Scale, ScoreCalibration, calibrated
+from costmodels.scale import ScoreCalibration, calibrated
 from costmodels.tables import Table, Tables, tables_of
 from costmodels.torches import Layers, Tensors, one_thread
 from costmodels.training import bounded_sample
@@ -136,16 +136,15 @@ class Neural(CostModel):
         tables = self._seen(features)
         with one_thread():
             raw = self._raw(tables, np.full(len(features), self._head, dtype=np.int64))
-        scale, noise = self._calibrations[self._head]
-        return pooled(scale(raw), noise)
+        return self._calibrations[self._head](raw)
 
     def save(self) -> bytes:
         arrays: dict[str, NDArray[Any]] = dict(self._tables._asdict()) if self._tables else {}
         for member, layers in enumerate(self._members):
             arrays |= {f"{member}.{name}": layer for name, layer in layers.items()}
-        for head, (scale, _) in enumerate(self._calibrations):
-            arrays |= {f"scores{head}": scale.scores, f"labels{head}": scale.labels}
-        heads = [{"noise": noise, "tilt": scale.tilt} for scale, noise in self._calibrations]
+        for head, calibration in enumerate(self._calibrations):
+            arrays |= calibration.arrays(str(head))
+        heads = [calibration.numbers for calibration in self._calibrations]
         return pack(self.KIND, {"heads": heads, "head": self._head, **self._extra()}, arrays)
 
     def _extra(self) -> Numbers:
@@ -158,8 +157,7 @@ class Neural(CostModel):
         model = cls()
         model._head = numbers["head"]
         model._calibrations = [
-            ScoreCalibration(Scale(arrays[f"scores{at}"], arrays[f"labels{at}"], head["tilt"]), head["noise"])
-            for at, head in enumerate(numbers["heads"])
+            ScoreCalibration.stored(head, arrays, str(at)) for at, head in enumerate(numbers["heads"])
         ]
         if model._calibrations:
             model._tables = Tables(*(arrays[name] for name in Tables._fields))

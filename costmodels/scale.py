@@ -1,12 +1,13 @@
 """Maps ranking scores to labels by a monotone curve."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.bagging import UNKNOWN, importance, unexplained
-from costmodels.base import Vector
+from costmodels.bagging import UNKNOWN, importance, pooled, unexplained
+from costmodels.base import Prediction, Vector
+from costmodels.blobs import Arrays, Numbers
 
 Column = NDArray[np.float64]
 
@@ -52,11 +53,35 @@ class ScoreCalibration(NamedTuple):
     scale: Scale
     noise: float
 
+    def __call__(self, raw: Column) -> Prediction:
+        """What the members say of each row, together."""
+        return pooled(self.scale(raw), self.noise)
 
-def calibrated(raw: Column, labels: Vector, unseen: NDArray[np.bool_]) -> ScoreCalibration:
-    """Fit on the rows (columns here) that each member (a line) did not see."""
+    @property
+    def numbers(self) -> Numbers:
+        """What is stored of it, beside its arrays."""
+        return {"noise": self.noise, "tilt": self.scale.tilt}
+
+    def arrays(self, of: str = "") -> Arrays:
+        """The knots of its curve, under names that end in `of`."""
+        return {f"scores{of}": self.scale.scores, f"labels{of}": self.scale.labels}
+
+    @classmethod
+    def stored(cls, numbers: Numbers, arrays: Arrays, of: str = "") -> Self:
+        """What was stored."""
+        return cls(Scale(arrays[f"scores{of}"], arrays[f"labels{of}"], numbers["tilt"]), numbers["noise"])
+
+
+UNCALIBRATED = ScoreCalibration(UNSCALED, UNKNOWN)
+
+
+def calibrated(
+    raw: Column, labels: Vector, unseen: NDArray[np.bool_], *, curve: bool = True
+) -> ScoreCalibration:
+    """Fit on the rows (columns here) that each member (a line) did not see; without a curve: on no scale."""
     if not len(labels):
-        return ScoreCalibration(UNSCALED, UNKNOWN)
+        return UNCALIBRATED
     left_out = unseen.astype(np.float64)
-    scale = fit_scale(raw.ravel(), np.broadcast_to(labels, raw.shape).ravel(), left_out.ravel())
+    truth = np.broadcast_to(labels, raw.shape)
+    scale = fit_scale(raw.ravel(), truth.ravel(), left_out.ravel()) if curve else UNSCALED
     return ScoreCalibration(scale, unexplained(scale(raw), labels, importance(labels) * left_out))

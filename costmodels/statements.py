@@ -6,12 +6,12 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from costmodels.bagging import UNKNOWN, draws, ignorant, importance, pooled, unexplained
+from costmodels.bagging import draws, ignorant, importance
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
 from costmodels.boosters import MEMBERS, Objective, Push, as_arrays, as_data, from_arrays, grow_by, opinions
 from costmodels.checks import check_rows, check_width
-from costmodels.scale import UNSCALED, Scale, fit_scale
+from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.sums import Column, Indices, Lines, by_order, by_value, lines_of
 from costmodels.views import STATEMENTS
 
@@ -27,13 +27,14 @@ class Statements(CostModel):
 
     KIND: ClassVar[str] = "statements"
     view: ClassVar[str] = STATEMENTS.name
+    RANKS: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._forget()
 
     def _forget(self) -> None:
         self._boosters: list[xgboost.Booster] = []
-        self._middle, self._scale, self._noise = 0.0, UNSCALED, UNKNOWN
+        self._middle, self._calibration = 0.0, UNCALIBRATED
 
     def fit(self, features: Matrix, labels: Vector, groups: Indices, *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -49,7 +50,7 @@ class Statements(CostModel):
         for counts in drawn:
             goal = self._goal(lines, labels, groups, counts * weight, rng)
             self._boosters.append(grow_by(goal, data, 0.0, rng))
-        self._calibrate(self._raw(lines), labels, weight * (drawn == 0))
+        self._calibration = calibrated(self._raw(lines), labels, drawn == 0, curve=self.RANKS)
 
     def _goal(
         self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
@@ -57,9 +58,6 @@ class Statements(CostModel):
         del groups, rng  # labels are relative to their group's best already
         goal = labels.astype(np.float64) - self._middle
         return lambda scores, _: by_value(lines, scores, goal, weight)
-
-    def _calibrate(self, raw: Column, labels: Vector, left_out: Column) -> None:
-        self._noise = unexplained(raw, labels, left_out)
 
     def _raw(self, lines: Lines) -> Column:
         scores = opinions(self._boosters, lines.features) if len(lines.row) else np.empty((MEMBERS, 0))
@@ -69,21 +67,17 @@ class Statements(CostModel):
         if not self._boosters:
             return ignorant(len(features))
         check_width(features, self.view)
-        return pooled(self._scale(self._raw(lines_of(features))), self._noise)
+        return self._calibration(self._raw(lines_of(features)))
 
     def save(self) -> bytes:
-        numbers = {"noise": self._noise, "middle": self._middle, "tilt": self._scale.tilt}
-        arrays = {"scores": self._scale.scores, "labels": self._scale.labels}
-        return pack(
-            self.KIND, {**numbers, "members": len(self._boosters)}, {**arrays, **as_arrays(self._boosters)}
-        )
+        numbers = {**self._calibration.numbers, "middle": self._middle, "members": len(self._boosters)}
+        return pack(self.KIND, numbers, {**self._calibration.arrays(), **as_arrays(self._boosters)})
 
     @classmethod
     def load(cls, blob: bytes) -> Self:
         numbers, arrays = unpack(cls.KIND, blob)
         model = cls()
-        model._noise, model._middle = numbers["noise"], numbers["middle"]
-        model._scale = Scale(arrays["scores"], arrays["labels"], numbers["tilt"])
+        model._middle, model._calibration = numbers["middle"], ScoreCalibration.stored(numbers, arrays)
         model._boosters = from_arrays(arrays, numbers["members"], cls.KIND)
         return model
 
@@ -92,6 +86,7 @@ class StatementsRank(Statements):
     """The same with LambdaRank added, on lists of a task's rows that are drawn anew for every tree."""
 
     KIND: ClassVar[str] = "statements-rank"
+    RANKS: ClassVar[bool] = True
 
     def _goal(
         self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
@@ -105,8 +100,3 @@ class StatementsRank(Statements):
             return slope + ORDER * push[lines.row], bend
 
         return objective
-
-    def _calibrate(self, raw: Column, labels: Vector, left_out: Column) -> None:
-        truth = np.broadcast_to(labels, raw.shape)
-        self._scale = fit_scale(raw.ravel(), truth.ravel(), (left_out > 0).astype(np.float64).ravel())
-        super()._calibrate(self._scale(raw), labels, left_out)

@@ -6,15 +6,13 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
-from costmodels.blobs import pack, unpack
+from costmodels.base import FAILED_LABEL, Matrix, Prediction, Vector
 from costmodels.checks import check_rows, check_width
-from costmodels.draft import FEWEST_ROWS, FIRST_SPREAD, SOME_MACHINE
+from costmodels.draft import FEWEST_ROWS, FIRST_SPREAD, Formula
 from costmodels.training import timed
 from costmodels.views import ACCESSES, EXECUTED, Count
 from mallorn.core.values.machine import Cache, Machine
 
-KIND: Final = "tuna"
 LINE_BYTES: Final = 64
 PIPES: Final = 2  # instructions that a core begins for each product that it can begin
 DIVIDING: Final = 8  # products in whose time one division is done
@@ -23,7 +21,7 @@ LONGEST: Final = 127.0  # in log2: counts beyond are no program's
 Times = NDArray[np.float64]
 
 
-class Tuna(CostModel):
+class Tuna(Formula):
     """A sum of what the code computes, loads and moves, each by what the machine does of it in a second.
 
     After "Tuna: A Static Analysis Approach to Optimizing Deep Neural Networks" (2021). Its features come from
@@ -38,16 +36,8 @@ class Tuna(CostModel):
     counts.
     """
 
+    KIND: ClassVar[str] = "tuna"
     view: ClassVar[str] = EXECUTED.name
-    untaught: ClassVar[bool] = True
-
-    def __init__(self, machine: Machine | None = None) -> None:
-        self._machine = machine or SOME_MACHINE
-        self._spread = FIRST_SPREAD
-
-    @classmethod
-    def made_for(cls, machine: Machine | None) -> "Tuna":
-        return cls(machine)
 
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -77,16 +67,6 @@ class Tuna(CostModel):
         counts, moved = rows[:, : len(Count)], rows[:, len(Count) :].reshape(len(rows), ACCESSES, 4)
         ns = _computing(counts, self._machine) + _moving(moved, self._machine)
         return np.maximum(ns * _idle(counts, self._machine) / 1e3 / self._machine.cores, 1e-3)
-
-    def save(self) -> bytes:
-        return pack(KIND, {"machine": self._machine.stored(), "spread": self._spread}, {})
-
-    @classmethod
-    def load(cls, blob: bytes) -> "Tuna":
-        numbers, _ = unpack(KIND, blob)
-        model = cls(Machine.model_validate(numbers["machine"]))
-        model._spread = numbers["spread"]
-        return model
 
 
 def _centred(values: Vector) -> Vector:
