@@ -12,8 +12,6 @@ import ml_dtypes
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.s_tir import TensorIntrin
-from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
 from tvm.target.codegen import target_has_features
 
 rewriting, sums = (
@@ -21,7 +19,6 @@ rewriting, sums = (
 )
 LANES, PAIR = 16, 2  # of the instruction
 DOT = "mallorn_dot_bf16"
-RULE = f"s_tir.meta_schedule.cpu.{DOT}"
 
 _LLVM_DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
 # TVM keeps bfloat16 as integers on CPUs; this function tells LLVM that they are bfloat16.
@@ -35,49 +32,10 @@ define linkonce_odr <16 x float> @{DOT}(<16 x float> %sums, <16 x i32> %x, <16 x
   ret <16 x float> %out
 }}
 """
-_BUFFERS = """
-def main(
-    x: T.Buffer((2,), "bfloat16", offset_factor=1),
-    w: T.Buffer((16, 2), "bfloat16", offset_factor=1),
-    y: T.Buffer((16,), "float32", offset_factor=1),
-) -> None:
-    with T.sblock("root"):
-        T.reads(y[0:16], x[0:2], w[0:16, 0:2])
-        T.writes(y[0:16])
-"""
-_MEANING = """
-        for i, k in T.grid(16, 2):
-            with T.sblock("update"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                y[vi] = y[vi] + T.Cast("float32", x[vk]) * T.Cast("float32", w[vi, vk])
-"""
-_INSTRUCTION = f"""
-        T.attr(0, "pragma_import_llvm", {LLVM!r})
-        y[T.ramp(T.int32(0), 1, 16)] = T.call_pure_extern(
-            "float32x16",
-            "{DOT}",
-            y.vload([0], "float32x16"),
-            T.broadcast(T.reinterpret("int32", x.vload([0], "bfloat16x2")), 16),
-            T.reinterpret("int32x16", w.vload([0, 0], "bfloat16x32")),
-        )
-"""
-
-
-_HEAD = "@T.prim_func(s_tir=True)" + _BUFFERS
-TensorIntrin.register(
-    DOT, tvm.script.from_source(_HEAD + _MEANING), tvm.script.from_source(_HEAD + _INSTRUCTION), override=True
-)
-
-# MetaSchedule's structure for CPUs.
-_TILE = MultiLevelTilingWithIntrin(
-    DOT,
-    structure="SSRSRS",
-    max_innermost_factor=64,
-    reuse_write=ReuseType(req="may", levels=[1, 2], scope="global"),
-)
 
 NARROW = "bfloat16"
 BY = sums.Instruction(DOT, LANES, PAIR, NARROW, NARROW, "float32")
+sums.register(BY, DOT, LLVM)
 
 
 def bf16() -> Any:
@@ -99,7 +57,7 @@ def _product(builder: Any, call: Any) -> Any:
     data, weights = call.args
     sizes, result = rewriting.sizes_of(data), rewriting.sizes_of(call)
     stacked = data.ty.dtype == NARROW and weights.ty.ndim == len(sizes) == 3
-    if not _fits(call) or sizes[-1] % PAIR or not (stacked or weights.ty.ndim == 2 <= len(sizes)):
+    if not sums.fits(call, BY) or sizes[-1] % PAIR or not (stacked or weights.ty.ndim == 2 <= len(sizes)):
         return call
     read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), BY.step
     kernel = result[:1] if stacked else ()
@@ -114,7 +72,7 @@ def _convolution(builder: Any, values: Mapping[Any, Any], call: Any) -> Any:
         return call
     if 1 < int(attrs.groups) == rewriting.sizes_of(data)[-1]:
         return _depthwise(call)
-    if not _fits(call) or any(int(number) != 1 for number in (*attrs.dilation, attrs.groups)):
+    if not sums.fits(call, BY) or any(int(number) != 1 for number in (*attrs.dilation, attrs.groups)):
         return call
     if rewriting.sizes_of(data)[-1] % PAIR == 0:
         return _window(builder, call, weights.value.numpy())
@@ -160,26 +118,9 @@ def _window_of_planes(builder: Any, call: Any, planes: Any, weights: Any) -> Any
     return _call(builder, "bf16_conv2d", padded, rows, of)
 
 
-def _fits(call: Any) -> bool:
-    """True if the weights are constant and the last vector of outputs is mostly used."""
-    weights = call.args[1]
-    constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim >= 2
-    return bool(
-        constant and call.ty.dtype == "float32" and rewriting.mostly_whole(int(call.ty.shape[-1]), LANES)
-    )
-
-
 def _rounded(data: Any) -> Any:
     return data if data.ty.dtype == NARROW else relax.op.astype(data, NARROW)
 
 
 def _call(builder: Any, name: str, data: Any, weights: Any, of: Any) -> Any:
     return sums.call(builder, BY, name, data, weights.astype(ml_dtypes.bfloat16), of)
-
-
-def _tile(schedule: Any, block: Any) -> Any:
-    """MetaSchedule's tiling around the instruction, with what follows the product fused into one level."""
-    return _TILE.apply(rewriting.inline_all_but(schedule, [block]), block)
-
-
-tvm.register_global_func(RULE, _tile, override=True)

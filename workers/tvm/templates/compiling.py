@@ -46,40 +46,20 @@ growing, inlining, packing, ranges, rewriting, weights = map(
     _beside, ("growing", "inlining", "packing", "ranges", "rewriting", "weights")
 )
 PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
-# Passes that TVM lacks, each in a file beside this one.
-OWN_PASSES = {
-    "mallorn.bf16": "bf16",
-    "mallorn.blocked": "blocked",
-    "mallorn.calls": "calls",
-    "mallorn.constants": "constants",
-    "mallorn.cumulative": "cumulative",
-    "mallorn.depthwise": "depthwise",
-    "mallorn.find_norms": "norms",
-    "mallorn.folds": "folds",
-    "mallorn.groups": "groups",
-    "mallorn.heads": "heads",
-    "mallorn.int8": "int8",
-    "mallorn.integers": "integers",
-    "mallorn.joined": "groups",
-    "mallorn.laid": "blocks",
-    "mallorn.lanes": "lanes",
-    "mallorn.lines": "lines",
-    "mallorn.norms": "norms",
-    "mallorn.passable": "passable",
-    "mallorn.reached": "reached",
-    "mallorn.reals": "steps",
-    "mallorn.restore_clip": "clip",
-    "mallorn.rows": "rows",
-    "mallorn.smooth": "smooth",
-    "mallorn.steps": "steps",
-    "mallorn.taps": "taps",
-    "mallorn.transposed": "transposed",
-    "mallorn.transposes": "transposes",
-    "mallorn.vectors": "vectors",
-    "mallorn.views": "views",
-    "mallorn.whole": "whole",
-    "mallorn.winograd": "winograd",
+# Passes that TVM lacks, each in a file beside this one that is named like it, but for a few.
+_OWN = """
+bf16 blocked calls constants cumulative depthwise find_norms folds groups heads int8 integers joined laid
+lanes lines norms passable reached reals restore_clip rows smooth steps taps transposed transposes vectors
+views whole winograd
+"""
+_FILES = {
+    "find_norms": "norms",
+    "joined": "groups",
+    "laid": "blocks",
+    "reals": "steps",
+    "restore_clip": "clip",
 }
+OWN_PASSES = {f"mallorn.{name}": _FILES.get(name, name) for name in _OWN.split()}
 
 
 POOL = Path(__file__).with_name("pool.c")
@@ -168,8 +148,7 @@ def make_pass(step: Mapping[str, Any]) -> Any:
 
 def _module(name: str) -> Any:
     if name in OWN_PASSES:
-        beside = OWN_PASSES[name]
-        return _beside(beside)
+        return _beside(OWN_PASSES[name])
     if name.startswith(PASSES):
         return importlib.import_module(f"tvm.{name.rpartition('.')[0]}")
     raise ValueError(f"{name} is not a graph pass: none of {', '.join((*PASSES, *OWN_PASSES))}")

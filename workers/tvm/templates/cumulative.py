@@ -3,6 +3,7 @@
 TVM's own form is one loop without blocks, which nothing can schedule.
 """
 
+from functools import partial
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -16,11 +17,7 @@ _TYPES = ("float32", "int32", "int64")
 
 def cumulative(lanes: int = rewriting.LANES) -> Any:
     """The pass that rewrites them along a named axis."""
-
-    def rewrite_all(builder: Any, graph: Any) -> Any:
-        return rewriting.rewrite_known(graph, "relax.cumsum", lambda call: _rewrite(builder, call, lanes))
-
-    return rewriting.graph_pass("Cumulative", rewrite_all)
+    return rewriting.call_pass("Cumulative", {"relax.cumsum": partial(_rewrite, lanes=lanes)})
 
 
 def _rewrite(builder: Any, call: Any, lanes: int) -> Any:

@@ -3,6 +3,7 @@
 TVM's own read the data at `output // outputs * channels`, which fits no tile.
 """
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -16,13 +17,7 @@ NAME, RESHAPE = "grouped_", "relax.reshape"
 
 def groups(lanes: int = rewriting.LANES) -> Any:
     """The pass, for convolutions of several groups that are not depthwise."""
-
-    def rewrite_all(builder: Any, graph: Any) -> Any:
-        for operator in vectors.LAYOUTS:
-            graph = rewriting.rewrite_known(graph, operator, lambda call: _rewrite(builder, call, lanes))
-        return graph
-
-    return rewriting.graph_pass("Groups", rewrite_all)
+    return rewriting.call_pass("Groups", dict.fromkeys(vectors.LAYOUTS, partial(_rewrite, lanes=lanes)))
 
 
 def joined() -> Any:

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.s_tir import TensorIntrin
-from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
 from tvm.target.codegen import target_has_features
 
 rewriting, sums = (
@@ -73,58 +71,14 @@ FEATURES = {
 }
 
 
-def _rule(feature: str, lanes: int) -> str:
-    """The rule's name; those of VNNI differ by their lanes."""
-    return f"{FUNCTION}_{lanes}" if feature.endswith("vnni") else f"{FUNCTION}_{lanes}_{sums.PAIRS}"
-
-
-def _register(name: str, lanes: int, text: str) -> None:
-    """The instruction and a schedule rule around it."""
-    vector, quads = f"int32x{lanes}", f"int8x{lanes * QUAD}"
-    head = f"""
-@T.prim_func(s_tir=True)
-def main(
-    x: T.Buffer(({QUAD},), "uint8", offset_factor=1),
-    w: T.Buffer(({lanes}, {QUAD}), "int8", offset_factor=1),
-    y: T.Buffer(({lanes},), "int32", offset_factor=1),
-) -> None:
-    with T.sblock("root"):
-        T.reads(y[0:{lanes}], x[0:{QUAD}], w[0:{lanes}, 0:{QUAD}])
-        T.writes(y[0:{lanes}])
-"""
-    meaning = f"""
-        for i, k in T.grid({lanes}, {QUAD}):
-            with T.sblock("update"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                y[vi] = y[vi] + T.Cast("int32", x[vk]) * T.Cast("int32", w[vi, vk])
-"""
-    instruction = f"""
-        T.attr(0, "pragma_import_llvm", {text!r})
-        y[T.ramp(T.int32(0), 1, {lanes})] = T.call_pure_extern(
-            "{vector}",
-            "{FUNCTION}",
-            y.vload([0], "{vector}"),
-            T.broadcast(T.reinterpret("int32", x.vload([0], "uint8x{QUAD}")), {lanes}),
-            T.reinterpret("{vector}", w.vload([0, 0], "{quads}")),
-        )
-"""
-    described = (tvm.script.from_source(head + body) for body in (meaning, instruction))
-    TensorIntrin.register(name, *described, override=True)
-    tile = MultiLevelTilingWithIntrin(  # MetaSchedule's structure for CPUs
-        name,
-        structure="SSRSRS",
-        max_innermost_factor=64,
-        reuse_write=ReuseType(req="may", levels=[1, 2], scope="global"),
-    )
-
-    def apply(schedule: Any, block: Any) -> Any:
-        return tile.apply(rewriting.inline_all_but(schedule, [block]), block)
-
-    tvm.register_global_func(f"s_tir.meta_schedule.cpu.{name}", apply, override=True)
+def _instruction(feature: str, lanes: int) -> Any:
+    """The rules of VNNI differ by their lanes."""
+    rule = f"{FUNCTION}_{lanes}" if feature.endswith("vnni") else f"{FUNCTION}_{lanes}_{sums.PAIRS}"
+    return sums.Instruction(rule, lanes, QUAD, "uint8", "int8", "int32")
 
 
 for _feature, (_lanes, _text) in FEATURES.items():
-    _register(_rule(_feature, _lanes), _lanes, _text)
+    sums.register(_instruction(_feature, _lanes), FUNCTION, _text)
 
 
 def instruction() -> Any | None:
@@ -133,10 +87,7 @@ def instruction() -> Any | None:
     has = target is not None and target.kind.name == "llvm"
     found = (feature for feature in FEATURES if has and target_has_features(feature, target))
     feature = next(found, None)
-    if feature is None:
-        return None
-    lanes, _ = FEATURES[feature]
-    return sums.Instruction(_rule(feature, lanes), lanes, QUAD, "uint8", "int8", "int32")
+    return None if feature is None else _instruction(feature, FEATURES[feature][0])
 
 
 def int8() -> Any:
@@ -152,7 +103,7 @@ def _rewrite(builder: Any, graph: Any) -> Any:
     for operator, rewrite in (("relax.matmul", _product), ("relax.nn.conv2d", _convolution)):
 
         def found(call: Any, rewrite: Any = rewrite) -> Any:
-            product = _read(values, call) if fits(call, by) else None
+            product = _read(values, call) if sums.fits(call, by) else None
             return call if product is None else rewrite(builder, by, call, product)
 
         graph = rewriting.rewrite_known(graph, operator, found)
@@ -222,15 +173,6 @@ def _wide(values: Mapping[Any, Any], value: Any) -> Any:
     cast = rewriting.call_of(values, value, "relax.astype")
     wider = cast is not None and cast.ty.dtype in _WIDER.get(str(cast.args[0].ty.dtype), ())
     return _wide(values, cast.args[0]) if wider else value
-
-
-def fits(call: Any, by: Any) -> bool:
-    """True for integers with constant weights that mostly fill the vectors."""
-    weights = call.args[1]
-    constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim >= 2
-    return bool(
-        constant and call.ty.dtype == "int32" and rewriting.mostly_whole(int(call.ty.shape[-1]), by.lanes)
-    )
 
 
 def _product(builder: Any, by: Any, call: Any, product: _Product) -> Any:

@@ -76,7 +76,7 @@ def find_norms(lanes: int = rewriting.LANES) -> Any:
 
 def norms(lanes: int = rewriting.LANES) -> Any:
     """The pass that computes the operator if channels are last and fill whole vectors."""
-    return rewriting.graph_pass("Norms", lambda builder, graph: _rewrite_all(builder, graph, lanes))
+    return rewriting.call_pass("Norms", {"relax.nn.group_norm": partial(_rewrite, lanes=lanes)})
 
 
 def _find(graph: Any, lanes: int) -> Any:
@@ -157,10 +157,6 @@ def _normed(values: Any, quotient: Any) -> tuple[Any, float] | None:
 def _inner(reduction: Any) -> bool:
     axes = [int(axis) % reduction.args[0].ty.ndim for axis in reduction.attrs.axis or ()]
     return bool(reduction.attrs.keepdims) and axes == list(range(2, reduction.args[0].ty.ndim))
-
-
-def _rewrite_all(builder: Any, graph: Any, lanes: int) -> Any:
-    return rewriting.rewrite_known(graph, "relax.nn.group_norm", lambda call: _rewrite(builder, call, lanes))
 
 
 def _rewrite(builder: Any, call: Any, lanes: int) -> Any:

@@ -12,7 +12,11 @@ import tvm
 from tvm import relax
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
-LAYOUTS = {"conv1d": ("NCW", "OIW"), "conv2d": ("NCHW", "OIHW"), "conv3d": ("NCDHW", "OIDHW")}
+LAYOUTS = {
+    "relax.nn.conv1d": ("NCW", "OIW"),
+    "relax.nn.conv2d": ("NCHW", "OIHW"),
+    "relax.nn.conv3d": ("NCDHW", "OIDHW"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,20 +51,12 @@ class Axis:
 
 def reached() -> Any:
     """The pass, for convolutions with constant weights in ONNX's layout."""
-
-    def rewrite_all(_: Any, graph: Any) -> Any:
-        for name in LAYOUTS:
-            graph = rewriting.rewrite_known(
-                graph, f"relax.nn.{name}", lambda call, name=name: _cut(call, name)
-            )
-        return graph
-
-    return rewriting.graph_pass("Reached", rewrite_all)
+    return rewriting.call_pass("Reached", dict.fromkeys(LAYOUTS, _cut))
 
 
-def _cut(call: Any, name: str) -> Any:
+def _cut(_: Any, call: Any) -> Any:
     attrs, (data, weights) = call.attrs, call.args
-    plain = (attrs.data_layout, attrs.kernel_layout) == LAYOUTS[name]
+    plain = (attrs.data_layout, attrs.kernel_layout) == LAYOUTS[call.op.name]
     if not plain or not isinstance(weights, tvm.ir.GenericConst):
         return call
     axes = _axes(call)

@@ -5,6 +5,7 @@ because their fast forms are inlined wherever they are read.
 """
 
 import re
+from functools import partial
 from importlib import import_module
 from textwrap import dedent, indent
 from typing import Any
@@ -94,17 +95,9 @@ _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 
 def rows(lanes: int = rewriting.LANES) -> Any:
     """The pass that rewrites them if a row is the last axis; layer norm also has to fill whole vectors."""
-
-    def rewrite(builder: Any, graph: Any) -> Any:
-        for operator, tail in _SOFTMAXES.items():
-            graph = rewriting.rewrite_known(
-                graph, operator, lambda call, tail=tail: _softmax(builder, call, lanes, tail)
-            )
-        return rewriting.rewrite_known(
-            graph, "relax.nn.layer_norm", lambda call: _layer_norm(builder, call, lanes)
-        )
-
-    return rewriting.graph_pass("Rows", rewrite)
+    softmaxes = {name: partial(_softmax, lanes=lanes, tail=tail) for name, tail in _SOFTMAXES.items()}
+    norm = {"relax.nn.layer_norm": partial(_layer_norm, lanes=lanes)}
+    return rewriting.call_pass("Rows", softmaxes | norm)
 
 
 def _softmax(builder: Any, call: Any, lanes: int, tail: str) -> Any:

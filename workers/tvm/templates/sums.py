@@ -9,7 +9,10 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import tvm
 from tvm import relax
+from tvm.s_tir import TensorIntrin
+from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
 
 rewriting = import_module(f"{__package__}.rewriting" if __package__ else "rewriting")
 PAIRS = "by_pairs"  # in the name of a rule for a processor without VNNI
@@ -32,6 +35,51 @@ class Instruction:
         return f"vko * {self.each} + vki"
 
 
+def register(by: Instruction, function: str, text: str) -> None:
+    """The instruction, which is a function in LLVM's words, and a schedule rule around it."""
+    lanes, each = by.lanes, by.each
+    head = f"""
+@T.prim_func(s_tir=True)
+def main(
+    x: T.Buffer(({each},), "{by.data}", offset_factor=1),
+    w: T.Buffer(({lanes}, {each}), "{by.weights}", offset_factor=1),
+    y: T.Buffer(({lanes},), "{by.sums}", offset_factor=1),
+) -> None:
+    with T.sblock("root"):
+        T.reads(y[0:{lanes}], x[0:{each}], w[0:{lanes}, 0:{each}])
+        T.writes(y[0:{lanes}])
+"""
+    meaning = f"""
+        for i, k in T.grid({lanes}, {each}):
+            with T.sblock("update"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                y[vi] = y[vi] + T.Cast("{by.sums}", x[vk]) * T.Cast("{by.sums}", w[vi, vk])
+"""
+    instruction = f"""
+        T.attr(0, "pragma_import_llvm", {text!r})
+        y[T.ramp(T.int32(0), 1, {lanes})] = T.call_pure_extern(
+            "{by.sums}x{lanes}",
+            "{function}",
+            y.vload([0], "{by.sums}x{lanes}"),
+            T.broadcast(T.reinterpret("int32", x.vload([0], "{by.data}x{each}")), {lanes}),
+            T.reinterpret("int32x{lanes}", w.vload([0, 0], "{by.weights}x{lanes * each}")),
+        )
+"""
+    described = (tvm.script.from_source(head + body) for body in (meaning, instruction))
+    TensorIntrin.register(by.rule, *described, override=True)
+    tile = MultiLevelTilingWithIntrin(  # MetaSchedule's structure for CPUs
+        by.rule,
+        structure="SSRSRS",
+        max_innermost_factor=64,
+        reuse_write=ReuseType(req="may", levels=[1, 2], scope="global"),
+    )
+
+    def apply(schedule: Any, block: Any) -> Any:
+        return tile.apply(rewriting.inline_all_but(schedule, [block]), block)
+
+    tvm.register_global_func(f"s_tir.meta_schedule.cpu.{by.rule}", apply, override=True)
+
+
 @dataclass(frozen=True)
 class Sums:
     """A product: the data and weights that each element of the result sums over.
@@ -50,6 +98,14 @@ class Sums:
     @property
     def window(self) -> list[str]:
         return [] if self.stacked else [f"r{axis}" for axis in range(len(self.kernel))]
+
+
+def fits(call: Any, by: Instruction) -> bool:
+    """True if the weights are constant and the last vector of outputs is mostly used."""
+    weights = call.args[1]
+    constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim >= 2
+    typed = call.ty.dtype == by.sums
+    return bool(constant and typed and rewriting.mostly_whole(int(call.ty.shape[-1]), by.lanes))
 
 
 def call(builder: Any, by: Instruction, name: str, data: Any, weights: Any, sums: Sums) -> Any:

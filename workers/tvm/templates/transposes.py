@@ -16,11 +16,7 @@ TILE = 16  # float32 elements in a cache line
 
 def transposes() -> Any:
     """The pass that rewrites them if both axes are whole tiles."""
-    return rewriting.graph_pass("Transposes", _rewrite_all)
-
-
-def _rewrite_all(builder: Any, graph: Any) -> Any:
-    return rewriting.rewrite_known(graph, "relax.permute_dims", lambda call: _rewrite(builder, call))
+    return rewriting.call_pass("Transposes", {"relax.permute_dims": _rewrite})
 
 
 def _rewrite(builder: Any, call: Any) -> Any:

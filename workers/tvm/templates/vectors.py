@@ -5,6 +5,7 @@ width of 37 has no factor that fits the registers, 39 has one.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -50,13 +51,7 @@ class Sizes:
 
 def vectors(lanes: int = rewriting.LANES) -> Any:
     """The pass that adds outputs if at most a third of the products are wasted, and columns."""
-
-    def rewrite_all(builder: Any, graph: Any) -> Any:
-        for operator in LAYOUTS:
-            graph = rewriting.rewrite_known(graph, operator, lambda call: _rewrite(builder, call, lanes))
-        return graph
-
-    return rewriting.graph_pass("Vectors", rewrite_all)
+    return rewriting.call_pass("Vectors", dict.fromkeys(LAYOUTS, partial(_rewrite, lanes=lanes)))
 
 
 def _rewrite(builder: Any, call: Any, lanes: int) -> Any:

@@ -1,5 +1,6 @@
 """Products with constant factors get sizes that can be tiled, where their own have no fitting factors."""
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -13,11 +14,7 @@ products = import_module(f"{__package__}.product" if __package__ else "product")
 
 def whole(lanes: int = rewriting.LANES) -> Any:
     """The pass that computes a few rows or columns more."""
-
-    def rewrite_all(builder: Any, graph: Any) -> Any:
-        return rewriting.rewrite_known(graph, "relax.matmul", lambda call: _rewrite(builder, call, lanes))
-
-    return rewriting.graph_pass("Whole", rewrite_all)
+    return rewriting.call_pass("Whole", {"relax.matmul": partial(_rewrite, lanes=lanes)})
 
 
 def _rewrite(builder: Any, call: Any, lanes: int) -> Any:

@@ -8,7 +8,7 @@ bfloat16 in the smaller tiles only; the larger ones would amplify the rounding e
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -166,17 +166,13 @@ def best(shape: Shape) -> WinogradPlan | None:
 
 def winograd(dtype: str = "float32") -> Any:
     """The pass that rewrites every convolution that gains; `dtype` is the lowest precision of factors."""
+    return rewriting.call_pass("Winograd", {"relax.nn.conv2d": partial(_rewrite, dtype=dtype)})
 
-    return rewriting.graph_pass("Winograd", lambda builder, graph: _rewrite(builder, graph, dtype))
 
-
-def _rewrite(builder: Any, graph: Any, dtype: str) -> Any:
-    def rewrite(call: Any) -> Any:
-        shape = _shape(call, dtype)
-        plan = best(shape) if shape else None
-        return _three_steps(builder, plan, call) if plan else call
-
-    return rewriting.rewrite_known(graph, "relax.nn.conv2d", rewrite)
+def _rewrite(builder: Any, call: Any, dtype: str) -> Any:
+    shape = _shape(call, dtype)
+    plan = best(shape) if shape else None
+    return _three_steps(builder, plan, call) if plan else call
 
 
 def _shape(call: Any, dtype: str) -> Shape | None:
