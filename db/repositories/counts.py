@@ -50,7 +50,7 @@ class Counts(Repository):
         return int(end - mark)
 
     def move(self, sign: int, which: ColumnElement[bool]) -> None:
-        """Rows are about to have another outcome (-1), or have it now (1); whoever moves them holds COUNTS."""
+        """Rows will have another outcome (-1), or have it now (1); whoever moves them holds COUNTS."""
         self._add(OUTCOME, sign, which, Measurement.id <= self._mark())
 
     def of(self, jobs: Select[str] | None) -> Subquery:
