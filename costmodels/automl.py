@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack
 from costmodels.checks import check_rows
 from costmodels.lgbm import LightGBM
@@ -48,7 +47,7 @@ class AutoML(CostModel):
         """The settings that won the search."""
         return self._settings
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         self._settings = START
         if len(labels) >= FEWEST_ROWS and timed(labels).any():
@@ -76,7 +75,7 @@ def _with(settings: Numbered) -> LightGBM:
     return LightGBM(own, trees=int(settings["trees"]))
 
 
-def _search(features: Matrix, labels: Vector, groups: NDArray[np.int64], seed: int) -> Numbered:
+def _search(features: Matrix, labels: Vector, groups: Groups, seed: int) -> Numbered:
     flaml = need("flaml", "the cost model automl", "automl")
     train, test = newest(groups, MOST_JUDGED, seed=seed)
     known = rebased(labels[train], groups[train])

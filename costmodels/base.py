@@ -10,6 +10,9 @@ from mallorn.core.values.machine import Machine
 
 Matrix = NDArray[np.float32]
 Vector = NDArray[np.float32]
+Column = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Groups = NDArray[np.int64]  # the task of each row
 
 
 class Prediction(NamedTuple):

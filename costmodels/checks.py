@@ -1,9 +1,8 @@
 """Checks of the rows that a model learns from."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Matrix, Vector
+from costmodels.base import Groups, Matrix, Vector
 from costmodels.views import VIEWS
 from mallorn.core.errors import InvalidRequest
 
@@ -14,7 +13,7 @@ class WrongRows(InvalidRequest):
     """The rows are of another view than the model's."""
 
 
-def check_rows(features: Matrix, labels: Vector, groups: NDArray[np.int64]) -> None:
+def check_rows(features: Matrix, labels: Vector, groups: Groups) -> None:
     """Raises InvalidRequest unless each row has one group and one finite label of at most 0."""
     if not len(features) == len(labels) == len(groups):
         raise InvalidRequest(

@@ -5,10 +5,9 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Matrix, Vector
-from costmodels.metrics import Groups, members
+from costmodels.base import Column, Groups, Indices, Matrix, Vector
+from costmodels.metrics import members
 from costmodels.prefixes import LAST, Steps, continued, outermost, prefixes, reproducible
 from costmodels.sketch_rows import by_sketch, real_steps
 
@@ -17,15 +16,13 @@ NEAR_THE_BEST: Final = 0.5  # in units of the label: good schedules are at most 
 OTHERS: Final = 4  # decisions that a good schedule might have taken, for each that it took
 MOST_GOOD: Final = 1200  # schedules, so that learning costs no more for a base
 
-Lines = NDArray[np.int64]
-
 
 class Choices(NamedTuple):
     """Rows decided up to a step; whether the last decision is that of a good schedule; what each weighs."""
 
     rows: Matrix
     taken: Vector
-    weights: NDArray[np.float64]
+    weights: Column
 
 
 def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator) -> Choices:
@@ -45,14 +42,14 @@ def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Gene
     return Choices(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def _good(labels: Vector, lines: Lines) -> Lines:
+def _good(labels: Vector, lines: Indices) -> Indices:
     """The fastest of a task."""
     best = lines[np.argsort(-labels[lines], kind="stable")[:GOOD_A_TASK]]
     return np.asarray(best[labels[best] >= labels[best[0]] - NEAR_THE_BEST])
 
 
 def _of_sketch(
-    rows: Matrix, labels: Vector, lines: Lines, good: Lines, rng: np.random.Generator
+    rows: Matrix, labels: Vector, lines: Indices, good: Indices, rng: np.random.Generator
 ) -> Iterator[Choices]:
     if not len(good):
         return
@@ -64,7 +61,7 @@ def _of_sketch(
 
 
 def _instead(
-    rows: Matrix, good: Lines, weight: NDArray[np.float64], donors: Lines, span: tuple[int, int], rests: Steps
+    rows: Matrix, good: Indices, weight: Column, donors: Indices, span: tuple[int, int], rests: Steps
 ) -> Choices:
     """The same schedules, with the decisions of a span of steps taken from others."""
     mine, whose = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Matrix
+from costmodels.base import Column, Matrix
 
 WIDTH: Final = 136
 SHARED: Final = 57
@@ -20,8 +20,6 @@ _REDUCTION: Final = SHARED + SPATIAL_AXES * SPATIAL_LEVELS
 _LISTED: Final = _REDUCTION + REDUCTION_AXES * REDUCTION_LEVELS
 
 LARGEST_LOG2: Final = 40.0
-
-Column = NDArray[np.float64]
 
 
 class Tiling(NamedTuple):
@@ -41,3 +39,47 @@ def tiling(features: Matrix) -> Tiling:
         reduction=extents[:, _REDUCTION:_LISTED].reshape(-1, REDUCTION_AXES, REDUCTION_LEVELS),
         unroll=extents[:, _LISTED : _LISTED + LISTED].max(axis=1) - 1,
     )
+
+
+def derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
+    """Lanes, register tile, footprints by level, parallel extent, unrolling.
+
+    Tiles are rows x axes x levels, the innermost level last, in log2. NaN where anything that a column stands
+    on is NaN.
+    """
+    space = spatial.sum(axis=1)
+    depth = reduction.sum(axis=1)
+    inner = np.cumsum(space[:, ::-1], axis=1)  # log2 of the points within the 1, 2, ... innermost levels
+    reduce = np.cumsum(depth[:, ::-1], axis=1)
+    lane = spatial[:, -1:, -1:].sum(axis=(1, 2))
+    lane2 = spatial[:, -1:, -2:].sum(axis=(1, 2))
+    unroll = listed.max(axis=1, initial=0)
+    body = inner[:, 0] + reduce[:, 0]
+    columns = [
+        *inner.T,
+        *reduce.T,
+        lane,
+        lane2,
+        inner[:, 0] - lane,  # register rows beside the vectorised axis
+        _power_of_two(lane, 2),
+        _power_of_two(lane, 3),
+        _power_of_two(lane, 4),
+        space[:, 0] + space[:, 1],  # parallel extent, for four levels and for five
+        inner[:, -1] - inner[:, 1],
+        unroll,
+        body,
+        body - unroll,
+        inner[:, 1] + reduce[:, 0],
+        inner[:, 2] + reduce[:, 1],
+        inner[:, 1] - reduce[:, 0],
+        listed.sum(axis=1),
+        np.minimum(body, unroll),
+        np.heaviside(body - unroll, 0.0),
+    ]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _power_of_two(lane: NDArray[np.float32], exponent: int) -> Matrix:
+    """1 if a vector of 2**exponent lanes divides the innermost factor."""
+    divides = np.rint(np.exp2(lane)) % (1 << exponent) == 0
+    return np.where(np.isnan(lane), lane, divides.astype(np.float32))

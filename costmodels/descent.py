@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodels.adam import AdamW
 from costmodels.bagging import importance
-from costmodels.base import Vector
+from costmodels.base import Column, Indices, Vector
 from costmodels.batches import push_of
 from costmodels.tables import Table
 from costmodels.torches import Layers, Tensors
@@ -22,7 +21,6 @@ PATIENCE: Final = 4  # checks without a gain
 MOST_CHECKED: Final = 256
 CHUNK: Final = 256  # rows scored at once, so that their activations fit the caches
 
-Indices = NDArray[np.int64]
 Network = Callable[[Tensors, "Tensor", "Tensor"], "Tensor"]
 """From layers, tables (rows x lines x columns) and the head of each row to scores."""
 
@@ -78,7 +76,7 @@ class _GradientStep:
         self._adam.step([slope.numpy() for slope in slopes])
 
 
-def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -> NDArray[np.float64]:
+def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -> Column:
     """Scores in double precision, so that a row's score does not depend on the rows beside it."""
     import torch
 

@@ -3,10 +3,9 @@
 from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Matrix, Vector
-from costmodels.metrics import Groups, members
+from costmodels.base import Groups, Indices, Matrix, Vector
+from costmodels.metrics import members
 from costmodels.momentum import OnNetwork
 from costmodels.neural import Neural
 from costmodels.training import of_times, timed
@@ -55,9 +54,7 @@ class TCL(OnNetwork):
         )
 
 
-def crossed(
-    features: Matrix, groups: Groups, view: View, rng: np.random.Generator
-) -> tuple[Matrix, NDArray[np.int64]]:
+def crossed(features: Matrix, groups: Groups, view: View, rng: np.random.Generator) -> tuple[Matrix, Indices]:
     """Rows with lines of two rows of one task, and the place of the first of both."""
     count = min(CROSSINGS * len(features), MOST_CROSSINGS)
     mothers = rng.integers(len(features), size=count)

@@ -4,8 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Self
 
-from costmodels.base import CostModel, Matrix, Vector
-from costmodels.descent import Indices
+from costmodels.base import CostModel, Indices, Matrix, Vector
 
 
 class ManyDomains(CostModel):

@@ -4,12 +4,11 @@ import sys
 from typing import ClassVar, Final, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
+from costmodels.base import FAILED_LABEL, Column, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows
-from costmodels.columns import SPATIAL_LEVELS, WIDTH, Column, Tiling, tiling
+from costmodels.columns import SPATIAL_LEVELS, WIDTH, Tiling, tiling
 from costmodels.training import timed
 from mallorn.core.values.machine import Cache, Machine, assumed
 
@@ -57,7 +56,7 @@ class Draft(Formula):
 
     KIND: ClassVar[str] = "draft"
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         del seed
         ran = timed(labels)

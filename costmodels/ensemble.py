@@ -6,9 +6,8 @@ Spreads are scaled so that four fifths of the labels lie within 1.28 of them.
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack
 from costmodels.checks import check_rows
 from costmodels.metrics import pairwise_accuracy
@@ -73,7 +72,7 @@ class Ensemble(CostModel):
         """The name of the model that answers."""
         return self._best.name
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         self._best = _prior(self._machine)
         if len(labels) < FEWEST_ROWS:
@@ -120,7 +119,7 @@ def _judge(
     model: CostModel,
     features: Matrix,
     labels: Vector,
-    groups: NDArray[np.int64],
+    groups: Groups,
     split: Split,
     seed: int,
 ) -> JudgedModel:

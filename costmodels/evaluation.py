@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from costmodels import metrics
-from costmodels.base import CostModel, Matrix, Vector
-from costmodels.metrics import Groups
+from costmodels.base import CostModel, Groups, Matrix, Vector
 from costmodels.splits import Split, rebased
 from mallorn.core.errors import InvalidRequest
 

@@ -5,10 +5,9 @@ from typing import ClassVar, Final
 import numpy as np
 
 from costmodels.bagging import LARGEST, finite
-from costmodels.base import Matrix, Vector
+from costmodels.base import Groups, Matrix, Vector
 from costmodels.boosters import as_data, classify, opinions
 from costmodels.choices import choices_of
-from costmodels.metrics import Groups
 from costmodels.prefix_boosters import PrefixBoosters
 from costmodels.proposing import ProposesDecisions
 

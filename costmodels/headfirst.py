@@ -4,11 +4,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from costmodels.base import Matrix, Vector
-from costmodels.forest import grown
+from costmodels.base import Groups, Matrix, Vector
+from costmodels.forest import Trees, grown
 from costmodels.lfbo import LFBO
-from costmodels.metrics import Groups
-from costmodels.trees import Trees
 
 SHARPNESS: Final = 4.0  # a row that is twice as slow counts a sixteenth
 LEAST: Final = 0.02  # of the best row's weight

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Matrix, Vector
-from costmodels.metrics import Groups, members
+from costmodels.base import Groups, Indices, Matrix, Vector
+from costmodels.metrics import members
 from costmodels.prefixes import DECIDED, LAST, STEP, Steps, continued, outermost, reproducible
 from costmodels.sketch_rows import by_sketch, hashes, numbered, real_steps
 
@@ -15,13 +14,11 @@ STATES_A_ROW: Final = 6
 MOST_STATES: Final = 12_000  # so that learning costs no more for a base
 END_SHARE: Final = 0.3  # of the ways, those that go to the end at once
 
-Lines = NDArray[np.int64]
-
 
 class Onward(NamedTuple):
     """Where some of the states lead to: rows, and the step up to which they are decided."""
 
-    states: Lines
+    states: Indices
     rows: Matrix
     steps: Steps
 
@@ -30,8 +27,8 @@ class Onward(NamedTuple):
 class _Block:
     """Rows of one task and sketch, and the states on them."""
 
-    lines: Lines
-    states: Lines
+    lines: Indices
+    states: Indices
     real: Steps  # the steps after which rows differ, and the end
     rests: Steps
 
@@ -41,7 +38,7 @@ class Journeys:
     """States: the line of a row and the step up to which it is decided; the best label seen behind each."""
 
     rows: Matrix
-    at: Lines
+    at: Indices
     steps: Steps
     seen: Vector
     blocks: tuple[_Block, ...]
@@ -79,7 +76,7 @@ def journeys_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Gen
     return Journeys(rows, at, steps, seen, tuple(blocks))
 
 
-def _block(rows: Matrix, lines: Lines, states: Lines) -> _Block:
+def _block(rows: Matrix, lines: Indices, states: Indices) -> _Block:
     return _Block(lines, states, real_steps(rows[lines]), outermost(rows[lines]))
 
 

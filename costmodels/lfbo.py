@@ -16,13 +16,12 @@ from costmodels.bagging import (
     pooled,
     variance_share,
 )
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows
-from costmodels.forest import MEMBERS, grown
-from costmodels.metrics import Groups, members
+from costmodels.forest import MEMBERS, Trees, grown
+from costmodels.metrics import members
 from costmodels.training import timed
-from costmodels.trees import Trees
 
 GAMMA: Final = 0.1  # share of a task's rows that count as fast
 LEAST_SLOPE: Final = 0.02  # so that scores of one sign keep their order
@@ -52,7 +51,7 @@ class LFBO(CostModel):
         self._parts: tuple[Trees, ...] = ()
         self._slope, self._offset, self._share, self._noise = 1.0, 0.0, 1.0, UNKNOWN
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         self._forget()
         if not len(labels):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.bagging import Weights, draws, finite, ignorant, importance
-from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
+from costmodels.base import FAILED_LABEL, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack, unreadable
 from costmodels.checks import check_rows
 from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
@@ -49,7 +49,7 @@ class LightGBM(CostModel):
         self._boosters: list[lightgbm.Booster] = []
         self._calibration = UNCALIBRATED
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         self._forget()
         if not len(labels):

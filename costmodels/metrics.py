@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Vector
+from costmodels.base import Groups, Vector
 
-Groups = NDArray[np.int64]
 Weights = dict[int, float]
 Figure = Callable[[Vector, Vector, Groups], float]  # of scores, labels and groups
 

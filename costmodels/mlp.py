@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from costmodels.adam import AdamW
 from costmodels.bagging import draws, ignorant, importance
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches, push_of
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows
@@ -38,7 +38,7 @@ class MLP(CostModel):
         self._layers: list[Tensor] = []
         self._calibration = UNCALIBRATED
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         self._inputs, self._layers, self._calibration = None, [], UNCALIBRATED
         if not len(labels):
@@ -81,7 +81,7 @@ class MLP(CostModel):
 def _learn(
     rows: Matrix,
     labels: Vector,
-    groups: NDArray[np.int64],
+    groups: Groups,
     drawn: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> list[Tensor]:

@@ -3,11 +3,10 @@
 from abc import abstractmethod
 from typing import ClassVar, Final, TypeVar
 
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.based import Based
 from costmodels.blobs import Arrays, Numbers, as_array
 from costmodels.checks import check_rows
-from costmodels.metrics import Groups
 from costmodels.neural import Neural
 from costmodels.tlp import TLP
 from costmodels.views import PRIMITIVES

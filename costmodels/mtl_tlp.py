@@ -5,10 +5,9 @@ from typing import ClassVar, Final, Self, cast
 
 import numpy as np
 
-from costmodels.base import CostModel, Matrix, Vector
+from costmodels.base import CostModel, Indices, Matrix, Vector
 from costmodels.blobs import Numbers, unpack
 from costmodels.checks import check_rows
-from costmodels.descent import Indices
 from costmodels.domains import ManyDomains
 from costmodels.momentum import adapted
 from costmodels.tlp import TLP

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.bagging import folds, ignorant
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches
 from costmodels.blobs import Numbers, pack, unpack
 from costmodels.checks import check_rows, check_width
-from costmodels.descent import Indices, TrainingRows, descend, scores_of
+from costmodels.descent import TrainingRows, descend, scores_of
 from costmodels.scale import ScoreCalibration, calibrated
 from costmodels.tables import Table, Tables, tables_of
 from costmodels.torches import Layers, Tensors, one_thread
@@ -64,7 +64,7 @@ class Neural(CostModel):
     def scores(layers: Tensors, table: "Tensor", heads: "Tensor") -> "Tensor":
         """The score of each row, from its domain's head."""
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         self._learn(features, labels, groups, np.zeros(len(labels), dtype=np.int64), seed)
 
     def _learn(self, features: Matrix, labels: Vector, groups: Indices, heads: Indices, seed: int) -> None:

@@ -19,8 +19,8 @@ from costmodels.columns import (
     SPATIAL_AXES,
     SPATIAL_LEVELS,
     WIDTH,
+    derived,
 )
-from costmodels.derived import derived
 
 Steps = NDArray[np.int64]
 

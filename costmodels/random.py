@@ -4,9 +4,8 @@ import hashlib
 import struct
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import unreadable
 from costmodels.checks import check_rows
 
@@ -19,7 +18,7 @@ class RandomModel(CostModel):
     def __init__(self) -> None:
         self._seed = 0
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         self._seed = seed
 

@@ -4,10 +4,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 import xgboost
-from numpy.typing import NDArray
 
 from costmodels.bagging import UNKNOWN, draws, finite, importance, pooled, unexplained
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.based import Based
 from costmodels.blobs import Arrays, Numbers
 from costmodels.boosters import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
@@ -35,7 +34,7 @@ class Residual(Based):
     def made_for(cls, machine: Machine | None) -> "Residual":
         return cls(Draft(machine))
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         self._boosters, self._trust, self._noise = [], 1.0, UNKNOWN
         if not len(labels):
@@ -64,7 +63,7 @@ class Residual(Based):
         self._boosters = from_arrays(arrays, numbers["members"], self.KIND)
 
 
-def trust(guess: Vector, labels: Vector, weight: NDArray[np.float64]) -> float:
+def trust(guess: Vector, labels: Vector, weight: Column) -> float:
     """The slope of labels over the base's scores, never negative, shrunk towards 1 while rows are few."""
     (own, shared), _ = np.cov(guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0)
     if not own:

@@ -6,10 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.bagging import UNKNOWN, importance, pooled, unexplained
-from costmodels.base import Prediction, Vector
+from costmodels.base import Column, Prediction, Vector
 from costmodels.blobs import Arrays, Numbers
-
-Column = NDArray[np.float64]
 
 MOST_KNOTS = 12
 ROWS_A_KNOT = 8

@@ -1,11 +1,9 @@
 """Rows of the view `decisions` by the task and the sketch that they are of."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Matrix
+from costmodels.base import Column, Groups, Matrix
 from costmodels.columns import SHARED
-from costmodels.metrics import Groups
 from costmodels.prefixes import DECIDED, LAST, STEP, Steps
 
 
@@ -20,13 +18,13 @@ def real_steps(rows: Matrix) -> Steps:
     return np.union1d(STEP[DECIDED[varies]], [LAST])
 
 
-def hashes(rows: Matrix) -> NDArray[np.float64]:
+def hashes(rows: Matrix) -> Column:
     """A number for the first, the first two, ... columns of each row; equal for equal ones."""
     weights = np.random.default_rng(0).normal(size=rows.shape[1])
     return np.asarray(np.cumsum(rows.astype(np.float64) * weights, axis=1))
 
 
-def numbered(keys: NDArray[np.float64] | Groups) -> Groups:
+def numbered(keys: Column | Groups) -> Groups:
     """Equal keys (or lines of keys) as equal numbers, from zero."""
     lines = keys.reshape(len(keys), -1)
     order = np.lexsort(lines.T)

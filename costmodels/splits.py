@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Matrix, Vector
-from costmodels.metrics import Groups, members
+from costmodels.base import Groups, Indices, Matrix, Vector
+from costmodels.metrics import members
 from costmodels.training import of_times, timed
 
-Indices = NDArray[np.int64]
 Networks = Mapping[str, Set[int]]  # the tasks of each network
 
 

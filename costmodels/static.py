@@ -3,10 +3,9 @@
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodels.bagging import UNKNOWN, ignorant, importance
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
 from costmodels.checks import check_rows, check_width
 from costmodels.inputs import Inputs, inputs_of
@@ -15,14 +14,13 @@ from costmodels.views import CODE
 KIND: Final = "static"
 STRENGTHS: Final = np.logspace(-1, 4, 11)  # of the ridge; chosen by leave-one-out error
 LEAST_NOISE: Final = 1e-6
-Column = NDArray[np.float64]
 
 
 class RidgeFit(NamedTuple):
     """Coefficients, their posterior covariance in units of the noise, and the noise."""
 
     coefficients: Column
-    unsure: NDArray[np.float64]
+    unsure: Column
     noise: float
 
 
@@ -41,7 +39,7 @@ class Static(CostModel):
         self._inputs: Inputs | None = None
         self._ridge = RidgeFit(np.empty(0), np.empty((0, 0)), UNKNOWN)
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         check_width(features, self.view)
         self._forget()
@@ -50,7 +48,7 @@ class Static(CostModel):
         self._inputs = inputs_of(features)
         self._ridge = _fit(self._rows(features), labels.astype(np.float64), importance(labels))
 
-    def _rows(self, features: Matrix) -> NDArray[np.float64]:
+    def _rows(self, features: Matrix) -> Column:
         assert self._inputs is not None  # noqa: S101
         bent = self._inputs.of(features).astype(np.float64)
         return np.hstack([np.ones((len(features), 1)), bent])
@@ -80,7 +78,7 @@ class Static(CostModel):
         return model
 
 
-def _fit(rows: NDArray[np.float64], labels: Column, weights: Column) -> RidgeFit:
+def _fit(rows: Column, labels: Column, weights: Column) -> RidgeFit:
     """The ridge with the least weighted leave-one-out error."""
     root = np.sqrt(weights / weights.mean())
     middle = float(np.average(labels, weights=weights))
@@ -94,7 +92,7 @@ def _fit(rows: NDArray[np.float64], labels: Column, weights: Column) -> RidgeFit
     return RidgeFit(coefficients, (right.T * inverse) @ right, noise)
 
 
-def left_out_error(left: NDArray[np.float64], size: Column, truth: Column, strength: float) -> float:
+def left_out_error(left: Column, size: Column, truth: Column, strength: float) -> float:
     """The weighted mean squared leave-one-out error, from the decomposition of the rows."""
     kept = size**2 / (size**2 + strength)
     lever = np.einsum("nc,c->n", left**2, kept)

@@ -7,16 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.bagging import finite
-from costmodels.base import Matrix
+from costmodels.base import Column, Indices, Matrix
 from costmodels.batches import rank_push
 from costmodels.boosters import Push
 from costmodels.metrics import members
 from costmodels.views import STATEMENTS
 
 LISTED: Final = 16  # rows of a group that are ordered together
-
-Indices = NDArray[np.int64]
-Column = NDArray[np.float64]
 
 
 class Lines(NamedTuple):

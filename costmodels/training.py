@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, LATE_LABEL, Vector
+from costmodels.base import FAILED_LABEL, LATE_LABEL, Groups, Indices, Vector
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
-
-Indices = NDArray[np.int64]
 
 # These say nothing about the candidate.
 UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED, Outcome.NOT_RECORDED, Outcome.WITHDRAWN})
@@ -21,9 +19,7 @@ def informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
     return np.array([outcome not in UNINFORMATIVE for outcome in outcomes], dtype=np.bool_)
 
 
-def labels(
-    latencies_us: Sequence[float | None], groups: NDArray[np.int64], outcomes: Sequence[Outcome]
-) -> Vector:
+def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Sequence[Outcome]) -> Vector:
     """log(best latency of the group / latency); failures carry FAILED_LABEL, and all else lies above.
 
     A run that was cut off is no failure: it is at least LATE_LABEL slow. A build that was never ran.

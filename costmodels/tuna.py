@@ -4,9 +4,8 @@ from itertools import pairwise
 from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, Matrix, Prediction, Vector
+from costmodels.base import FAILED_LABEL, Column, Groups, Matrix, Prediction, Vector
 from costmodels.checks import check_rows, check_width
 from costmodels.draft import FEWEST_ROWS, FIRST_SPREAD, Formula
 from costmodels.training import timed
@@ -17,8 +16,6 @@ LINE_BYTES: Final = 64
 PIPES: Final = 2  # instructions that a core begins for each product that it can begin
 DIVIDING: Final = 8  # products in whose time one division is done
 LONGEST: Final = 127.0  # in log2: counts beyond are no program's
-
-Times = NDArray[np.float64]
 
 
 class Tuna(Formula):
@@ -39,7 +36,7 @@ class Tuna(Formula):
     KIND: ClassVar[str] = "tuna"
     view: ClassVar[str] = EXECUTED.name
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         check_width(features, self.view)
         del seed
@@ -60,7 +57,7 @@ class Tuna(Formula):
         spread = np.full(len(features), self._spread, dtype=np.float32)
         return Prediction(mean.astype(np.float32), spread)
 
-    def expected_us(self, features: Matrix) -> Times:
+    def expected_us(self, features: Matrix) -> Column:
         """What each candidate should take on all cores."""
         logs = np.nan_to_num(features.astype(np.float64), nan=LONGEST)
         rows = np.exp2(np.clip(logs, 0.0, LONGEST)) - 1
@@ -73,7 +70,7 @@ def _centred(values: Vector) -> Vector:
     return np.asarray(values - values.mean(), dtype=np.float32)
 
 
-def _computing(counts: Times, machine: Machine) -> Times:
+def _computing(counts: Column, machine: Machine) -> Column:
     """Nanoseconds of one core for all instructions: the arithmetic, what is loaded for it, and all others."""
     begun = machine.core_gflops / (2 * machine.lanes)  # products of vectors in a nanosecond
     sums = np.maximum(1.0, counts[:, Count.ACCUMULATORS])
@@ -83,7 +80,7 @@ def _computing(counts: Times, machine: Machine) -> Times:
     return np.asarray((arithmetic + counts[:, Count.INSTRUCTIONS] / PIPES) / begun + loaded)
 
 
-def _moving(moved: Times, machine: Machine) -> Times:
+def _moving(moved: Column, machine: Machine) -> Column:
     """Nanoseconds of one core for the lines that each cache lacks: the next level has to give them."""
     lines, left, distinct, apart = np.moveaxis(moved, 2, 0)
     total = np.zeros(len(moved))
@@ -100,7 +97,7 @@ def _levels(machine: Machine) -> tuple[Cache, ...]:
     return (*machine.caches, memory)
 
 
-def _idle(counts: Times, machine: Machine) -> Times:
+def _idle(counts: Column, machine: Machine) -> Column:
     """How much longer it takes because pieces do not divide among the cores."""
     pieces = np.maximum(1.0, np.rint(counts[:, Count.PIECES]))
     return np.asarray(np.ceil(pieces / machine.cores) * machine.cores / pieces)

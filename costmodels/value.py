@@ -7,10 +7,9 @@ import xgboost
 from numpy.typing import NDArray
 
 from costmodels.bagging import LARGEST, finite, importance
-from costmodels.base import Matrix, Vector
+from costmodels.base import Groups, Matrix, Vector
 from costmodels.boosters import as_data, grow, opinions
 from costmodels.journeys import Journeys, journeys_of
-from costmodels.metrics import Groups
 from costmodels.prefix_boosters import PrefixBoosters
 from costmodels.prefixes import LAST, prefixes
 from costmodels.proposing import ValuesPrefixes

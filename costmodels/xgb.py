@@ -5,10 +5,9 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 import xgboost
-from numpy.typing import NDArray
 
 from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import sealed, unreadable, unsealed
 from costmodels.boosters import MEMBERS, as_bytes, as_data, from_bytes, grow, opinions
 from costmodels.checks import check_rows
@@ -27,7 +26,7 @@ class XGBoost(CostModel):
         self._boosters: list[xgboost.Booster] = []
         self._noise = UNKNOWN  # the error that all members share, as a standard deviation
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         self._boosters, self._noise = [], UNKNOWN
         if not len(labels):

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels import metrics
-from costmodels.base import Vector
-from costmodels.metrics import Groups
+from costmodels.base import Groups, Vector
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Matrix, Vector
-from costmodels.metrics import Groups
+from costmodels.base import Groups, Indices, Matrix, Vector
 from costmodels.training import bounded_sample, labels
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.training_data import TaskData
@@ -31,7 +29,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, lines: NDArray[np.int64]) -> "Rows":
+    def take(self, lines: Indices) -> "Rows":
         """Some of the rows; tasks, targets and hosts keep their names."""
         each = "features", "labels", "groups", "tasks", "targets", "hosts", "latencies_us"
         return replace(self, **{name: getattr(self, name)[lines] for name in each})

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column
 from costmodels.views import CODE
 from workers.features.assembly import Instruction, functions_of
 from workers.features.instruction_sets import Does, InstructionSet, instruction_set
@@ -30,8 +30,6 @@ COLUMNS: Final = (
     *(f"{what} {how}" for how in WEIGHTS for what in TRAFFIC),
     "fma per load",  # in innermost loops
 )
-
-Numbers = NDArray[np.float64]
 
 
 def describe_code(target_kind: str, text: str) -> Matrix:
@@ -59,7 +57,7 @@ def describe_code(target_kind: str, text: str) -> Matrix:
 
 def _traffic(
     isa: InstructionSet, instructions: Sequence[Instruction], does: Sequence[Does], widths: Sequence[int]
-) -> Numbers:
+) -> Column:
     """The sums of TRAFFIC over all instructions, a row for each of WEIGHTS."""
     table = np.zeros((len(instructions), len(TRAFFIC)))
     for at, each in enumerate(instructions):

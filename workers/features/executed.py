@@ -9,8 +9,8 @@ lines that are left if what is read again is still in the cache, and how many by
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column
 from costmodels.views import ACCESSES, EXECUTED, STATEMENTS, Count
 from workers.features.assembly import Function, functions_of
 from workers.features.code import ARITHMETIC
@@ -24,8 +24,6 @@ FUSED, SUMS, PRODUCTS = 1, 2, 3  # of floats
 PARALLEL: Final = 1 + 16 + 2 * 11 + 1  # the product of parallel extents
 FIRST_BUFFER, BUFFERS, BUFFER = 1 + 57, 5, 18
 LINES, DISTINCT, APART, LEFT = 5, 6, 11, 15  # of a buffer; bytes between uses, lines over uses
-
-Numbers = NDArray[np.float64]
 
 
 def describe_executed(target_kind: str, text: str, statements: Matrix) -> Matrix:
@@ -47,14 +45,14 @@ def describe_executed(target_kind: str, text: str, statements: Matrix) -> Matrix
     return logs.reshape(1, EXECUTED.width)
 
 
-def _runs(function: Function, isa: InstructionSet) -> Numbers:
+def _runs(function: Function, isa: InstructionSet) -> Column:
     """How often each instruction runs; guessed where nothing is known of how loops are written."""
     if isa in (X86, ARM64):
         return np.array(runs_of(function, COUNTS_ON_X86 if isa is X86 else COUNTS_ON_ARM64))
     return np.array([UNKNOWN**each.depth for each in function.instructions], dtype=np.float64)
 
 
-def _counts(function: Function, runs: Numbers, isa: InstructionSet) -> Numbers:
+def _counts(function: Function, runs: Column, isa: InstructionSet) -> Column:
     counts = np.zeros(len(Count))
     for each, times in zip(function.instructions, runs, strict=True):
         does, lanes = isa.does(each), isa.width_bytes(each) / FLOAT_BYTES
@@ -70,7 +68,7 @@ def _counts(function: Function, runs: Numbers, isa: InstructionSet) -> Numbers:
     return counts
 
 
-def _hottest(function: Function, runs: Numbers, isa: InstructionSet) -> tuple[float, int]:
+def _hottest(function: Function, runs: Column, isa: InstructionSet) -> tuple[float, int]:
     """How often the products of the innermost loop that runs most are begun, and in how many registers."""
     best = 0.0, 0
     for start, end in function.loops:
@@ -81,13 +79,13 @@ def _hottest(function: Function, runs: Numbers, isa: InstructionSet) -> tuple[fl
     return best
 
 
-def _scale(counts: Numbers, known: float) -> float:
+def _scale(counts: Column, known: float) -> float:
     """So that the code computes as much as the program does."""
     found = 2 * counts[Count.PRODUCTS] + counts[Count.SIMPLE]
     return float(known / found) if known > 0 and found > 0 else 1.0
 
 
-def _moved(statements: Numbers) -> Numbers:
+def _moved(statements: Column) -> Column:
     """The accesses with the most lines: lines, those left by reuse, distinct ones, bytes between."""
     buffers = statements[:, FIRST_BUFFER : FIRST_BUFFER + BUFFERS * BUFFER].reshape(-1, BUFFER)
     most = buffers[np.argsort(-buffers[:, LINES], kind="stable")[:ACCESSES]]

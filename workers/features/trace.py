@@ -7,12 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column
 from workers.search.space import Choice, ChoiceKind, Sketch
 from workers.search.tiles import Rows
 
-Column = NDArray[np.float64]
 _SAMPLES = "Sample"
 
 

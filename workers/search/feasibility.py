@@ -7,14 +7,12 @@ from typing import Final
 
 import numpy as np
 import xgboost
-from numpy.typing import NDArray
 
+from costmodels.base import Column
 from costmodels.training import UNINFORMATIVE
 from mallorn.core.outcomes import Outcome
 from workers.search.base import Trial
 from workers.search.space import Matrix, Space
-
-Column = NDArray[np.float64]
 
 # With fewer failures nothing is learned. Only this many of the newest rows of each kind count.
 FEWEST: Final = 4

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from costmodels.derived import derived
+from costmodels.columns import derived
 from workers.search.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
 from workers.search.tiles import Rows
 

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column, Indices
 from workers.search.base import Trial
 from workers.search.space import Candidate
-
-Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -17,12 +15,12 @@ class Measured:
     """Timed candidates, and for each log(latency / best latency)."""
 
     candidates: list[Candidate]
-    slowdown: Values
+    slowdown: Column
 
     def __len__(self) -> int:
         return len(self.candidates)
 
-    def weights(self, temperature: float) -> Values:
+    def weights(self, temperature: float) -> Column:
         """Boltzmann weights, nearly equal at high temperature."""
         heat = np.exp(-self.slowdown / temperature)
         return np.asarray(heat / heat.sum())
@@ -49,14 +47,12 @@ def latest(history: Sequence[Trial], count: int) -> Measured:
     return _measured(history, lines[recent], latencies[recent], latencies)
 
 
-def _timed(history: Sequence[Trial]) -> tuple[NDArray[np.int64], Values]:
+def _timed(history: Sequence[Trial]) -> tuple[Indices, Column]:
     timed = [(at, trial.time_us) for at, trial in enumerate(history) if trial.time_us is not None]
     lines = np.array([at for at, _ in timed], dtype=np.int64)
     return lines, np.array([latency for _, latency in timed], dtype=np.float64)
 
 
-def _measured(
-    history: Sequence[Trial], lines: NDArray[np.int64], latencies: Values, everything: Values
-) -> Measured:
+def _measured(history: Sequence[Trial], lines: Indices, latencies: Column, everything: Column) -> Measured:
     best = everything.min(initial=np.inf)
     return Measured([history[at].candidate for at in lines], np.log(latencies / best))

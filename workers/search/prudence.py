@@ -6,15 +6,12 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Prediction
+from costmodels.base import Column, Prediction
 from workers.search.base import Trial
 from workers.search.feasibility import learn_feasibility
 from workers.search.sampler import ScoredPool
 from workers.search.space import Matrix, Space
-
-Column = NDArray[np.float64]
 
 FEWEST: Final = 16
 KEPT: Final = 256

@@ -11,14 +11,13 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.base import Column
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import Cache, Machine
 from workers.search.base import Trial
 from workers.search.decisions import DecisionSpace
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
 from workers.search.tiles import Rows, tilings
-
-Column = NDArray[np.float64]
 
 LANES, REGISTERS, CORES = 16, 24, 4
 IN_FLIGHT = 12

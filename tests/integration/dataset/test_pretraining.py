@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel, Matrix, Vector
+from costmodels.base import CostModel, Groups, Matrix, Vector
 from costmodels.domains import ManyDomains
 from costmodels.lgbm import LightGBM
-from costmodels.metrics import Groups
 from db.dataset.snapshots import take_snapshot
 from db.repositories.cost_models import CostModels
 from db.repositories.model_versions import ModelVersions

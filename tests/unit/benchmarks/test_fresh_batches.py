@@ -12,8 +12,7 @@ from benchmarks.costmodels.rows import Bench
 from benchmarks.fresh_batches import Cell, Finished, families, figures, headline, lines, parse, run, summarise
 from benchmarks.lab.cell_file import CellFile
 from benchmarks.lab.rounds import Batch, Family, Pool, best_after, by_task, play
-from costmodels.base import CostModel, Matrix, Prediction, Vector
-from costmodels.metrics import Groups
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.random import RandomModel
 from research.pretraining.training_data import TaskData, TrainingData
 from tests.unit.research.replay.made_up import made_up

@@ -7,13 +7,12 @@ import pytest
 from sklearn.tree import ExtraTreeRegressor
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
-from costmodels.forest import Forest
+from costmodels.forest import Forest, as_trees
 from costmodels.headfirst import HeadFirst
 from costmodels.lfbo import LFBO, chances
 from costmodels.lgbm import LightGBM, LightGBMRank
 from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import StoredModelTestCase, easy_data
-from costmodels.trees import as_trees
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest
 from tests.unit.costmodels.judging import within_tasks

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-Column = NDArray[np.float64]
+from costmodels.base import Column
+
 # From mean, deviation, the best target so far and the wanted exploration; higher is better.
 Acquisition = Callable[[Column, Column, float, float], Column]
 

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column
 from workers.search.algorithms.acquisition import ACQUISITIONS
 from workers.search.algorithms.credit import credit
 from workers.search.algorithms.gp import Beliefs, GaussianProcess
@@ -21,8 +21,6 @@ from workers.search.prudence import prudent
 from workers.search.sampler import ScoredPool
 from workers.search.scaling import scaled
 from workers.search.space import Candidate
-
-Column = NDArray[np.float64]
 
 ROWS: Final = 192  # what the process is fitted to, whatever the history's length
 FEWEST: Final = 8  # timed trials; with fewer there is nothing to fit

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column
 from costmodels.training import UNINFORMATIVE
 from workers.search.base import Trial
 from workers.search.origins import DEFAULT, means_of
-
-Column = NDArray[np.float64]
 
 # The discount makes older trials irrelevant; the cut bounds the cost.
 RECENT: Final = 512

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.base import Column
 from workers.search.features import decision_rows, places_by_sketch
 from workers.search.genes import Points, genes_of
-from workers.search.measured import Measured, Values
+from workers.search.measured import Measured
 from workers.search.scaling import squared_distances
 from workers.search.space import Candidate, Space
 
@@ -20,9 +21,9 @@ class Steps:
     """Steps between measured neighbours of one sketch: unit vectors, and the log speed-up per unit."""
 
     directions: Points
-    gains: Values
+    gains: Column
 
-    def expected(self, moves: Points) -> Values:
+    def expected(self, moves: Points) -> Column:
         """The expected gain of moves: earlier steps weighed by how parallel they are, negative if opposed."""
         lengths = np.linalg.norm(moves, axis=1)
         cosines = moves @ self.directions.T / np.maximum(lengths, 1e-9)[:, None]
@@ -41,7 +42,7 @@ class Directions:
             if len(lines) > 1
         }
 
-    def expected(self, old: Sequence[Candidate], new: Sequence[Candidate]) -> Values:
+    def expected(self, old: Sequence[Candidate], new: Sequence[Candidate]) -> Column:
         """The log speed-up to expect of each step; both ends are of the same sketch."""
         gains = np.zeros(len(old))
         for key, lines in places_by_sketch([candidate.sketch for candidate in old]).items():
@@ -55,7 +56,7 @@ class Directions:
         return genes_of(sketch).encode(decision_rows(sketch, candidates, lines))
 
 
-def _steps(points: Points, slowdown: Values) -> Steps:
+def _steps(points: Points, slowdown: Column) -> Steps:
     """From each point to its nearest neighbours."""
     distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.base import Indices
 from workers.search.batch import Request
 from workers.search.features import places_by_sketch
 from workers.search.measured import Measured, fastest
@@ -13,19 +14,18 @@ from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDO
 from workers.search.pooled import PooledSearcher, score
 from workers.search.space import Candidate, Space
 
-Lines = NDArray[np.int64]
 Scores = NDArray[np.float32]
 
 LEAST_SHARE = 0.25  # of an equal share, for even the worst island
 
 
-def islands(candidates: Sequence[Candidate]) -> list[Lines]:
+def islands(candidates: Sequence[Candidate]) -> list[Indices]:
     """The members of each sketch, in the order of their first members."""
     names = [candidate.sketch for candidate in candidates]
     return [np.array(lines, dtype=np.int64) for lines in places_by_sketch(names).values()]
 
 
-def shares(fitness: Scores, members: Sequence[Lines], champions: int) -> NDArray[np.float64]:
+def shares(fitness: Scores, members: Sequence[Indices], champions: int) -> NDArray[np.float64]:
     """Each island's share of births: by the mean of its best members, with a floor."""
     means = [float(np.sort(fitness[lines])[-champions:].mean()) for lines in members]
     heat = np.exp(np.array(means) - max(means))
@@ -34,15 +34,15 @@ def shares(fitness: Scores, members: Sequence[Lines], champions: int) -> NDArray
 
 
 def tournament(
-    rng: np.random.Generator, fitness: Scores, lines: Lines, winners: int, contestants: int
-) -> Lines:
+    rng: np.random.Generator, fitness: Scores, lines: Indices, winners: int, contestants: int
+) -> Indices:
     """The winners of this many small tournaments on an island."""
     drawn = lines[rng.integers(len(lines), size=(winners, contestants))]
     best = fitness[drawn].argmax(axis=1)
     return np.asarray(drawn[np.arange(winners), best])
 
 
-def elite(fitness: Scores, lines: Lines, count: int) -> Lines:
+def elite(fitness: Scores, lines: Indices, count: int) -> Indices:
     """The best members of an island, best first."""
     return np.asarray(lines[np.argsort(-fitness[lines], kind="stable")[:count]])
 
@@ -111,7 +111,7 @@ class Genetic(PooledSearcher):
 
     def _couples(
         self, alive: list[Candidate], fitness: Scores, count: int, rng: np.random.Generator
-    ) -> Lines:
+    ) -> Indices:
         """Parents in two rows: winners of tournaments on the same island."""
         members = islands(alive)
         sizes = rng.multinomial(count, shares(fitness, members, self.champions))

@@ -5,12 +5,10 @@ from itertools import product
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from costmodels.base import Column
 from workers.search.scaling import Points, squared_distances
-
-Column = NDArray[np.float64]
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
 NOISES: Final = (1e-3, 1e-2, 1e-1)  # variances, relative to the targets' variance of 1

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import CostModel
+from costmodels.base import Column, CostModel, Indices
 from workers.search.algorithms.directions import Directions
 from workers.search.batch import Request
-from workers.search.measured import Measured, Values, fastest
+from workers.search.measured import Measured, fastest
 from workers.search.origins import WALK
 from workers.search.pooled import PooledSearcher, score
 from workers.search.roller.prior import losses
@@ -52,14 +51,14 @@ class Guided(PooledSearcher):
         return dict.fromkeys(best_first if model else best_first[: 2 * asked.count], WALK)
 
     def _value(
-        self, space: Space, model: CostModel | None, ahead: list[Candidate], worth: Values, hints: Values
-    ) -> Values:
+        self, space: Space, model: CostModel | None, ahead: list[Candidate], worth: Column, hints: Column
+    ) -> Column:
         """The expected log speed of each neighbour, relative to the best measured."""
         if model is None:
             return worth + hints
         return score(space, model, ahead).promise(self.optimism) + self.hint * hints
 
-    def _ahead(self, value: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _ahead(self, value: Column, rng: np.random.Generator) -> Indices:
         """For each walker the best of its neighbours, with a little noise, so that equals spread."""
         noisy = value + self.noise * rng.gumbel(size=len(value))
         best = noisy.reshape(-1, self.neighbours).argmax(axis=1)
@@ -67,7 +66,7 @@ class Guided(PooledSearcher):
 
     def _starts(
         self, space: Space, known: Measured, rng: np.random.Generator
-    ) -> tuple[list[Candidate], Values]:
+    ) -> tuple[list[Candidate], Column]:
         """The best measured candidates; defaults and random candidates if too few were measured."""
         best = known.candidates[: self.walkers * 3 // 4]
         others = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]

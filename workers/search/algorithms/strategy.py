@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from costmodels.base import Column
 from workers.search.features import decision_rows, places_by_sketch
 from workers.search.genes import Genes, Points, genes_of
-from workers.search.measured import Values
 from workers.search.space import Candidate, Space
 
 LEAST_VARIANCE = 0.06  # a quarter of a factor; rounding hides smaller differences
@@ -20,7 +20,7 @@ TRUSTED = 2.0  # prior weight of a sketch's distribution, in winners
 class Gaussian:
     """Mean and covariance of good candidates' genes."""
 
-    mean: Values
+    mean: Column
     covariance: Points
 
     @classmethod
@@ -35,7 +35,7 @@ class Gaussian:
         spread = self.covariance + LEAST_VARIANCE * np.eye(len(self.mean))
         return np.asarray(self.mean + noise @ np.linalg.cholesky(spread).T)
 
-    def toward(self, winners: Points, weights: Values, rate: float) -> "Gaussian":
+    def toward(self, winners: Points, weights: Column, rate: float) -> "Gaussian":
         """A step of the natural gradient: the mean follows the winners, the covariance their scatter.
 
         The scatter is around the old mean, so that the distribution widens in the direction it moves.
@@ -45,7 +45,7 @@ class Gaussian:
         return Gaussian(mean, (1 - rate) * self.covariance + rate * scatter)
 
 
-def _covariance(deviations: Points, weights: Values) -> Points:
+def _covariance(deviations: Points, weights: Column) -> Points:
     return np.asarray((deviations * weights[:, None]).T @ deviations)
 
 
@@ -54,7 +54,7 @@ class Strategy:
     """An immutable state: learning returns a new one."""
 
     genes: tuple[Genes, ...]
-    shares: Values
+    shares: Column
     gaussians: tuple[Gaussian, ...]
 
     @classmethod
@@ -75,7 +75,7 @@ class Strategy:
             drawn += [Candidate(genes.sketch.key, tuple(decisions)) for decisions in rows]
         return drawn
 
-    def toward(self, winners: Sequence[Candidate], weights: Values, rate: float) -> "Strategy":
+    def toward(self, winners: Sequence[Candidate], weights: Column, rate: float) -> "Strategy":
         """Move towards the winners; `weights` add up to one."""
         parts = _points(self.genes, winners)
         won = np.array([weights[lines].sum() for _, lines in parts])
@@ -86,13 +86,13 @@ class Strategy:
         return replace(self, shares=(1 - rate) * self.shares + rate * won, gaussians=tuple(moved))
 
 
-def by_rank(count: int) -> Values:
+def by_rank(count: int) -> Column:
     """Weights of winners, best first, falling with the log of the rank; they add up to one."""
     weights = np.log(count + 0.5) - np.log(np.arange(1, count + 1))
     return np.asarray(weights / weights.sum())
 
 
-def _moved(gaussian: Gaussian, points: Points, weights: Values, rate: float) -> Gaussian:
+def _moved(gaussian: Gaussian, points: Points, weights: Column, rate: float) -> Gaussian:
     """The sketch's distribution after its winners; few winners move it little."""
     if not len(points):
         return gaussian

@@ -4,16 +4,15 @@ import itertools
 from io import BytesIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from workers.search.policy.product import product
 
 LENGTHS = (0.25, 0.5, 1.0)  # shares of the typical distance between rows
 NOISES = (0.01, 0.1)  # shares of the labels' variance
 KEPT = 1e-6  # a column that varies less than this tells rows apart no better than rounding does
 
-Array = NDArray[np.float64]
+Array = Column
 
 
 class KernelRegression(CostModel):
@@ -22,7 +21,7 @@ class KernelRegression(CostModel):
     def __init__(self) -> None:
         self._state: dict[str, Array] = {}
 
-    def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         del groups, seed  # one task, and nothing is drawn
         self._state = {}
         if not len(labels):

@@ -1,12 +1,11 @@
 """Many search trees over the decisions of one sketch, as arrays."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column, Indices
 from workers.search.policy.knobs import Mask, Places
 
-Nodes = NDArray[np.int64]
-Numbers = NDArray[np.float64]
+Nodes = Indices
 
 NOWHERE = -1
 
@@ -39,7 +38,7 @@ class SearchTrees:
         child[made] = new[inverse.reshape(-1)]
         return child, made
 
-    def credit(self, paths: Nodes, worth: Numbers) -> None:
+    def credit(self, paths: Nodes, worth: Column) -> None:
         """Add a result to every node on each path (one per row, NOWHERE after its end)."""
         line, level = np.nonzero(paths != NOWHERE)
         nodes, worth = paths[line, level], worth[line]
@@ -47,7 +46,7 @@ class SearchTrees:
         np.add.at(self._total, nodes, worth)
         np.maximum.at(self._best, nodes, worth)
 
-    def bound(self, nodes: Nodes, chances: Numbers, curiosity: float) -> Numbers:
+    def bound(self, nodes: Nodes, chances: Column, curiosity: float) -> Column:
         """The upper confidence bound of each option: its worth plus a bonus for few visits.
 
         An option never taken counts as its parent; likelier options are tried sooner.
@@ -59,16 +58,16 @@ class SearchTrees:
         doubt = chances * np.sqrt(self._visits[nodes])[:, None] / (1.0 + visits)
         return np.asarray(worth + curiosity * doubt)
 
-    def root_bound(self, siblings: int, total: Numbers, curiosity: float) -> Numbers:
+    def root_bound(self, siblings: int, total: Column, curiosity: float) -> Column:
         """The bound of every whole tree among those that share `total` visits."""
         doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
 
-    def root_visits(self) -> Numbers:
+    def root_visits(self) -> Column:
         """The number of descents of each tree."""
         return np.asarray(self._visits[self.roots])
 
-    def _worth(self, nodes: Nodes) -> Numbers:
+    def _worth(self, nodes: Nodes) -> Column:
         """The mean of a node's average result and its best."""
         mean = self._total[nodes] / np.maximum(1.0, self._visits[nodes])
         return np.where(self._visits[nodes] > 0, (mean + self._best[nodes]) / 2, 0.0)

@@ -6,9 +6,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.base import Column
 from mallorn.core.values.machine import Machine
 from workers.search.nest import FLOAT_BYTES, Access, Index
-from workers.search.roller.loops import Column, Loops
+from workers.search.roller.loops import Loops
 
 UNROLLED: Final = 64  # operations of vectors that a compiler unrolls of its own accord
 SPLIT: Final = 1.3  # a vector of no power of two, which is loaded and stored in parts

@@ -5,9 +5,10 @@ from typing import Final
 
 import numpy as np
 
+from costmodels.base import Column
 from mallorn.core.values.machine import Machine
 from workers.search.roller.body import BESIDE, Body
-from workers.search.roller.loops import Column, Loops
+from workers.search.roller.loops import Loops
 
 FILLED: Final = 0.5  # of a cache: the rest is for what else passes through
 HIDDEN: Final = 0.7  # of what is not the slowest: it runs beside that

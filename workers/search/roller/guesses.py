@@ -6,13 +6,13 @@ from itertools import pairwise, product
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
 from workers.search.nest import Nest, read_across
 from workers.search.roller.building import build
 from workers.search.roller.cost import block_us, computing_us, feeding_us, moving_us, result_us
-from workers.search.roller.loops import Column, Loops
+from workers.search.roller.loops import Loops
 from workers.search.roller.parts import SPATIAL_LEVELS, Block, Place, blocks, home, places
 from workers.search.roller.plain import cut_reduction, gpu_tiles
 from workers.search.space import ChoiceKind, Sketch
@@ -31,7 +31,7 @@ class Guesses:
 
     rows: Rows
     us: Column
-    aspects: NDArray[np.int64]
+    aspects: Indices
 
 
 class Tiled:
@@ -216,7 +216,7 @@ def _columns(block: Block) -> list[slice]:
     return [slice(int(start), int(end)) for start, end in pairwise(ends)]
 
 
-def _aspects(block: Block, tiles: Rows) -> NDArray[np.int64]:
+def _aspects(block: Block, tiles: Rows) -> Indices:
     """Chunks, tiles beside, registers, depth and vectors of each row, as a number each."""
     starts = np.array([columns.start for columns in _columns(block)])
     spatial, reduced = starts[: len(block.spatial)], starts[len(block.spatial) :]

@@ -5,12 +5,11 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column
 from workers.search.nest import Access, Nest
 from workers.search.tiles import Rows
 
-Column = NDArray[np.float64]
 LINE_BYTES: Final = 64
 
 # Outermost first: levels of the tiles of spatial axes, and of reductions.

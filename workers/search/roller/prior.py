@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from costmodels.base import Column
 from workers.search.features import decision_rows, places_by_sketch
-from workers.search.measured import Values
 from workers.search.roller.guesses import Constructor
 from workers.search.space import Candidate, Space
 
 
-def losses(space: Space, candidates: Sequence[Candidate]) -> Values:
+def losses(space: Space, candidates: Sequence[Candidate]) -> Column:
     """The log of how much longer each probably takes than the best of them that there is a model of.
 
     Zero for those of sketches without a model.

@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Indices
 from workers.search.sampler import ScoredPool, Synthesiser
 from workers.search.samplers.clusters import Clustering, to_the_knee
 from workers.search.scaling import Points, scaled, squared_distances
 from workers.search.space import Candidate, Sketch, Space
 
 Setting = tuple[int, ...]
-Lines = NDArray[np.int64]
 
 
 def synthesised(sketch: Sketch, among: Sequence[Candidate]) -> Iterator[Candidate]:
@@ -55,7 +54,7 @@ class Clustered(Synthesiser):
         self.considered = considered
         self.worth = worth
 
-    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Lines:
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
         promise = pool.promise(self.optimism)
         ranked = np.argsort(-promise, kind="stable")
         if count <= 1 or len(pool) <= count:
@@ -87,11 +86,13 @@ class Clustered(Synthesiser):
                 batch.setdefault(seen.candidates[at], float(promise[at]))
         return sorted(batch, key=lambda candidate: -batch[candidate])
 
-    def _clustered(self, pool: ScoredPool, lines: Lines, count: int, rng: np.random.Generator) -> Clustering:
+    def _clustered(
+        self, pool: ScoredPool, lines: Indices, count: int, rng: np.random.Generator
+    ) -> Clustering:
         return to_the_knee(scaled(pool.features[lines]), max(1, count // 2), self.worth, rng)
 
 
-def _by_cluster(clustering: Clustering, points: Points, lines: Lines) -> Iterator[Lines]:
+def _by_cluster(clustering: Clustering, points: Points, lines: Indices) -> Iterator[Indices]:
     """The members of each cluster as lines of the pool: its medoid, then the others, the nearest first."""
     for medoid in clustering.medoids(points).tolist():
         members = np.flatnonzero(clustering.member == clustering.member[medoid])
