@@ -8,9 +8,9 @@ import pytest
 from typer.main import get_command
 
 from cli.main import app
-from cli.reference.pages import pages
 from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions, choices
 from services.coordinator.options import list_options
+from tests.contract.reference.pages import pages
 
 OPENAPI: Final = Path(__file__).parents[2] / "services" / "openapi.json"
 WORDS: Final = {name: str(field.description) for name, field in JobOptions.model_fields.items()}

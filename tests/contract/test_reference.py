@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from cli.main import COMMANDS
-from cli.reference.markdown import COMMAND, Undescribed, described, schema_type, table
-from cli.reference.pages import pages
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
+from tests.contract.reference.markdown import COMMAND, Undescribed, described, schema_type, table
+from tests.contract.reference.pages import pages
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mallorn.core.errors import MallornError
 
-COMMAND: Final = "python -m cli.reference docs/reference"
+COMMAND: Final = "python -m tests.contract.reference docs/reference"
 NOTE: Final = f"<!-- generated: {COMMAND} -->"
 
 

@@ -9,10 +9,10 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from cli.reference.cli import cli_page
-from cli.reference.markdown import code, described, page, table
-from cli.reference.rest import rest_page
 from mallorn.core.settings import Settings, default_data_dir
+from tests.contract.reference.cli import cli_page
+from tests.contract.reference.markdown import code, described, page, table
+from tests.contract.reference.rest import rest_page
 
 if TYPE_CHECKING:
     from services.coordinator.options import OptionOut

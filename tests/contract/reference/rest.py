@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from cli.reference.markdown import code, described, page, schema_type, table
+from tests.contract.reference.markdown import code, described, page, schema_type, table
 
 WORDS: Final = (
     "Every answer is JSON; errors are `{error, detail, hint}`. Where there are keys (`mallorn keys`), send",

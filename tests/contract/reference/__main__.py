@@ -3,14 +3,14 @@
 import argparse
 from pathlib import Path
 
-from cli.reference.pages import pages
 from cli.terminal.output import print_error
 from mallorn.core.errors import MallornError
+from tests.contract.reference.pages import pages
 
 
 def main() -> None:
     """Write every page into the directory that was named; exit with 1 where something lacks its words."""
-    parser = argparse.ArgumentParser(prog="python -m cli.reference", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.contract.reference", description=__doc__)
     parser.add_argument("directory", type=Path)
     directory: Path = parser.parse_args().directory
     try:

@@ -1,1 +1,0 @@
-"""Pages of reference, generated from the code: `python -m cli.reference docs/reference`."""
