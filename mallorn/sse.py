@@ -62,7 +62,7 @@ def listen(
         if connection.is_closed or failures > RECONNECTS:
             raise lost
         pause_sec = min(LONGEST_PAUSE_SEC, RECONNECT_SEC * 2 ** (failures - 1))
-        pause_sec *= random.uniform(0.5, 1)  # noqa: S311 - whom one restart cut off come apart
+        pause_sec *= random.uniform(0.5, 1.5)  # noqa: S311 - whom one restart cut off come apart
         time.sleep(min(pause_sec, deadline_sec - time.monotonic()))
 
 

@@ -87,6 +87,16 @@ def test_a_coordinator_that_stays_away_ends_the_stream_with_an_error(monkeypatch
     assert script.resumed_behind == ["0", "1", "1"]
 
 
+def test_those_whom_one_restart_cut_off_come_back_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(mallorn.sse, "RECONNECT_SEC", 1.0)
+    monkeypatch.setattr(mallorn.sse.time, "sleep", pauses.append)
+    for _ in range(50):
+        list(job(Script(event(1), event(2))).events())
+    assert len(set(pauses)) > 10
+    assert max(pauses) > 2 * min(pauses) > 0
+
+
 def test_events_start_where_one_asks() -> None:
     script = Script(event(8))
     assert [seen.id for seen in job(script).events(after=7)] == [8]

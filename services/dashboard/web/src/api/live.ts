@@ -81,9 +81,10 @@ export function gathered(action: () => void, ms: number): { soon: () => void; no
   return { cancel, now, soon: () => (timer ??= setTimeout(now, ms)) };
 }
 
+/** At least half as long: pages that one restart cut off come back apart. */
 function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
+    const timer = setTimeout(resolve, ms * (0.5 + Math.random() / 2));
     signal.addEventListener("abort", () => {
       clearTimeout(timer);
       resolve();
