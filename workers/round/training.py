@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import Vector
-from costmodels.metrics import Groups
+from costmodels.base import Groups, Vector
 from costmodels.training import bounded_sample, informative, labels, timed
 from costmodels.views import VIEWS
 from db.columns import Columns
