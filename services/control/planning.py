@@ -65,8 +65,8 @@ def survey(session: Session, target_id: int) -> Survey:
 
 
 def tunes(worker: Worker) -> bool:
-    """Whether a worker runs rounds: it has not said good-bye, and does not import alone."""
-    return worker.info.tunes and not worker.info.stopped
+    """Whether a worker runs rounds: it has not said good-bye, does not rest, and does not import alone."""
+    return worker.info.tunes and not worker.info.stopped and not worker.info.resting
 
 
 def _slots(devices: int, workers: int) -> int:

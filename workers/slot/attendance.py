@@ -16,6 +16,7 @@ from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.hosts import host_id
 from mallorn.core.libraries import runnable
+from mallorn.core.surviving import tell
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo
 from workers.measure.fleet import Fleet, TrackedDevice
@@ -97,7 +98,7 @@ class RollCall:
             log.warning("roll call: %s", error)
             return error.headline
         except Exception as error:
-            log.exception("roll call: a turn came to nothing")
+            tell("a roll call came to nothing", error)
             return f"{type(error).__name__}: {error}"[:ERROR_CHARS]
         return ""
 
