@@ -40,8 +40,8 @@ class Repository:
         assert isinstance(result, CursorResult)  # noqa: S101 - tells mypy what execute() returns for DML
         return result.rowcount
 
-    def inserted(self, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
-        """Run one prepared INSERT for any number of rows and say how many were written."""
+    def for_each(self, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
+        """Run one prepared statement for any number of rows and say how many it touched."""
         # Through the connection: the ORM would write the values into ever longer statements.
         options = {"preserve_rowcount": True}
         return self.session.connection().execute(statement, rows, execution_options=options).rowcount

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, func, or_, select, update
@@ -81,8 +81,11 @@ class WorkloadFamilies(Repository):
 
     def seat(self, job_id: str, seats: Iterable[Seat]) -> None:
         """Give a job's new tasks their places."""
-        for seat in sorted(seats, key=lambda seat: seat.workload_id):
-            new = Task.job_id == job_id, Task.workload_id == seat.workload_id, Task.family == ""
+        alike = defaultdict[Seat, list[int]](list)
+        for seat in seats:
+            alike[replace(seat, workload_id=0, key="", op="", structure="")].append(seat.workload_id)
+        for seat, ids in alike.items():
+            new = Task.job_id == job_id, self.among(Task.workload_id, sorted(ids)), Task.family == ""
             self.changed(update(Task).where(*new).values(_place(seat)))
 
     def move(self, target_id: int, old: Seat, new: Seat) -> None:

@@ -48,4 +48,4 @@ class Features(Repository):
             for key, row in sorted(rows.items())
         ]
         if values:
-            self.inserted(self.insert(FeatureRow).on_conflict_do_nothing(index_elements=list(_KEY)), values)
+            self.for_each(self.insert(FeatureRow).on_conflict_do_nothing(index_elements=list(_KEY)), values)

@@ -97,14 +97,14 @@ class ForeignRecords(Repository):
         tasks = self._ensure_tasks({record.task_key: record for record in records})
         once = self.insert(ForeignRecord).on_conflict_do_nothing(index_elements=["key"])
         values = [_columns(record, tasks[record.task_key]) for record in records]
-        return self.inserted(once, values)
+        return self.for_each(once, values)
 
     def _ensure_tasks(self, records: dict[str, ForeignTrial]) -> dict[str, int]:
         rows = [
             {"key": key, "format": record.format, "task": record.task, "target": record.target}
             for key, record in sorted(records.items())
         ]
-        self.inserted(self.insert(ForeignTask).on_conflict_do_nothing(index_elements=["key"]), rows)
+        self.for_each(self.insert(ForeignTask).on_conflict_do_nothing(index_elements=["key"]), rows)
         query = select(ForeignTask.key, ForeignTask.id).where(self.among(ForeignTask.key, records))
         return dict(self.session.execute(query).all())
 

@@ -22,7 +22,7 @@ class ForeignRows(Repository):
         once = self.insert(Measurement).on_conflict_do_nothing(
             index_elements=IDENTITY, index_where=Measurement.source_id.is_not(None)
         )
-        return self.inserted(once, new)
+        return self.for_each(once, new)
 
     def _without_own(self, rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
         """Drop rows that were measured here; dates tell, because a copy of this database reuses ids."""

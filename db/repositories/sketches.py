@@ -27,7 +27,7 @@ class Sketches(Repository):
         """Ids by key, new ones written."""
         values = [_columns(new) for new in sorted(sketches, key=lambda new: new.sketch.key)]
         if values:
-            self.inserted(self.insert(SketchRow).on_conflict_do_nothing(index_elements=["key"]), values)
+            self.for_each(self.insert(SketchRow).on_conflict_do_nothing(index_elements=["key"]), values)
         return self.ids([new.sketch.key for new in sketches])
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import ColumnElement, and_, case, exists, func, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, exists, func, select, update
 
 from db.repositories.base import Repository
 from db.repositories.best import best_of_task
@@ -52,7 +52,7 @@ class Tasks(Repository):
         if tasks:
             fresh = {"job_id": job_id, "retired": "", "family_why": "", "family_since": 0}
             rows = [fresh | asdict(task) for task in tasks]
-            self.inserted(self.insert(Task).on_conflict_do_nothing(), rows)
+            self.for_each(self.insert(Task).on_conflict_do_nothing(), rows)
 
     def get(self, task_id: int) -> Task:
         """The task of a round; its id comes from the database, so it exists."""
@@ -64,8 +64,11 @@ class Tasks(Repository):
 
     def retire(self, reasons: Mapping[int, str]) -> None:
         """Retire tasks, with reasons by task id."""
-        for task_id, reason in sorted(reasons.items()):
-            self.changed(update(Task).where(Task.id == task_id).values(retired=reason))
+        rows = [{"of": task_id, "why": reason} for task_id, reason in sorted(reasons.items())]
+        if rows:
+            self.for_each(
+                update(Task).where(Task.id == bindparam("of")).values(retired=bindparam("why")), rows
+            )
 
     def summaries(self, job_id: str) -> Sequence[TaskSummary]:
         """Every task and its state, in the order of the model."""

@@ -44,7 +44,7 @@ class Workloads(Repository):
             for new in sorted(workloads, key=lambda new: new.key)
         ]
         if values:
-            self.inserted(self.insert(Workload).on_conflict_do_nothing(index_elements=["key"]), values)
+            self.for_each(self.insert(Workload).on_conflict_do_nothing(index_elements=["key"]), values)
         if not private:
             self._share([new.key for new in workloads])
         return self.ids([new.key for new in workloads])

@@ -3,7 +3,8 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.families import WorkloadFamilies
+from benchmarks.filled.plans import listening
+from db.repositories.families import Seat, WorkloadFamilies
 from db.repositories.features import Features, ViewOf
 from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
@@ -76,3 +77,16 @@ def test_a_budget_in_minutes_tunes_for_half_of_it_at_least(rows, tasks, minutes,
         return Shares(session).seconds_left(job_id)
 
     assert rows.write(left) / 60 == pytest.approx(tunes_min, abs=1.5)
+
+
+def test_thousands_of_tasks_are_given_their_families_and_retired_by_a_few_statements(rows):
+    job_id = rows.write(lambda session: imported(session, rows, MANY))
+    of = {task.workload_id: task.id for task in rows.read(lambda session: Tasks(session).list(job_id))}
+    seats = [Seat(each, "", "", "", f"f{each % 3}", "why") for each in of]
+    with listening(rows.database.engine) as heard:
+        rows.write(lambda session: WorkloadFamilies(session).seat(job_id, seats))
+        rows.write(lambda session: Tasks(session).retire({task: f"why {task}" for task in of.values()}))
+    assert sum(one.sql.startswith("UPDATE") for one in heard) == 4
+    tasks = rows.read(lambda session: Tasks(session).list(job_id))
+    assert {task.family for task in tasks if task.workload_id % 3 == 1} == {"f1"}
+    assert all(task.retired == f"why {task.id}" for task in tasks)
