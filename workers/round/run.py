@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -14,7 +15,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.search_states import SearchStates
 from db.repositories.tasks import Tasks
-from mallorn.core.errors import LeaseLost
+from mallorn.core.errors import LeaseLost, Unavailable
 from mallorn.core.options import KeptOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.event import RoundClosedEvent
@@ -32,6 +33,7 @@ from workers.slot.held_work import Claimed, held_work
 from workers.slot.lease import Lease
 from workers.slot.runtime import Runtime
 
+RESTORED: Final = "the database was restored: what was measured since then is measured again"
 log = logging.getLogger(__name__)
 
 
@@ -112,6 +114,8 @@ def _close(
 ) -> None:
     row = context.row
     with runtime.database.transaction() as session:
+        if len(Rounds(session).done_slots(row.id)) < len(context.done_slots) + stats.candidates:
+            raise Unavailable(RESTORED)
         if not Rounds(session).close(row.id, token, RoundState.DONE, stats):
             raise LeaseLost
         if state is not None:

@@ -1,0 +1,23 @@
+"""A database that was restored under a worker that goes on."""
+
+from sqlalchemy import delete
+
+from db.tables import Measurement
+from mallorn.core.states import RoundState
+
+
+def test_a_round_whose_trials_a_restore_took_away_is_not_done_and_measures_them_again(workshop):
+    job = workshop.job(["w0"])
+    round_id = workshop.next_round(job)
+
+    def restore_once(slot):
+        if workshop.rows():
+            workshop.write(lambda session: session.execute(delete(Measurement)))
+            workshop.bench.before = lambda slot: None
+
+    workshop.bench.before = restore_once
+    assert workshop.run(round_id) is None
+    assert workshop.round(round_id).state == RoundState.QUEUED
+    assert workshop.run(round_id) is not None
+    assert workshop.round(round_id).state == RoundState.DONE
+    assert sorted(row.slot for row in workshop.rows(round_id=round_id)) == [*range(8)]
