@@ -3,7 +3,7 @@ import type { ApiKey } from "../src/api/types";
 import { inOrder, isOver, stateOf, wanted } from "../src/keys/state";
 
 const NOW = 1_000_000;
-const key = (changes: Partial<ApiKey>): ApiKey => ({ id: "a", owner: "ada", name: "ci", scopes: ["read"], created_at: 1, expires_at: null, last_used_at: null, revoked_at: null, ...changes });
+const key = (changes: Partial<ApiKey>): ApiKey => ({ id: "a", owner: "ada", name: "ci", scopes: ["read"], created_at: 1, expires_at: null, last_used_at: null, revoked_at: null, previous_until: null, ...changes });
 
 describe("a key's state", () => {
   it("says for how long it opens something", () => {

@@ -41,7 +41,7 @@ export function KeysPage(): ReactNode {
         )}
       </div>
       <Shown of={keys} what="the keys">
-        {({ items }) => (items.length === 0 ? <NoKeys needed={session.data?.keys ?? true} /> : <Keys keys={items} onChange={setChange} />)}
+        {({ items }) => (items.length === 0 ? <NoKeys needed={session.data?.keys ?? true} /> : <Keys keys={items} mayRotate={isAdmin(session.data)} onChange={setChange} />)}
       </Shown>
       {making && <MakeDialog first={session.data?.keys === false} onMade={show} onClose={() => setMaking(false)} />}
       {change && <ChangeDialog change={change} onDone={show} onClose={() => setChange(null)} />}
@@ -60,19 +60,21 @@ function NoKeys({ needed }: { needed: boolean }): ReactNode {
   );
 }
 
-function Keys({ keys, onChange }: { keys: readonly ApiKey[]; onChange: (change: Change) => void }): ReactNode {
+type KeysProps = { keys: readonly ApiKey[]; mayRotate: boolean; onChange: (change: Change) => void };
+
+function Keys({ keys, mayRotate, onChange }: KeysProps): ReactNode {
   const rows = useMemo(() => inOrder(keys), [keys]);
   return (
     <>
       <p className="note">
         {plural(keys.length, "key")}, {keys.filter((key) => !isOver(key)).length} of them good. What a key opens belongs to its owner, not to the key.
       </p>
-      <Table label="Keys" columns={columns(onChange)} rows={rows} rowKey={(key) => key.id} rowHeight={54} cards rowClass={(key) => (isOver(key) ? "away" : "")} />
+      <Table label="Keys" columns={columns(mayRotate, onChange)} rows={rows} rowKey={(key) => key.id} rowHeight={54} cards rowClass={(key) => (isOver(key) ? "away" : "")} />
     </>
   );
 }
 
-function columns(onChange: (change: Change) => void): Column<ApiKey>[] {
+function columns(mayRotate: boolean, onChange: (change: Change) => void): Column<ApiKey>[] {
   return [
     { key: "id", title: "Key", width: 10, value: (key) => key.id, cell: (key) => <code>{key.id}</code> },
     { key: "owner", title: "Owner", width: 14, value: (key) => key.owner, cell: (key) => key.owner },
@@ -88,9 +90,11 @@ function columns(onChange: (change: Change) => void): Column<ApiKey>[] {
       value: () => null,
       cell: (key) => (
         <span className="buttons">
-          <button type="button" className="small" aria-label={`Rotate ${key.name}`} onClick={() => onChange({ key, what: "rotate" })}>
-            Rotate
-          </button>
+          {mayRotate && !isOver(key) && (
+            <button type="button" className="small" aria-label={`Rotate ${key.name}`} onClick={() => onChange({ key, what: "rotate" })}>
+              Rotate
+            </button>
+          )}
           {key.revoked_at == null && (
             <button type="button" className="small" aria-label={`Revoke ${key.name}`} onClick={() => onChange({ key, what: "revoke" })}>
               Revoke
