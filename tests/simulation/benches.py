@@ -1,25 +1,35 @@
-"""Devices that measure by the formula of `simulated`, vanish, slow down, lie, answer twice; and the check."""
+"""Devices that measure by the formula of `simulated`, vanish, slow down, lie, boast; and the check."""
 
 import json
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
-from mallorn.core.errors import MallornError, NoDevice, Unavailable
+from mallorn.core.errors import HostFault, MallornError, NoDevice, StorageFull, Unavailable
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
-from workers.device.endpoint import Endpoint
+from workers.device.endpoint import Endpoint, endpoint_of
 from workers.finish.checking import Checker, NumericCheck
 from workers.measure.base import Need, Program, Slot, SlotTrial
 from workers.measure.simulated import SimulatedMeasurer, _result
 
 NAME: Final = "tests.simulation.benches:Bench"
+USUAL, OTHER = "made-up", "made-up-otherwise"  # classes of hosts
 USUAL_SEC: Final = 3.0  # a round lasts about a lease: who is late finds others at their work
 SLOW_SEC: Final = 12.0
+#: What no device can be, as JSON brings it.
+BOASTS: Final[tuple[dict[str, Any], ...]] = (
+    {"threads": float("inf")},
+    {"threads": 10**30},
+    {"threads": "as many as you like"},
+    {"host_class": None},
+    {"name": ["bench", "press"]},
+    {"cores": {"many": True}},
+)
 
 
 @dataclass(slots=True)
@@ -27,6 +37,9 @@ class Device:
     """One device, and until when it does what it should not."""
 
     endpoint: Endpoint
+    boast: dict[str, Any] = field(default_factory=dict)
+    boasts_until: float = 0.0
+    is_other: bool = False
     away_until: float = 0.0
     slow_until: float = 0.0
     lies_until: float = 0.0
@@ -40,7 +53,7 @@ class Benches:
         self.loom = loom
         self.history = history
         self.devices = [
-            Device(Endpoint(f"bench-{number}", f"host-{number}", "made-up", 2, "0.27.0"))
+            Device(Endpoint(f"bench-{number}", f"host-{number}", USUAL, 2, "0.27.0"))
             for number in range(count)
         ]
         self.wrong: set[str] = set()  # candidates that a lying device was asked for
@@ -48,20 +61,58 @@ class Benches:
     def here(self) -> list[Device]:
         return [device for device in self.devices if device.away_until <= self.loom.now]
 
-    def take(self) -> Device:
-        """Any that is there. Raises NoDevice."""
-        if not (here := self.here()):
+    def take(self, like: Any = None) -> Device:
+        """Any that is there, of a class where one is asked for. Raises NoDevice."""
+        wanted = None if like is None else like.host_class
+        here = [each for each in self.here() if wanted in (None, self.words(each)["host_class"])]
+        if not here:
             raise NoDevice
         return self.loom.random.choice(here)
 
-    def run(self, program: Program, target: Target, slot: Slot, options: JobOptions) -> Iterator[SlotTrial]:
+    def words(self, device: Device) -> dict[str, Any]:
+        """What a device says of itself."""
+        told = {name: value for name, value in asdict(device.endpoint).items() if name != "info"}
+        if device.is_other:
+            told["host_class"] = OTHER
+        return told | device.boast if device.boasts_until > self.loom.now else told
+
+    def session(self, like: Any = None) -> tuple[Device, Endpoint]:
+        """A device, and who it says it is. Raises NoDevice; Unavailable for one that nobody understands."""
+        device = self.take(like)
+        try:
+            return device, endpoint_of(self.words(device))  # type: ignore[arg-type]
+        except (KeyError, TypeError, ValueError) as error:  # as workers.tvm.remote has it
+            raise Unavailable(f"the device is lost: {error}") from None
+
+    def ails(self) -> MallornError | None:
+        """What this host lacks, as a worker finds out that tries itself."""
+        try:
+            self.check_host()
+        except MallornError as error:
+            return error
+        return None
+
+    def check_host(self) -> None:
+        """Raise what a host brings about that lacks something."""
+        if self.loom.process.host.sick_until > self.loom.now:
+            raise HostFault("there is no linker here", hint="apt install binutils")
+        self.check_disk()
+
+    def check_disk(self) -> None:
+        """Raise StorageFull where the disk of this host is full."""
+        if self.loom.process.host.full_until > self.loom.now:
+            raise StorageFull
+
+    def run(
+        self, program: Program, target: Target, slot: Slot, options: JobOptions, like: Any = None
+    ) -> Iterator[SlotTrial]:
         """Time a candidate. Raises Unavailable where its device goes away meanwhile."""
-        device = self.take()
+        device, endpoint = self.session(like)
         self.loom.sleep(SLOW_SEC if device.slow_until > self.loom.now else USUAL_SEC)
         if device.away_until > self.loom.now:
             raise Unavailable(f"{device.endpoint.name} does not answer")
-        self.history.note("ran", program.key, slot.candidate.key)
-        result = _result(program, target, slot, options, device.endpoint)
+        self.history.note("ran", program.key, slot.candidate.sketch, slot.candidate.decisions)
+        result = _result(program, target, slot, options, endpoint)
         if device.lies_until > self.loom.now:
             self.wrong.add(slot.candidate.key)
             result = replace(
@@ -77,8 +128,9 @@ class Bench(SimulatedMeasurer):
 
     stands_in = ""  # its devices are devices as far as the service knows
 
-    def __init__(self, benches: Benches) -> None:
+    def __init__(self, benches: Benches, like: Any = None) -> None:
         self._benches = benches
+        self._like = like
 
     @classmethod
     def from_tools(cls, tools: Any) -> Self:
@@ -92,8 +144,9 @@ class Bench(SimulatedMeasurer):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[SlotTrial, None, None]:
+        self._benches.check_host()
         for slot in slots:
-            yield from self._benches.run(program, target, slot, options)
+            yield from self._benches.run(program, target, slot, options, self._like)
 
     def stand_in(self, tasks: Any, target: Target, options: JobOptions) -> Any:
         """Nobody stands in for these devices."""

@@ -1,13 +1,20 @@
 """Messages that wake: some are lost, come twice, late, in another order, or are all gone at once."""
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mallorn.core import queues
-from tests.simulation.clockwork import Event
+from tests.simulation.clockwork import Event, wall
 from tests.simulation.loom import Loom
 
-Message = tuple[str, tuple[Any, ...]]
 CONTROL: Final = (queues.PLAN, queues.SWEEP, queues.REAP)
+
+
+class Message(NamedTuple):
+    """What a task is asked to do. `expires`: by the wall clock of its sender, as Celery writes it."""
+
+    name: str
+    args: tuple[Any, ...]
+    expires: float | None = None
 
 
 class Broker:
@@ -23,7 +30,9 @@ class Broker:
         self.to_delay = 0
         self.late_sec = 0.0
 
-    def send(self, name: str, *args: object, after_sec: float = 0.0) -> None:
+    def send(
+        self, name: str, *args: object, after_sec: float = 0.0, expires_sec: float | None = None
+    ) -> None:
         """Send a message, as far as the weather lets it through."""
         if self._loom.running is not None:
             self._loom.process.check()
@@ -39,7 +48,8 @@ class Broker:
             if self.to_delay:
                 self.to_delay -= 1
                 delay_sec += self._loom.random.uniform(0, self.late_sec)
-            self._deliver((name, args), delay_sec)
+            expires = None if expires_sec is None else wall(self._loom) + expires_sec
+            self._deliver(Message(name, args, expires), delay_sec)
 
     def take(self, control: bool) -> Message:
         """The next message for control or for a worker; waits for it."""
@@ -59,7 +69,7 @@ class Broker:
 
         def arrive() -> None:
             if sent_in == self._flushes:
-                control = message[0] in CONTROL
+                control = message.name in CONTROL
                 self._waiting[control].append(message)
                 self._came[control].set()
 

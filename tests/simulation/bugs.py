@@ -14,6 +14,7 @@ from db.tables import HeldWork
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from services.control.views import job_view
+from tests.simulation import old_code
 from tests.simulation.benches import Check
 from workers.finish.checking import NumericCheck
 from workers.measure.base import Program, Slot
@@ -114,4 +115,13 @@ BUGS: Final[dict[str, tuple[Callable[[], AbstractContextManager[object]], str]]]
     "a schedule promoted without its check": (unchecked_schedule, "without a check"),
     "another owner's jobs listed": (owners_mixed, "sees job"),
     "private rows exported": (private_shown, "private jobs alone"),
+    "ticks that expire by another's clock": (old_code.ticks_expire, "by another's clock"),
+    "a read-only database taken for a fault": (old_code.read_only_is_a_fault, "cannot be written yet"),
+    "a store that is away taken for a fault": (old_code.store_is_a_fault, "store does not answer"),
+    "a turn that raises ends everybody's": (old_code.turns_unguarded, "raised: control.plan"),
+    "options of a newer version refused": (old_code.options_read_strictly, "Extra inputs"),
+    "what devices say believed": (old_code.devices_believed, "fell: roll-call"),
+    "claims fenced by their number alone": (old_code.fenced_by_number, "does not hold"),
+    "faults of a host taken for losses": (old_code.host_faults_are_losses, "it is paused"),
+    "times of any class of device": (old_code.any_device_times, "has trials of"),
 }

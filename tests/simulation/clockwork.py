@@ -7,6 +7,11 @@ from typing import Any
 from tests.simulation.loom import Fiber, Loom, Process
 
 
+def wall(loom: Loom) -> float:
+    """What the wall clock of the process shows that runs now."""
+    return loom.now if loom.running is None else loom.now + loom.process.host.ahead_sec
+
+
 class Event:
     """threading.Event over the loom."""
 
@@ -42,8 +47,16 @@ class Event:
 class Thread:
     """threading.Thread as a fiber of the process that starts it."""
 
-    def __init__(self, loom: Loom, target: Callable[..., object], args: tuple[Any, ...], name: str) -> None:
+    def __init__(
+        self,
+        loom: Loom,
+        target: Callable[..., object],
+        args: tuple[Any, ...],
+        name: str,
+        fell: Callable[[str, Exception], None],
+    ) -> None:
         self._loom = loom
+        self._fell = fell
         self._work: Callable[[], object] = partial(target, *args)
         self._name = name
         self._done = Event(loom)
@@ -58,15 +71,19 @@ class Thread:
         return not self._done.is_set()
 
     def _run(self) -> None:
-        self._work()
+        try:
+            self._work()
+        except Exception as error:
+            self._fell(self._name, error)
         self._done.set()
 
 
 class Threading:
-    """In place of the module `threading`."""
+    """In place of the module `threading`; `fell` is told what ended a thread."""
 
-    def __init__(self, loom: Loom) -> None:
+    def __init__(self, loom: Loom, fell: Callable[[str, Exception], None]) -> None:
         self._loom = loom
+        self._fell = fell
 
     def Event(self) -> Event:
         return Event(self._loom)
@@ -79,17 +96,17 @@ class Threading:
         name: str = "",
         daemon: bool = True,
     ) -> Thread:
-        return Thread(self._loom, target, args, name)
+        return Thread(self._loom, target, args, name, self._fell)
 
 
 class Time:
-    """In place of the module `time`; every process has a clock that runs at its own pace."""
+    """In place of the module `time`; each process has a clock of its own pace, and a wall clock."""
 
     def __init__(self, loom: Loom) -> None:
         self._loom = loom
 
     def time(self) -> float:
-        return self._loom.now
+        return wall(self._loom)
 
     def monotonic(self) -> float:
         return self._loom.now * self._process.pace

@@ -1,9 +1,12 @@
 """What happened in a run, in order: what was committed, sent, run and checked, and by whom."""
 
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tests.simulation.loom import EPOCH_SEC, Loom
+
+#: What was done by a commit, and is undone where the database goes back to before it.
+COMMITTED: Final = frozenset({"claim", "renew", "release", "rest", "commit", "pull"})
 
 
 class Entry(NamedTuple):
@@ -35,6 +38,29 @@ class History:
         fiber = self._loom.running
         assert fiber is not None
         fiber.noted.append((what, *facts))
+
+    def went_back(self, mark: int) -> None:
+        """The database is again what it was when there were so many entries."""
+        self.note("restored", mark)
+
+    def committed(self, *kinds: str) -> list[Entry]:
+        """What was committed and not undone by a restore."""
+        marks = {entry.facts[0] for entry in self.entries if entry.what == "restored"}
+        kept: dict[int, list[Entry]] = {}
+        left: list[Entry] = []
+        for place, entry in enumerate(self.entries):
+            if place in marks:
+                kept[place] = [*left]
+            if entry.what == "restored":
+                left = [*kept[entry.facts[0]]]
+            elif entry.what in kinds:
+                left.append(entry)
+        return left
+
+    def may_be_undone(self, began: int, ended: int) -> bool:
+        """Whether a restore may have taken away what was committed between these numbers of entries."""
+        restored = [(at, each.facts[0]) for at, each in enumerate(self.entries) if each.what == "restored"]
+        return any(at >= began and mark <= ended for at, mark in restored)
 
     def of(self, *kinds: str) -> list[Entry]:
         return [entry for entry in self.entries if entry.what in kinds]

@@ -10,11 +10,16 @@ from sqlalchemy.orm import Session
 from db.codec import unpack_decisions
 from db.tables import Job, Measurement, Round, Schedule, SketchRow, Workload
 from mallorn.core.states import Cause, JobState, MeasurementKind, RoundState
-from tests.simulation.history import History
+from tests.simulation.history import COMMITTED, History
+from tests.simulation.kinds import UNMENDED, Kind
+from tests.simulation.parts import WORKERS
+from tests.simulation.sky import STRANGE
 from tests.simulation.storage import Storage
-from tests.simulation.weather import Fault, costs_leases
+from tests.simulation.weather import Fault, costs_leases, hosts_of
 
 LOSSES: Final = 3  # that a stage may have before it is given up
+GONE: Final = frozenset({"NoResultFound", "IntegrityError"})  # whatever it belongs to
+LACKING: Final = (Cause.NO_DEVICE, Cause.NOT_HERE, Cause.UNLIKE)  # that a job is paused for
 
 
 def broken_laws(
@@ -32,6 +37,9 @@ def broken_laws(
         *_owners_are_apart(history, owners),
         *_private_stays_private(history),
         *_nothing_raises(history),
+        *(() if Kind.SKEW in UNMENDED else _ticks_are_heard(history)),
+        *_what_is_measured_ran(rows, history),
+        *_times_compare(rows),
         *(f"two wait for each other: {words}" for words in storage.deadlocks),
     ]
 
@@ -48,25 +56,39 @@ class _Rows:
         promoted = promoted.join(Measurement, Measurement.id == Schedule.measurement_id)
         promoted = promoted.join(Workload, Workload.id == Schedule.workload_id)
         self.promoted = session.execute(promoted.join(SketchRow, SketchRow.id == Measurement.sketch_id)).all()
+        ran = select(Measurement.id, Workload.key, SketchRow.key, Measurement.decisions).where(trial)
+        ran = ran.join(Workload, Workload.id == Measurement.workload_id).order_by(Measurement.id)
+        ran = ran.join(SketchRow, SketchRow.id == Measurement.sketch_id)
+        self.reached = session.execute(ran.where(Measurement.device_id.is_not(None))).all()
         self.spent = Counter(row.job_id for row in self.trials)
 
 
 def _every_job_ends(rows: _Rows, owners: Sequence[Any], faults: Sequence[Fault]) -> Iterator[str]:
     known = {job.id: job for job in rows.jobs}
+    nowhere = len(hosts_of(faults, Kind.SICK, WORKERS)) == WORKERS  # can rounds be run
     for owner in owners:
         for job_id in owner.accepted:
             job = known.get(job_id)
+            if job is None and owner.may_miss(job_id):
+                continue
             if job is None:
                 yield f"job {job_id} of {owner.name} was accepted and is gone"
-            elif job.state == JobState.PAUSED and job.cause == Cause.NO_DEVICE:
+            elif _may_rest(owner, job, nowhere):
                 continue
             elif not JobState(job.state).final:
                 yield f"job {job_id} has not ended: it is {job.state} ({job.reason})"
             elif job.state == JobState.FAILED and costs_leases(faults) < LOSSES:
                 yield f"job {job_id} failed for nothing of its own: {job.reason}"
-        wanted = len(owner.accepted)
+        wanted = sum(job_id in known or not owner.may_miss(job_id) for job_id in owner.accepted)
         if (there := sum(job.owner == owner.name for job in rows.jobs)) != wanted:
             yield f"{owner.name} asked for {wanted} jobs, and there are {there}"
+
+
+def _may_rest(owner: Any, job: Job, nowhere: bool) -> bool:
+    """Whether a job may end where nothing goes on: for what it is, or what no host or device has."""
+    if owner.name.startswith(STRANGE):
+        return job.state in (JobState.PAUSED, JobState.FAILED)
+    return job.state == JobState.PAUSED and (job.cause in LACKING or nowhere)
 
 
 def _every_candidate_counts_once(rows: _Rows, history: History) -> Iterator[str]:
@@ -84,7 +106,7 @@ def _every_candidate_counts_once(rows: _Rows, history: History) -> Iterator[str]
             yield f"round {number} of {found.size} has {len(measured)} trials"
         if found.state == RoundState.DONE and len(measured) < found.size:
             yield f"round {number} is done with {len(measured)} of {found.size} trials"
-    for entry in history.of("commit"):
+    for entry in history.committed("commit"):
         lost = [slot for slot in entry.facts[2] if (entry.facts[0], slot) not in places]
         if lost:
             yield f"round {entry.facts[0]}: slots {lost} were committed and are gone"
@@ -110,28 +132,32 @@ def _schedules_are_checked(rows: _Rows, history: History) -> Iterator[str]:
 
 
 def _one_holder_at_a_time(history: History) -> Iterator[str]:
-    """By the database's own clock, which all of them ask."""
-    held: dict[tuple[str, str], tuple[int, float]] = {}
-    for entry in history.of("claim", "renew", "release", "rest", "commit"):
+    """By the database's own clock, which all of them ask; since it was restored, where it was."""
+    held: dict[tuple[str, str], tuple[int, float, str]] = {}
+    for entry in history.committed(*COMMITTED):
         facts = entry.facts
+        if entry.what == "pull":  # leases that lay ahead of a clock that was set back
+            held = {item: (number, min(ends, facts[0]), who) for item, (number, ends, who) in held.items()}
+            continue
         if entry.what == "commit":
             facts = ("round", str(facts[0]), *facts[1:])
         item = (str(facts[0]), str(facts[1]))
-        attempt, until = held.get(item, (0, 0.0))
+        attempt, until, holder = held.get(item, (0, 0.0, ""))
+        taken = entry.what == "release" and facts[3] == "as lost"
         if entry.what == "claim":
             if facts[2] <= attempt:
                 yield f"{item} is claimed as attempt {facts[2]} after attempt {attempt}"
             if until > facts[3] + 1e-3:
                 yield f"{item} is claimed by {entry.who} while attempt {attempt} holds it"
-            held[item] = facts[2], facts[4]
+            held[item] = facts[2], facts[4], entry.who
         elif entry.what == "rest":
-            held[item] = attempt, 0.0
-        elif facts[2] != attempt or until == 0.0:
+            held[item] = attempt, 0.0, ""
+        elif facts[2] != attempt or (not taken and (until == 0.0 or holder != entry.who)):
             yield f"{entry.who} does {entry.what} for attempt {facts[2]} of {item}, which it does not hold"
         elif entry.what == "renew":
-            held[item] = attempt, facts[3]
+            held[item] = attempt, facts[3], holder
         elif entry.what == "release":
-            held[item] = attempt, 0.0
+            held[item] = attempt, 0.0, ""
 
 
 def _owners_are_apart(history: History, owners: Sequence[Any]) -> Iterator[str]:
@@ -148,5 +174,33 @@ def _private_stays_private(history: History) -> Iterator[str]:
 
 
 def _nothing_raises(history: History) -> Iterator[str]:
-    for entry in history.of("raised"):
-        yield f"{entry.who} raised: {' '.join(map(str, entry.facts))}"
+    """But over what a restore took away, in whoever works on it. What ends a thread ends a loop."""
+    restored = bool(history.of("restored"))
+    for entry in history.of("raised", "fell"):
+        if entry.what == "fell" or not (restored and GONE & {*entry.facts}):
+            yield f"{entry.who} {entry.what}: {' '.join(map(str, entry.facts))}"
+
+
+def _ticks_are_heard(history: History) -> Iterator[str]:
+    """Whatever the clocks of beat and of those who sweep and reap say."""
+    for entry in history.of("expired"):
+        yield f"{entry.who} does not do {entry.facts[0]}, as its time is over by another's clock"
+
+
+def _what_is_measured_ran(rows: _Rows, history: History) -> Iterator[str]:
+    """On a device, as the program that it is kept for."""
+    ran = {entry.facts for entry in history.of("ran")}
+    for row_id, workload, sketch, decisions in rows.reached:
+        if (workload, sketch, unpack_decisions(decisions)) not in ran:
+            yield f"trial {row_id} is kept for {workload}, as which it never ran"
+
+
+def _times_compare(rows: _Rows) -> Iterator[str]:
+    """All times of a job are of one context, and a schedule's context is where it was timed."""
+    for job in rows.jobs:
+        contexts = {row.context_id for row in rows.trials if row.job_id == job.id} - {None}
+        if contexts - {job.context_id}:
+            yield f"job {job.id} of context {job.context_id} has trials of {sorted(contexts)}"
+    for schedule, row, _workload, _sketch in rows.promoted:
+        if schedule.context_id != row.context_id:
+            yield f"schedule {schedule.id} of {schedule.context_id} was timed in context {row.context_id}"

@@ -15,11 +15,23 @@ class Died(BaseException):
     """The process of this fiber is dead: nothing it would still do happens."""
 
 
+class Host:
+    """What stays when a process is started again in its place."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ahead_sec = 0.0  # of the loom's time, by which its wall clock is
+        self.version = 0  # of what is installed there; 1 is newer, -1 older
+        self.sick_until = 0.0
+        self.full_until = 0.0
+
+
 class Process:
     """What dies as a whole, freezes as a whole, and has a clock that runs at a pace of its own."""
 
-    def __init__(self, name: str, pace: float = 1.0) -> None:
+    def __init__(self, name: str, pace: float = 1.0, host: Host | None = None) -> None:
         self.name = name
+        self.host = host or Host(name)
         self.pace = pace
         self.alive = True
         self.frozen_until = 0.0

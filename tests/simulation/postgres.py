@@ -1,25 +1,29 @@
 """A real Postgres as a run's database: others run between two statements, and wait for each other's locks."""
 
 import selectors
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
 from psycopg.errors import DeadlockDetected
 from psycopg.waiting import Ready
-from sqlalchemy import Engine, event, make_url
+from sqlalchemy import Engine, Integer, event, make_url
 
 from benchmarks.postgres import Postgres
 from db.migrate import upgrade
 from db.tables import Base
 from tests.simulation.loom import Loom
-from tests.simulation.storage import Storage
+from tests.simulation.storage import NOT_YET, Storage
 
 T = TypeVar("T")
 ANSWER_SEC: Final = 30.0  # of the simulation's time: what the product gives a statement
 LOOK_SEC: Final = 0.002  # of real time: by then most statements are answered
 WAIT_SEC: Final = 0.05  # of the simulation's time, until who waits for a lock looks again
 BLOCKED: Final = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
+
+
+OURS: Final = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mallorn'"
 
 
 class PostgresStorage(Storage):
@@ -41,15 +45,43 @@ class PostgresStorage(Storage):
 
     def empty(self) -> None:
         self.engine.dispose()
-        ours = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'mallorn'"
-        self._admin.execute(ours)
+        self._admin.execute(OURS)
         tables = ", ".join(Base.metadata.tables)
         self._admin.execute(f"TRUNCATE {tables} RESTART IDENTITY")
+
+    def keep(self) -> Callable[[], None]:
+        kept = {name: self._copied_out(name) for name in Base.metadata.tables}
+
+        def bring_back() -> None:
+            self._admin.execute(OURS)
+            with self._admin.transaction():
+                self._admin.execute("SET LOCAL session_replication_role = replica")  # no foreign keys
+                self._admin.execute(f"TRUNCATE {', '.join(kept)} RESTART IDENTITY")
+                for name, rows in kept.items():
+                    self._copied_in(name, rows)
+
+        return bring_back
+
+    def _copied_out(self, table: str) -> bytes:
+        with self._admin.cursor().copy(f"COPY {table} TO STDOUT") as out:
+            return b"".join(bytes(part) for part in out)
+
+    def _copied_in(self, table: str, rows: bytes) -> None:
+        with self._admin.cursor().copy(f"COPY {table} FROM STDIN") as into:
+            into.write(rows)
+        key = Base.metadata.tables[table].columns.get("id")
+        if key is not None and isinstance(key.type, Integer):
+            numbers = f"pg_get_serial_sequence('{table}', 'id')"
+            highest = f"(SELECT coalesce(max(id), 0) + 1 FROM {table})"
+            self._admin.execute(f"SELECT setval({numbers}, {highest}, false)")
 
     def close(self) -> None:
         self.engine.dispose()
         self._admin.close()
         self._server.__exit__(None, None, None)
+
+    def read_only(self, statement: str) -> psycopg.Error:
+        return NOT_YET
 
     def unanswered(self) -> psycopg.OperationalError:
         return psycopg.OperationalError("the simulated database does not answer")

@@ -4,40 +4,53 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from random import Random
+from tempfile import gettempdir
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
 from db.repositories.holds import Holds
 from db.repositories.measurements import Measurements
+from db.repositories.ticks import Ticks
+from db.session import read_clock
 from mallorn.core.settings import Settings
+from mallorn.core.targets import parse_target
 from mallorn.core.values.graph import GraphReport
 from mallorn.core.values.report import FinishReport
+from services.control.planning import plan_job
 from services.control.waiting import Patience
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
 from tests.simulation.benches import NAME, Bench, Benches, verifier_of
 from tests.simulation.broker import Broker
 from tests.simulation.clockwork import Threading, Time
+from tests.simulation.fleet import EVERY_SEC, QuietRollCall, Tracker
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
+from tests.simulation.policies import NAMES
 from tests.simulation.storage import Shared
-from workers.faces.graphs import Extraction, Graphs, ModelTask
+from tests.simulation.store import URL, Shelf, stored_at
+from tests.simulation.versions import versions_mixed
+from workers.faces.graphs import Extraction, Graphs, ModelTask, Scripts
 from workers.faces.values import Arguments
 from workers.finish.handout import Handout
+from workers.measure.fleet import Fleet
 from workers.search.synthetic import SyntheticSpace
 from workers.slot.runtime import Runtime
 
 COMPILER: Final = MadeUpCompiler(SyntheticSpace(16, 16, 16))
-SETTINGS: Final = Settings(lease_sec=12.0, device_wait_sec=90.0, plugins=[NAME])
+TARGET: Final = parse_target('{"kind":"llvm","num-cores":2}')
+SETTINGS: Final = Settings(lease_sec=12.0, device_wait_sec=90.0, plugins=[NAME, *NAMES], artifacts=URL)
 IMPORT_SEC: Final = 1.0
 #: Modules that wait, or tell how long something took.
-WAITING: Final = ("workers.slot.lease.threading",)
+WAITING: Final = ("workers.slot.lease.threading", "workers.slot.attendance.threading")
 TIMED: Final = (
     "workers.round.run.time",
     "workers.round.commits.time",
     "workers.finish.run.time",
     "workers.finish.deciding.time",
     "workers.slot.turns.time",
+    "workers.slot.health.time",
+    "workers.slot.attendance.time",
     "workers.probing.run.time",
 )
 Extracted = dict[str, tuple[str, ...]]
@@ -46,14 +59,16 @@ Extracted = dict[str, tuple[str, ...]]
 class Hand(Runtime):
     """A worker's runtime whose children are made up."""
 
+    room = Path(gettempdir())  # type: ignore[assignment]  # in which nothing is written
+
     def __init__(self, database: Shared, name: str, benches: Benches) -> None:
         self.settings = SETTINGS
         self.database = database
         self.name = name
         self.tunes = True
         self.benches = benches
-        self.roll_call: Any = SimpleNamespace(busy_with=lambda what: None)
-        self.fleet: Any = SimpleNamespace(devices=lambda target=None: [])
+        self.fleet = Fleet(SETTINGS)
+        self.roll_call = QuietRollCall(database, self.fleet, name)
 
     @property
     def compiler(self) -> Any:
@@ -63,7 +78,7 @@ class Hand(Runtime):
         return self.benches
 
     def measurer(self, options: Any, like: Any = None) -> Bench:
-        return Bench(self.benches)
+        return Bench(self.benches, like)
 
     def validator(self, options: Any) -> Any:
         return COMPILER.validate
@@ -72,13 +87,17 @@ class Hand(Runtime):
         """There is no process to start."""
 
     def graphs(self, threads: int, model_bytes: int) -> Graphs:
-        return MadeUpGraphs({})
+        return MadeUpGraphs({"scripts": Scripts("", "", "")})
 
 
 @contextmanager
-def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> Iterator[None]:
+def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shelf: Shelf) -> Iterator[None]:
     """The seams of one run."""
-    threads, time = Threading(loom), Time(loom)
+
+    def fell(name: str, error: Exception) -> None:
+        history.note("fell", name, type(error).__name__, str(error)[:300])
+
+    threads, time = Threading(loom, fell), Time(loom)
     ids = Random(loom.random.random())
     here = SimpleNamespace(shared=nullcontext, alone=lambda: nullcontext(True))
     changes: dict[str, Any] = {
@@ -86,13 +105,21 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> I
         **dict.fromkeys(TIMED, time),
         "workers.tasks.runtime": lambda: loom.process.runtime,
         "workers.tasks.send": broker.send,
+        "services.control.tasks.plan_job": lambda database, job_id, _holder, patience: plan_job(
+            database, job_id, loom.process.name, patience
+        ),
         "services.control.tasks.database": lambda: loom.process.runtime,
         "services.control.tasks.send": broker.send,
         "services.control.turn.settings": lambda: SETTINGS,
-        "services.control.tasks.settings": lambda: SETTINGS,
         "services.control.tasks.PATIENCE": Patience(SETTINGS.device_wait_sec),
         "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
-        "workers.importing.run._extract": _extract(loom),
+        "workers.slot.stage.check_room": lambda *_: None,
+        "workers.slot.stage.unpack": lambda stored, _folder: stored.read(),
+        "workers.importing.run._extract": _extract(loom, benches),
+        "workers.slot.health.what_ails": lambda _tunes: benches.ails(),
+        "workers.slot.attendance.EVERY_SEC": EVERY_SEC,
+        "workers.slot.attendance.host_id": lambda: loom.process.host.name,
+        "workers.measure.fleet.TrackerClient": lambda *_address, **_key: Tracker(benches, TARGET),
         "workers.round.run.Host": lambda: here,
         "workers.slot.runtime.Host": lambda: here,
         "workers.probing.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
@@ -105,14 +132,14 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History) -> I
             winners, _Nowhere(), None, FinishReport()
         ),
         "workers.finish.run.complete_export": lambda *_: None,
-        "workers.finish.run.keep_scripts": lambda *_: None,
-        "workers.finish.run.upload": lambda claimed, _folder: f"memory://{claimed.job.id}",
     }
     with ExitStack() as stack:
         for name, value in changes.items():
             stack.enter_context(patch(name, value))
         for change in _witnesses(history):
             stack.enter_context(change)
+        stack.enter_context(stored_at(shelf))
+        stack.enter_context(versions_mixed(loom))
         yield
 
 
@@ -124,6 +151,9 @@ class _Nowhere(type(Path())):  # type: ignore[misc]
 
     def write_text(self, *_args: Any, **_more: Any) -> int:
         return 0
+
+    def iterdir(self) -> Iterator[Path]:
+        yield Path("report.json")
 
 
 class _Model:
@@ -138,8 +168,10 @@ class _Model:
         return cls(claimed)
 
 
-def _extract(loom: Loom) -> Any:
+def _extract(loom: Loom, benches: Benches) -> Any:
     def extract(claimed: Any) -> Extraction:
+        benches.check_disk()
+        claimed.model_file(claimed.runtime.room)
         loom.sleep(IMPORT_SEC)
         names = claimed.job.name.split("+")
         tasks = [
@@ -155,7 +187,7 @@ def _extract(loom: Loom) -> Any:
 def _witnesses(history: History) -> Iterator[Any]:
     """The product's own methods, which tell the history what they did if their transaction commits."""
     claim, renew, change, lose = Holds.claim, Holds.renew, Holds._change, Holds._lose
-    rest, add_batch = Holds.rest, Measurements.add_batch
+    rest, add_batch, pull_back = Holds.rest, Measurements.add_batch, Ticks.pull_back
 
     def claimed(self: Holds, item: Any, holder: str, lease_sec: float) -> Any:
         hold = claim(self, item, holder, lease_sec)
@@ -174,14 +206,16 @@ def _witnesses(history: History) -> Iterator[Any]:
     def changed(self: Holds, hold: Any, **values: Any) -> bool:
         done = change(self, hold, **values)
         if done and values.get("until", 0) is None:
-            history.when_committed("release", hold.item.kind, hold.item.subject, hold.attempt)
+            history.when_committed(
+                "release", hold.item.kind, hold.item.subject, hold.attempt, "by its holder"
+            )
         return done
 
     def lost(self: Holds, which: Any, *counting: Any) -> Any:
         losses = lose(self, which, *counting)
         for loss in losses:
             item = loss.hold.item
-            history.when_committed("release", item.kind, item.subject, loss.hold.attempt)
+            history.when_committed("release", item.kind, item.subject, loss.hold.attempt, "as lost")
         return losses
 
     def rested(self: Holds, kinds: Any, subjects: Any) -> None:
@@ -195,6 +229,11 @@ def _witnesses(history: History) -> Iterator[Any]:
         history.when_committed("commit", round_id, token.attempt, tuple(row.slot for row in rows), new)
         return new
 
+    def pulled(self: Ticks, lease_sec: float) -> None:
+        pull_back(self, lease_sec)
+        history.when_committed("pull", read_clock(self.session) + lease_sec)
+
+    yield patch.object(Ticks, "pull_back", pulled)
     yield patch.object(Holds, "claim", claimed)
     yield patch.object(Holds, "renew", renewed)
     yield patch.object(Holds, "_change", changed)

@@ -5,11 +5,13 @@ import sqlite3
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
 from sqlalchemy import Engine, event
+from sqlalchemy.exc import InternalError
 from sqlalchemy.orm import Session
 
 from db.engine import create_engine
@@ -19,6 +21,11 @@ from tests.simulation.loom import Died, Loom
 
 MEMORY: Final = Path("/dev/shm")
 SWITCHES: Final = 0.2  # of the statements of a block, where others may run between two
+
+
+NOT_YET: Final = psycopg.errors.ReadOnlySqlTransaction("the simulated database cannot be written yet")
+NOTICED = True
+WRITES: Final = ("INSERT", "UPDATE", "DELETE")
 
 
 class Storage(ABC):
@@ -53,14 +60,22 @@ class Storage(ABC):
         """Take all of it away."""
 
     @abstractmethod
+    def keep(self) -> Callable[[], None]:
+        """Remember all rows as they are; what comes of it brings them back, whoever is connected."""
+
+    @abstractmethod
     def unanswered(self) -> Exception:
         """What the driver raises where the database does not answer."""
+
+    @abstractmethod
+    def read_only(self, statement: str) -> Exception:
+        """What a driver raises over a Postgres that was a standby a moment ago."""
 
     def _prepare(self, engine: Engine) -> None:
         @event.listens_for(engine, "before_cursor_execute")
         def on_statement(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
             if self.troubles is not None and not statement.startswith("PRAGMA"):
-                self.troubles.at_statement()
+                self.troubles.at_statement(statement)
 
         commit = engine.dialect.do_commit
 
@@ -96,6 +111,22 @@ class SqliteStorage(Storage):
         self.engine.dispose()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def keep(self) -> Callable[[], None]:
+        kept = sqlite3.connect(":memory:")
+        with closing(sqlite3.connect(self.file)) as source:
+            source.backup(kept)
+
+        def bring_back() -> None:
+            with closing(sqlite3.connect(self.file)) as source:
+                kept.backup(source)
+            kept.close()
+
+        return bring_back
+
+    def read_only(self, statement: str) -> InternalError:
+        """As SQLAlchemy brings it, once db.engine has seen what it is."""
+        return InternalError(statement, None, NOT_YET, connection_invalidated=NOTICED)
+
     def unanswered(self) -> sqlite3.OperationalError:
         error = sqlite3.OperationalError("the simulated database does not answer")
         error.sqlite_errorname = "SQLITE_BUSY"
@@ -117,8 +148,10 @@ class Troubles:
         self._storage = storage
         self.loom = loom
         self.away_until = 0.0
+        self.read_only_until = 0.0
+        self.ahead_sec = 0.0  # of the loom's time, by which the database's clock is
 
-    def at_statement(self) -> None:
+    def at_statement(self, statement: str) -> None:
         """Raise what a driver would, or let the process die."""
         if self.loom.running is None:
             return
@@ -134,6 +167,8 @@ class Troubles:
             self.loom.step()
         if self.loom.now < self.away_until:
             raise self._storage.unanswered()
+        if self.loom.now < self.read_only_until and statement.startswith(WRITES):
+            raise self._storage.read_only(statement)
 
     def before_commit(self) -> None:
         """A process may die just before its commit."""

@@ -9,9 +9,10 @@ import pytest
 
 from tests.simulation.bugs import BUGS
 from tests.simulation.campaign import Failure, opened, seeds_until_found, shrunk
+from tests.simulation.kinds import Kind
 from tests.simulation.shrinking import fewest
 from tests.simulation.storage import Storage
-from tests.simulation.weather import Fault, Kind, draw
+from tests.simulation.weather import Fault, draw
 from tests.simulation.world import Scenario, simulate
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -21,6 +22,16 @@ SIDE_BY_SIDE = [range(part, SEEDS, PARTS) for part in range(PARTS)]
 LONG = [
     pytest.param(range(seed, MORE, PARTS), marks=pytest.mark.long) for seed in range(SEEDS, SEEDS + PARTS)
 ]
+#: Bugs that it takes dozens of seeds to find.
+LATE = {
+    "fencing off",
+    "ticks that expire by another's clock",
+    "a turn that raises ends everybody's",
+    "what devices say believed",
+    "faults of a host taken for losses",
+    "times of any class of device",
+}
+PLANTED = [pytest.param(name, marks=pytest.mark.long) if name in LATE else name for name in BUGS]
 ON_POSTGRES = [range(6), pytest.param(range(6, 16), marks=pytest.mark.long)]
 
 
@@ -70,9 +81,9 @@ def test_two_seeds_have_different_histories(storage: Storage) -> None:
     assert simulate(storage, Scenario.of(1)).digest != simulate(storage, Scenario.of(2)).digest
 
 
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(storage: Storage, name: str) -> None:
-    assert seeds_until_found(storage, name, most=200) is not None
+    assert seeds_until_found(storage, name, most=100) is not None
 
 
 def test_a_failing_seed_is_shrunk_and_told_with_the_command_that_replays_it(storage: Storage) -> None:

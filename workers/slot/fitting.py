@@ -10,7 +10,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.workers import Workers
 from db.tables import Job
 from mallorn.core.errors import HostFault, Unavailable
-from mallorn.core.options import JobOptions
+from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.stand_ins import DEVICE
 from workers.device.endpoint import DeviceClass
 from workers.slot.attendance import TVM_VERSION
@@ -44,7 +44,7 @@ def settle_builder(runtime: Runtime, job_id: str) -> None:
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
         job = Jobs(session).get(job_id, None)
-        ours = builder_of(JobOptions.model_validate(job.options))
+        ours = builder_of(KeptOptions.model_validate(job.options))
         if job.context_id is None or ours is None:
             return
         context = Contexts(session).get(job.context_id)

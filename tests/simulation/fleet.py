@@ -1,0 +1,43 @@
+"""The tracker of a run, as the product's own roll call and fleet ask it."""
+
+from types import TracebackType
+from typing import Any, Final, Self
+
+from mallorn.core.targets import Target
+from tests.simulation.benches import Benches, Device
+from workers.device.tracker_client import device_key
+from workers.slot.attendance import RollCall
+
+EVERY_SEC: Final = 15.0  # between two roll calls of a worker; devices are fresh for twice as long
+
+
+class Tracker:
+    """In place of a TrackerClient."""
+
+    def __init__(self, benches: Benches, target: Target) -> None:
+        self._benches = benches
+        self._target = target
+
+    def summary(self) -> Any:
+        """What is registered."""
+        return {"server_info": [self._told(device) for device in self._benches.here()]}
+
+    def _told(self, device: Device) -> dict[str, Any]:
+        words = {"target": self._target.text} | self._benches.words(device)
+        return {"key": f"server:{device_key(self._target)}", "busy": False, "mallorn": words}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """There is no connection."""
+
+
+class QuietRollCall(RollCall):
+    """Reports every few seconds, and not whenever the work changes: a run has enough statements."""
+
+    def busy_with(self, what: str) -> None:
+        """It shows with the next."""
+        self._busy_with = what

@@ -1,0 +1,144 @@
+"""Code as it was before a year's mishaps were thought of: each is a bug to plant into what mended it."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any, Final
+from unittest.mock import patch
+
+from sqlalchemy import and_
+
+from db.repositories.holds import MAX_LOSSES, Hold, Holds
+from db.repositories.jobs import Jobs
+from db.repositories.shares import Shares
+from db.repositories.work_items import WorkItems
+from db.tables import HeldWork
+from mallorn.core import queues
+from mallorn.core.errors import MallornError
+from mallorn.core.options import JobOptions
+from mallorn.core.states import WorkKind
+from mallorn.core.values.fleet import DeviceInfo
+from services.control import planning
+from services.control.app import app
+from services.control.turn import take_turn
+from services.planner.share import charged
+from workers.device.endpoint import Endpoint
+from workers.slot.attendance import RollCall
+from workers.slot.endings import OTHER_HOST, Fate, ending
+from workers.slot.health import Health
+
+EXPIRES_SEC: Final = 5.0
+
+
+@contextmanager
+def ticks_expire() -> Iterator[None]:
+    """A tick is worth nothing after five seconds, by the wall clock of whoever takes it."""
+    with ExitStack() as stack:
+        for name in (queues.SWEEP, queues.REAP):
+            entry = app.conf.beat_schedule[name]
+            stack.enter_context(patch.dict(entry, {"options": {"expires": EXPIRES_SEC}}))
+        yield
+
+
+def read_only_is_a_fault() -> AbstractContextManager[object]:
+    """A Postgres that was a standby a moment ago is not taken for one that is away."""
+    return patch("tests.simulation.storage.NOTICED", new=False)
+
+
+@contextmanager
+def store_is_a_fault() -> Iterator[None]:
+    """What an artifact store raises that is away is a fault of ours."""
+    with ExitStack() as stack:
+        for module in ("workers.slot.stage", "workers.finish.export", "workers.finish.scripts"):
+            stack.enter_context(patch(f"{module}.reaching", lambda _uri: nullcontext()))
+        yield
+
+
+def turns_unguarded() -> AbstractContextManager[object]:
+    """One job's turn that raises ends the planning step of its target."""
+
+    def look_at(self: Any, job_id: str, slots: int) -> None:
+        with self._database.transaction() as session:
+            turn = take_turn(session, job_id, slots, self._devices, self._patience)
+            paid = charged([*self._jobs.values()], job_id, turn.candidates)
+            Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
+        self._jobs[job_id] = paid
+        self._note(job_id, slots, turn)
+
+    return patch.object(planning._TargetStep, "_look_at", look_at)
+
+
+@contextmanager
+def options_read_strictly() -> Iterator[None]:
+    """An option that only a newer version knows raises in whoever reads it."""
+    with ExitStack() as stack:
+        for module in ("services.control.turn", "workers.slot.stage", "workers.round.context"):
+            stack.enter_context(patch(f"{module}.KeptOptions", JobOptions))
+        yield
+
+
+@contextmanager
+def devices_believed() -> Iterator[None]:
+    """What a device says of itself is taken as it is, and the roll call ends where that raises."""
+    with ExitStack() as stack:
+        for module in ("workers.measure.fleet", "tests.simulation.benches"):
+            stack.enter_context(patch(f"{module}.endpoint_of", _endpoint_of))
+        stack.enter_context(patch.object(RollCall, "_tell", staticmethod(_tell)))
+        yield
+
+
+def _endpoint_of(identity: Any) -> Endpoint:
+    return Endpoint(
+        name=str(identity["name"]),
+        host_id=str(identity["host_id"]),
+        host_class=str(identity["host_class"]),
+        threads=int(identity["threads"]),
+        tvm_version=str(identity["tvm_version"]),
+        info=DeviceInfo.model_validate(identity),
+    )
+
+
+def _tell(report: Any) -> str:
+    try:
+        report()
+    except MallornError as error:
+        return error.headline
+    return ""
+
+
+def fenced_by_number() -> AbstractContextManager[object]:
+    """A claim is its number, which comes again after a restore."""
+
+    def mine(hold: Hold) -> Any:
+        item = hold.item
+        same = HeldWork.kind == item.kind, HeldWork.subject == item.subject
+        return and_(*same, HeldWork.attempt == hold.attempt, HeldWork.until.is_not(None))
+
+    return patch("db.repositories.holds.mine", mine)
+
+
+@contextmanager
+def host_faults_are_losses() -> Iterator[None]:
+    """Three times the same sick host are three hosts, and it goes on taking work."""
+
+    def leave(self: WorkItems, hold: Hold, error: MallornError) -> None:
+        if hold.item.kind is not WorkKind.ROUND:
+            self.give_back(hold, error)
+        elif Holds(self.session).get(hold.item).losses + 1 >= MAX_LOSSES:
+            self._pause(hold, error)
+        elif self.lose(hold, error) is not None:
+            Jobs(self.session).say(self._job_of(hold), error.reason)
+
+    def fate(error: MallornError, kind: WorkKind) -> Fate:
+        found = ending(error, kind)
+        return replace(found, act=leave) if found is OTHER_HOST else found
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(Health, "recover", lambda _self: None))
+        stack.enter_context(patch("workers.slot.held_work.ending", fate))
+        yield
+
+
+def any_device_times() -> AbstractContextManager[object]:
+    """Devices are asked for by their target alone, whatever class a job's times are of."""
+    return patch("workers.round.context.class_of_job", lambda *_: None)
