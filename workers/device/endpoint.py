@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from mallorn.core.errors import NoDevice
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.storable import check_storable
 from mallorn.core.values.base import Value
@@ -29,6 +30,15 @@ class DeviceClass:
     def text(self) -> str:
         """As a client names it to the tracker."""
         return json.dumps([self.host_class, self.tvm_version, self.threads])
+
+
+def none_like(like: DeviceClass | None) -> NoDevice:
+    """The error where no device of a class answers; None: of any."""
+    if like is None:
+        return NoDevice()
+    kind = f"{like.host_class}, TVM {like.tvm_version}, threads: {like.threads}"
+    hint = "mallorn devices   (bring one back, or tune the model anew)"
+    return NoDevice(f"no device answers that is as those that took this job's times ({kind})", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from mallorn.core.errors import NoDevice
 from mallorn.core.hosts import host_id
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from workers.children.pool import ChildPool
-from workers.device.endpoint import DeviceClass
+from workers.device.endpoint import DeviceClass, none_like
 from workers.faces.compiler import Library
 from workers.faces.runner import Runner
 from workers.host.alone import Host
@@ -94,7 +93,7 @@ class TvmMeasurer(Measurer):
     def _devices(self, target: Target) -> list[TrackedDevice]:
         devices = of_class(self._fleet.devices(target), self._like)
         if not devices:
-            raise NoDevice
+            raise none_like(self._like)
         return devices
 
     def _builds(

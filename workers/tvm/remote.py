@@ -15,12 +15,12 @@ from tvm import rpc
 from tvm.runtime import Module, Tensor, empty
 from tvm.runtime.vm import VirtualMachine
 
-from mallorn.core.errors import NoDevice, Unavailable
+from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import HINT, FleetKey
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import settings
 from mallorn.core.targets import Target
-from workers.device.endpoint import DeviceClass, endpoint_of
+from workers.device.endpoint import DeviceClass, endpoint_of, none_like
 from workers.device.handshake import DEATH_NOTICE, UNHEARD, ticket_of
 from workers.device.identity import Identity
 from workers.device.requests import class_of
@@ -276,7 +276,7 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
     while True:
         with TrackerClient(tracker, key=fleet) as client:
             if not any(_serves(server, key, wanted) for server in client.summary()["server_info"]):
-                raise NoDevice
+                raise none_like(like)
             left_sec = deadline_sec - time.monotonic()
             if left_sec <= 0:
                 raise Unavailable(f"all devices {why} for {wait_sec:g} s", hint="mallorn devices")
