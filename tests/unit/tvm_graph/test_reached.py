@@ -22,7 +22,7 @@ def kernel_of(mod: Any) -> tuple[int, ...]:
     found: list[Any] = []
 
     def visit(node: Any) -> None:
-        if isinstance(node, relax.Call) and node.op.name.removeprefix("relax.nn.") in LAYOUTS:
+        if isinstance(node, relax.Call) and node.op.name in LAYOUTS:
             found.append(tuple(map(int, node.args[1].ty.shape)))
 
     relax.analysis.post_order_visit(mod["main"], visit)
