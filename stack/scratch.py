@@ -26,12 +26,15 @@ def own_folder(part: str) -> Iterator[Path]:
     shared = Path(tempfile.gettempdir())
     sweep(shared)
     folder, lock_fd = _new(shared, part)
+    told = HOST_FOLDER_VARIABLE in os.environ
     os.environ[HOST_FOLDER_VARIABLE] = str(host_folder())
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     try:
         yield folder
     finally:
         os.environ["TMPDIR"] = tempfile.tempdir = str(shared)
+        if not told:
+            del os.environ[HOST_FOLDER_VARIABLE]
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock_fd)
 

@@ -41,11 +41,9 @@ FORBIDDEN: Final = {
 }
 BEAT: Final = """
 import os, signal
-from celery import Celery
 from celery.signals import before_task_publish
+from services.control.app import app
 from stack.celery_parts import run_beat
-app = Celery("a", broker="memory://", set_as_current=False)
-app.conf.beat_schedule = {"tick": {"task": "tick", "schedule": 0.01}}
 @before_task_publish.connect
 def stop(**_):
     os.kill(os.getpid(), signal.SIGTERM)
@@ -96,7 +94,7 @@ def test_a_message_that_is_no_json_is_not_read() -> None:
 def test_beat_keeps_its_times_in_no_file(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", BEAT],
-        env=clean_environment(TMPDIR=str(tmp_path), PYTHONPATH=str(ROOT)),
+        env=clean_environment(TMPDIR=str(tmp_path), PYTHONPATH=str(ROOT), MALLORN_REDIS_URL="memory://"),
         cwd=tmp_path,
         capture_output=True,
         text=True,

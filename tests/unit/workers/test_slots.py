@@ -17,7 +17,7 @@ SENT = list[tuple[Any, ...]]
 def slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
     found = Runtime(Settings(data_dir=tmp_path))
     monkeypatch.setattr(tasks, "runtime", lambda: found)
-    monkeypatch.setattr(tasks, "import_job", lambda _runtime, _job_id: True)
+    monkeypatch.setattr(tasks, "import_job", lambda _runtime, job_id: job_id)
     return found
 
 
