@@ -163,10 +163,10 @@ class Bench:
         return {OPENVINO: rival}
 
     def _compile_range(self) -> None:
-        from workers.tvm.compile import compile_range
+        from workers.tvm.compile import compile_model
 
         given = (str(self._given.model), str(self._given.schedules), self._target.text)
-        compile_range(*given, self._manifest.recipe, str(self._range), self._dynamic)
+        compile_model(*given, self._manifest.recipe, str(self._range), {}, self._dynamic)
 
     def _compile(self, schedules: Path, shapes: Mapping[str, list[int]], name: str) -> Path:
         from workers.tvm.compile import compile_model

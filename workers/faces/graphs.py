@@ -175,26 +175,18 @@ class Graphs(Child):
         recipe: StoredRecipe,
         out_so: str,
         input_shapes: Shapes,
+        dynamic: Dynamic | None = None,
     ) -> Compiled:
-        """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`."""
+        """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`.
+
+        With `dynamic` for every size of a range.
+        """
 
     @method(limit_sec=3600.0)
     def extract_range(
         self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
     ) -> Extraction:
         """Import a model at a few sizes of a range; each of their tasks, and what computes sizes between."""
-
-    @method(limit_sec=3600.0)
-    def compile_range(
-        self,
-        model_path: str,
-        schedules_dir: str | None,
-        target: str,
-        recipe: StoredRecipe,
-        out_so: str,
-        dynamic: Dynamic,
-    ) -> Compiled:
-        """As `compile_model`, for every size of a range."""
 
     @method(limit_sec=3600.0)
     def compile_default(self, model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:

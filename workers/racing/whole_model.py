@@ -70,9 +70,7 @@ class WholeModel:
         """Compile with the schedules of a directory; how far they cover the model, and their bad lines."""
         given = str(self.path), str(schedules), self.target.text, self.recipe, str(library)
         with Host().shared():
-            if self.dynamic is not None:
-                return self.graphs.compile_range(*given, self.dynamic)
-            return self.graphs.compile_model(*given, self.input_shapes)
+            return self.graphs.compile_model(*given, self.input_shapes, self.dynamic)
 
     def compile_untuned(self, library: Path) -> Untuned:
         """Compile as TVM does by itself."""

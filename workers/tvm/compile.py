@@ -31,47 +31,18 @@ def compile_model(
     recipe: StoredRecipe,
     out_so: str,
     input_shapes: Shapes,
+    dynamic: Dynamic | None = None,
 ) -> Compiled:
     """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`.
 
-    Counts the tasks that have a schedule, because TVM passes over the others in silence. Raises InvalidModel,
-    NotFound, InvalidRequest.
+    Of a range every point, in one library whose `main` takes any size of it. Counts the tasks that have a
+    schedule, because TVM passes over the others in silence. Raises InvalidModel, NotFound, InvalidRequest.
     """
-    load = partial(load_network, model_path, input_shapes)
-    return _compile({"": load}, schedules_dir, target, recipe, out_so, None)
-
-
-def compile_range(
-    model_path: str,
-    schedules_dir: str | None,
-    target: str,
-    recipe: StoredRecipe,
-    out_so: str,
-    dynamic: Dynamic,
-) -> Compiled:
-    """As `compile_model` for every point, in one library whose `main` takes any size of the range."""
-
-    def load(point: dict[str, int], tvm_target: Any) -> ImportedModel:
-        return load_point(model_path, dynamic, point, tvm_target)[0]
-
-    points = {ranges.label(point): partial(load, point) for point in dynamic.points}
-    return _compile(points, schedules_dir, target, recipe, out_so, dynamic)
-
-
-def _compile(
-    models: Mapping[str, Callable[[Any], ImportedModel]],
-    schedules_dir: str | None,
-    target: str,
-    recipe: StoredRecipe,
-    out_so: str,
-    dynamic: Dynamic | None,
-) -> Compiled:
-    """What these read for a target, by their labels; what the last of them takes and gives is told."""
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
     after = [step_json(step) for step in steps.after]
     mods, constants = {}, equals.Constants()
-    for label, load in models.items():
+    for label, load in _loads(model_path, input_shapes, dynamic).items():
         network = load(tvm_target)
         inputs, outputs = network.inputs, network.outputs
         mod, _ = run_steps(network.mod, steps.before, tvm_target)
@@ -92,6 +63,19 @@ def _compile(
         bytes=Path(out_so).stat().st_size,
         seconds=time.monotonic() - started_sec,
     )
+
+
+def _loads(
+    model_path: str, input_shapes: Shapes, dynamic: Dynamic | None
+) -> Mapping[str, Callable[[Any], ImportedModel]]:
+    """What reads the model for a target; of a range what reads it at each point, by the point's label."""
+    if dynamic is None:
+        return {"": partial(load_network, model_path, input_shapes)}
+
+    def load(point: dict[str, int], tvm_target: Any) -> ImportedModel:
+        return load_point(model_path, dynamic, point, tvm_target)[0]
+
+    return {ranges.label(point): partial(load, point) for point in dynamic.points}
 
 
 def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:

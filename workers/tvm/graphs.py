@@ -8,7 +8,7 @@ from workers.children.method import serving
 from workers.children.serve import serve
 from workers.faces.graphs import Graphs, Ranges, Scripts, Shapes, Signature
 from workers.tvm.accuracy import compare, compare_models
-from workers.tvm.compile import compile_default, compile_model, compile_range
+from workers.tvm.compile import compile_default, compile_model
 from workers.tvm.database import replay, write_database
 from workers.tvm.model import load_network
 from workers.tvm.onnx_reader import read_model
@@ -66,7 +66,6 @@ ANSWERS: Final = (
     Graphs.extract.by(extract),
     Graphs.compile_model.by(compile_model),
     Graphs.extract_range.by(extract_range),
-    Graphs.compile_range.by(compile_range),
     Graphs.compile_default.by(compile_default),
     Graphs.make_inputs.by(make_inputs),
     Graphs.compare_models.by(compare_models),

@@ -20,7 +20,7 @@ from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
 from workers.faces.graphs import Tuned
 from workers.tvm import points
-from workers.tvm.compile import compile_range
+from workers.tvm.compile import compile_model
 from workers.tvm.ranged import extract_range
 
 GENERATE: Final = Path(__file__).parents[3] / "examples" / "decoder" / "generate.py"
@@ -43,7 +43,7 @@ class Decoder(InRange):
     @cached_property
     def library(self) -> str:
         path = str(self.folder / "decoder.so")
-        compile_range(self.path, None, self.target, self.recipe, path, self.dynamic)
+        compile_model(self.path, None, self.target, self.recipe, path, {}, self.dynamic)
         return path
 
     def inputs(self, rows: int, past: int, seed: int = 0) -> dict[str, Any]:

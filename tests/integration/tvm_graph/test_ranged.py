@@ -16,7 +16,7 @@ from mallorn.core.errors import InvalidModel
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
-from workers.tvm.compile import compile_range
+from workers.tvm.compile import compile_model
 from workers.tvm.ranged import extract_range
 
 BOUNDS: Final = {"batch": [1, 5], "length": [2, 9]}
@@ -103,7 +103,7 @@ def test_one_library_computes_every_size_of_the_range_and_refuses_larger_ones(
     one: Ranged, tmp_path: Path
 ) -> None:
     library = str(tmp_path / "ranged.so")
-    compiled = compile_range(one.path, None, one.target, one.recipe, library, one.dynamic)
+    compiled = compile_model(one.path, None, one.target, one.recipe, library, {}, one.dynamic)
     assert compiled.of == len(one.tasks)
     session = onnxruntime.InferenceSession(one.path)
     for batch in range(1, 6):
@@ -120,7 +120,7 @@ def test_the_exported_script_makes_the_same_library_with_stock_tvm(one: Ranged, 
     report = run_script(one.schedules, one.path, "--check", "-o", theirs)
     assert report["workloads_found"] == report["workloads"] == len(one.tasks)
     assert report["relative_error"] < 1e-4
-    compile_range(one.path, one.schedules, one.target, one.recipe, ours, one.dynamic)
+    compile_model(one.path, one.schedules, one.target, one.recipe, ours, {}, one.dynamic)
     x = np.random.default_rng(0).standard_normal((3, 7, 16)).astype("float32")
     assert all(map(np.array_equal, outputs(ours, x), outputs(theirs, x)))
 
@@ -128,7 +128,7 @@ def test_the_exported_script_makes_the_same_library_with_stock_tvm(one: Ranged, 
 def test_weights_are_not_kept_once_a_point(tmp_path: Path) -> None:
     one = Heavy("heavy", "tuned", tmp_path)
     library = str(tmp_path / "heavy.so")
-    compiled = compile_range(one.path, one.schedules, one.target, one.recipe, library, one.dynamic)
+    compiled = compile_model(one.path, one.schedules, one.target, one.recipe, library, {}, one.dynamic)
     assert compiled.found == compiled.of == len(one.dynamic.points) == 8
     assert compiled.bytes < 3 * Heavy.weights.nbytes  # two layouts at most: vectors of columns, and of rows
     session = onnxruntime.InferenceSession(one.path)

@@ -696,11 +696,11 @@ def test_a_range_is_compiled_and_exported_with_rules_for_every_size(workshop, ex
     ranged(workshop, job)
     asked = []
 
-    def compile_range(**given):
+    def compile_model(**given):
         asked.append(given["dynamic"])
         return COMPILED
 
-    workshop.graph_answers["compile_range"] = compile_range
+    workshop.graph_answers["compile_model"] = compile_model
     finish(workshop, job)
     (dynamic,) = asked
     assert [rule.upto for rule in dynamic.rules] == [{"n": 1}, {"n": 8}]
