@@ -26,6 +26,7 @@ from costmodels.training import labels
 from research.replay.arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
 from research.replay.space_file import read_tasks
 from workers.search.base import Proposal, Trial
+from workers.search.batch import Request
 from workers.search.fill import pending
 from workers.search.origins import DEFAULT
 
@@ -124,7 +125,7 @@ def _opening(arena: Arena, chosen: Combination, base: CostModel, seed: int) -> l
     """Logarithms of the best of the first few proposals over the optimum."""
     taken = pending([Proposal(candidate, None, DEFAULT) for candidate in arena.space.defaults()])
     rng = np.random.default_rng(seed)
-    proposals = arena.propose(chosen.searcher(), taken, base, max(FIRST), rng)
+    proposals = arena.propose(chosen.searcher(), Request(arena.space, taken, base, max(FIRST), rng))
     times = [arena.measure(proposal.candidate).latency_us for proposal in proposals]
     ratios = [min(WORST, us / arena.optimum_us) if us else WORST for us in times]
     return [float(np.log(min([*ratios[:many], WORST]))) for many in FIRST]

@@ -1,16 +1,13 @@
 """Arenas to compare searchers in: recorded tasks and synthetic spaces, with known optima."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from enum import StrEnum
 
-import numpy as np
-
-from costmodels.base import CostModel
 from research.replay.grounding import LooseSpace, WideSpace, propose_recorded
 from research.replay.recording import RecordedTask
 from research.replay.space import RecordedSpace
 from workers.search.base import Proposal, Searcher, Trial
+from workers.search.batch import Request
 from workers.search.space import Candidate, Space
 from workers.search.synthetic import SyntheticSpace
 
@@ -35,16 +32,9 @@ class Arena(ABC):
     def measure(self, candidate: Candidate) -> Trial:
         """The result of a candidate."""
 
-    def propose(
-        self,
-        searcher: Searcher,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Proposal]:
+    def propose(self, searcher: Searcher, asked: Request) -> list[Proposal]:
         """The next candidates of a searcher."""
-        return searcher.propose(self.space, history, model, count, rng)
+        return searcher.propose(asked.space, asked.history, asked.model, asked.count, asked.rng)
 
 
 class SyntheticArena(Arena):
@@ -70,15 +60,8 @@ class RecordedArena(Arena):
     def measure(self, candidate: Candidate) -> Trial:
         return self._recorded.measure(candidate)
 
-    def propose(
-        self,
-        searcher: Searcher,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Proposal]:
-        return propose_recorded(searcher, self.space, self._recorded, history, model, count, rng)
+    def propose(self, searcher: Searcher, asked: Request) -> list[Proposal]:
+        return propose_recorded(searcher, asked, self._recorded)
 
     def even_trials(self, factor: float) -> float:
         """The expected number of random trials until one is within `factor` of the optimum."""

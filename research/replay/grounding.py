@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from costmodels.base import CostModel
 from research.replay.space import RecordedSpace
 from workers.search.base import Proposal, Searcher, Trial
+from workers.search.batch import Request
 from workers.search.decisions import DecisionSpace
 from workers.search.origins import RANDOM
-from workers.search.space import Candidate, Space
+from workers.search.space import Candidate
 
 
 class LooseSpace(RecordedSpace):
@@ -35,23 +35,15 @@ class WideSpace(DecisionSpace):
         return self.well_formed(candidates)
 
 
-def propose_recorded(
-    searcher: Searcher,
-    shown: Space,
-    space: RecordedSpace,
-    history: Sequence[Trial],
-    model: CostModel | None,
-    count: int,
-    rng: np.random.Generator,
-) -> list[Proposal]:
+def propose_recorded(searcher: Searcher, asked: Request, space: RecordedSpace) -> list[Proposal]:
     """Proposals for a loose or a wide space, each replaced by its nearest recorded neighbour.
 
-    Returns distinct recorded candidates that `history` lacks; fewer than `count` only when no more are left.
+    Returns distinct recorded candidates that the history lacks; fewer only when no more are left.
     """
-    ground = Ground(space, history)
-    wanted = min(count, ground.left)
-    landed = ground.land(searcher.propose(shown, history, model, wanted, rng))
-    return landed + ground.fill(wanted - len(landed), rng)
+    ground = Ground(space, asked.history)
+    wanted = min(asked.count, ground.left)
+    landed = ground.land(searcher.propose(asked.space, asked.history, asked.model, wanted, asked.rng))
+    return landed + ground.fill(wanted - len(landed), asked.rng)
 
 
 class Ground:

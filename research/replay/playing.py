@@ -9,6 +9,7 @@ import numpy as np
 from costmodels.base import CostModel
 from research.replay.arenas import Arena
 from workers.search.base import Searcher, Trial
+from workers.search.batch import Request
 from workers.search.remembering import continued
 from workers.search.simulate import trained
 
@@ -50,7 +51,8 @@ def play(
         model = trained(arena.space, history, make_model, seed) if make_model and history else None
         fitted = perf_counter()
         rng = np.random.default_rng([seed, len(history)])
-        proposals = arena.propose(searcher, history, model, min(batch, trials - len(history)), rng)
+        asked = Request(arena.space, history, model, min(batch, trials - len(history)), rng)
+        proposals = arena.propose(searcher, asked)
         fit_sec += fitted - began
         propose_sec += perf_counter() - fitted
         if not proposals:

@@ -15,7 +15,7 @@ from workers.search.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of `Searcher.propose`; `count` is what is left after defaults and random candidates."""
+    """The arguments of `Searcher.propose`; to `choose`, `count` is what defaults and random ones leave."""
 
     space: Space
     history: Sequence[Trial]

@@ -12,6 +12,7 @@ from research.replay.playing import play
 from research.replay.space import RecordedSpace
 from tests.unit.research.replay.made_up import made_up
 from workers.search.base import Proposal, Searcher, Trial
+from workers.search.batch import Request
 from workers.search.space import Candidate, Space
 from workers.search.synthetic import SyntheticSpace
 
@@ -82,10 +83,11 @@ def test_no_searcher_measures_what_was_not_recorded_or_twice(search: str, view: 
 def test_an_exhausted_recording_gives_what_is_left(shown: Space) -> None:
     history = [SPACE.measure(candidate) for candidate in SPACE.candidates[:-2]]
     searcher = resolve("search", "evolutionary")()
-    found = propose_recorded(searcher, shown, SPACE, history, None, 16, np.random.default_rng(0))
+    found = propose_recorded(searcher, Request(shown, history, None, 16, np.random.default_rng(0)), SPACE)
     assert {each.candidate for each in found} == set(SPACE.candidates[-2:])
     everything = [*history, *(SPACE.measure(each.candidate) for each in found)]
-    assert propose_recorded(searcher, shown, SPACE, everything, None, 16, np.random.default_rng(0)) == []
+    asked = Request(shown, everything, None, 16, np.random.default_rng(0))
+    assert propose_recorded(searcher, asked, SPACE) == []
 
 
 def test_a_run_is_a_pure_function_of_its_seed() -> None:
