@@ -16,8 +16,6 @@ MAX_PRIORITY: Final = 5
 # The assumed size of a round while slots are dealt.
 USUAL_ROUND: Final = 16
 
-NO_WEIGHTS: Final[Mapping[str, float]] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class JobShare:
@@ -35,8 +33,8 @@ class JobShare:
         return float(2.0 ** max(-MAX_PRIORITY, min(self.priority, MAX_PRIORITY)))
 
 
-def in_turn(jobs: Iterable[JobShare], weights: Mapping[str, float] = NO_WEIGHTS) -> tuple[JobShare, ...]:
-    """The jobs in the order of their turns, with current passes; an owner's weight is 1 by default."""
+def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
+    """The jobs in the order of their turns, with current passes; all owners weigh alike."""
     of_owner = defaultdict[str, list[JobShare]](list)
     for job in jobs:
         of_owner[job.owner].append(job)
@@ -45,7 +43,7 @@ def in_turn(jobs: Iterable[JobShare], weights: Mapping[str, float] = NO_WEIGHTS)
         owner: max((job.owner_pass for job in theirs if job.owner_pass is not None), default=None)
         for owner, theirs in of_owner.items()
     }
-    owners = _standings(known, {owner: weights.get(owner, 1.0) for owner in known})
+    owners = _standings(known, dict.fromkeys(known, 1.0))
     return tuple(
         replace(job, owner_pass=owner_pass)
         for owner, owner_pass in owners.items()
@@ -53,30 +51,26 @@ def in_turn(jobs: Iterable[JobShare], weights: Mapping[str, float] = NO_WEIGHTS)
     )
 
 
-def charged(
-    jobs: Sequence[JobShare], job_id: str, candidates: int, weights: Mapping[str, float] = NO_WEIGHTS
-) -> JobShare:
+def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
     """The job to store: a newcomer gets its first passes, and passes grow by the given `candidates`."""
-    job = next(job for job in in_turn(jobs, weights) if job.id == job_id)
+    job = next(job for job in in_turn(jobs) if job.id == job_id)
     return replace(
         job,
         share_pass=(job.share_pass or 0.0) + candidates / job.weight,
-        owner_pass=(job.owner_pass or 0.0) + candidates / weights.get(job.owner, 1.0),
+        owner_pass=(job.owner_pass or 0.0) + candidates,
     )
 
 
-def dealt(
-    jobs: Iterable[JobShare], able: Collection[str], slots: int, weights: Mapping[str, float] = NO_WEIGHTS
-) -> dict[str, int]:
+def dealt(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> dict[str, int]:
     """The number of free slots for each job that can use one, in the order of their turns."""
     present = {job.id: job for job in jobs}
     dealt: dict[str, int] = {}
     for _ in range(slots):
-        order = in_turn(present.values(), weights)
+        order = in_turn(present.values())
         if (job_id := next((job.id for job in order if job.id in able), None)) is None:
             break
         dealt[job_id] = dealt.get(job_id, 0) + 1
-        present[job_id] = charged([*present.values()], job_id, USUAL_ROUND, weights)
+        present[job_id] = charged([*present.values()], job_id, USUAL_ROUND)
     return dealt
 
 

@@ -1,7 +1,7 @@
 """Whose turn it is: what owners and jobs may expect of their share, whatever the rounds are like."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from random import Random
 
@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.options import LARGEST_ROUND
-from services.planner.share import MAX_PRIORITY, NO_WEIGHTS, JobShare, charged, dealt, in_turn
+from services.planner.share import MAX_PRIORITY, JobShare, charged, dealt, in_turn
 
 ROUNDS = 1000
 SMALLEST = 4
 priorities = st.integers(-MAX_PRIORITY - 2, MAX_PRIORITY + 2)
 owners_of_jobs = st.lists(st.tuples(st.sampled_from("abcd"), priorities), min_size=1, max_size=10)
-owner_weights = st.fixed_dictionaries({owner: st.floats(0.1, 10) for owner in "abcd"})
 seeds = st.integers(0, 2**31)
 
 
@@ -28,45 +27,38 @@ def any_size(random: Random) -> Callable[[str], int]:
     return lambda _job_id: random.randint(SMALLEST, LARGEST_ROUND)
 
 
-def turn(
-    jobs: list[JobShare], size: Callable[[str], int], given: Counter[str], weights: Mapping[str, float]
-) -> str:
+def turn(jobs: list[JobShare], size: Callable[[str], int], given: Counter[str]) -> str:
     """One round goes to whoever is next; `given` counts the candidates."""
-    chosen = in_turn(jobs, weights)[0].id
+    chosen = in_turn(jobs)[0].id
     given[chosen] += (candidates := size(chosen))
-    paid = charged(jobs, chosen, candidates, weights)
+    paid = charged(jobs, chosen, candidates)
     jobs[:] = [paid if job.id == chosen else job for job in jobs]
     return chosen
 
 
-def rounds(
-    jobs: list[JobShare],
-    size: Callable[[str], int],
-    weights: Mapping[str, float] = NO_WEIGHTS,
-    count: int = ROUNDS,
-) -> Counter[str]:
+def rounds(jobs: list[JobShare], size: Callable[[str], int], count: int = ROUNDS) -> Counter[str]:
     given = Counter({job.id: 0 for job in jobs})
     for _ in range(count):
-        turn(jobs, size, given, weights)
+        turn(jobs, size, given)
     return given
 
 
-def fair_part(jobs: Collection[JobShare], weights: Mapping[str, float]) -> dict[str, float]:
+def fair_part(jobs: Collection[JobShare]) -> dict[str, float]:
     """What part of everything each job is owed."""
-    total = sum(weights.get(owner, 1.0) for owner in {job.owner for job in jobs})
+    owners = len({job.owner for job in jobs})
     siblings = Counter[str]()
     for job in jobs:
         siblings[job.owner] += job.weight
-    return {job.id: weights.get(job.owner, 1.0) / total * job.weight / siblings[job.owner] for job in jobs}
+    return {job.id: job.weight / siblings[job.owner] / owners for job in jobs}
 
 
 @settings(max_examples=15, deadline=None)
-@given(of=owners_of_jobs, weights=owner_weights, seed=seeds)
-def test_over_a_thousand_rounds_shares_are_fair_within_five_percent(of, weights, seed) -> None:
+@given(of=owners_of_jobs, seed=seeds)
+def test_over_a_thousand_rounds_shares_are_fair_within_five_percent(of, seed) -> None:
     jobs = made(of)
-    received = rounds(jobs, any_size(Random(seed)), weights)
+    received = rounds(jobs, any_size(Random(seed)))
     total = received.total()
-    for job_id, part in fair_part(jobs, weights).items():
+    for job_id, part in fair_part(jobs).items():
         assert abs(received[job_id] - part * total) <= 0.05 * total
         assert received[job_id] >= 0.95 * part * total - LARGEST_ROUND, "behind by more than its last round"
 
@@ -77,7 +69,7 @@ def test_small_rounds_are_no_disadvantage(of, sizes) -> None:
     jobs = made(of)
     received = rounds(jobs, lambda job_id: sizes[int(job_id[1:])])
     total = received.total()
-    for job_id, part in fair_part(jobs, NO_WEIGHTS).items():
+    for job_id, part in fair_part(jobs).items():
         assert received[job_id] >= part * (total - 2 * len(jobs) * LARGEST_ROUND) - LARGEST_ROUND
         assert received[job_id] <= part * (total + 2 * len(jobs) * LARGEST_ROUND) + LARGEST_ROUND
 
@@ -90,10 +82,10 @@ def test_every_job_gets_its_turn_again_and_again(of, seed) -> None:
     jobs, random = made(of), Random(seed)
     rounds(jobs, any_size(random), count=100)
     waited = Counter[str]()
-    longest = LARGEST_ROUND / min(fair_part(jobs, NO_WEIGHTS).values()) + 2 * len(jobs) * LARGEST_ROUND
+    longest = LARGEST_ROUND / min(fair_part(jobs).values()) + 2 * len(jobs) * LARGEST_ROUND
     for _ in range(500):
         given = Counter[str]()
-        chosen = turn(jobs, any_size(random), given, NO_WEIGHTS)
+        chosen = turn(jobs, any_size(random), given)
         for job in jobs:
             waited[job.id] = 0 if job.id == chosen else waited[job.id] + given.total()
         assert max(waited.values()) <= longest
@@ -110,7 +102,7 @@ def test_a_newcomer_neither_waits_nor_monopolises(of, owner, priority, seed) -> 
     assert next(job.id for job in order if job.owner == owner) == "new"
     assert owner in before or order[0].id == "new"
     received = rounds(jobs, any_size(random), count=300)
-    part = fair_part(jobs, NO_WEIGHTS)["new"]
+    part = fair_part(jobs)["new"]
     assert received["new"] > 0
     assert received["new"] <= part * (received.total() + 2 * len(jobs) * LARGEST_ROUND) + LARGEST_ROUND
 
@@ -129,14 +121,14 @@ def test_a_step_of_priority_is_twice_the_share_and_a_thousand_steps_are_as_good_
 
 
 @settings(max_examples=15, deadline=None)
-@given(of=owners_of_jobs, weights=owner_weights, seed=seeds, order=st.randoms(use_true_random=False))
-def test_the_order_of_the_jobs_changes_nothing(of, weights, seed, order) -> None:
+@given(of=owners_of_jobs, seed=seeds, order=st.randoms(use_true_random=False))
+def test_the_order_of_the_jobs_changes_nothing(of, seed, order) -> None:
     jobs = made(of)
-    rounds(jobs, any_size(Random(seed)), weights, count=50)
+    rounds(jobs, any_size(Random(seed)), count=50)
     shuffled = jobs.copy()
     order.shuffle(shuffled)
-    assert in_turn(jobs, weights) == in_turn(shuffled, weights)
-    assert charged(jobs, "j0", 16, weights) == charged(shuffled, "j0", 16, weights)
+    assert in_turn(jobs) == in_turn(shuffled)
+    assert charged(jobs, "j0", 16) == charged(shuffled, "j0", 16)
 
 
 @pytest.mark.parametrize("owners", ["ab", "aa"])
@@ -169,9 +161,9 @@ def test_shares_stay_right_when_a_job_leaves_and_comes_back(left) -> None:
     away = next(job for job in jobs if job.id == left)
     jobs.remove(away)
     received = rounds(jobs, lambda _: 16, count=300)
-    for job_id, part in fair_part(jobs, NO_WEIGHTS).items():
+    for job_id, part in fair_part(jobs).items():
         assert abs(received[job_id] - part * received.total()) <= 2 * LARGEST_ROUND
     jobs.append(replace(away, share_pass=None, owner_pass=None))
     received = rounds(jobs, lambda _: 16, count=300)
-    for job_id, part in fair_part(jobs, NO_WEIGHTS).items():
+    for job_id, part in fair_part(jobs).items():
         assert abs(received[job_id] - part * received.total()) <= 2 * LARGEST_ROUND
