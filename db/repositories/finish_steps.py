@@ -30,6 +30,6 @@ class FinishSteps(Repository):
         insert = self.insert(FinishStep).values(task_id=task_id, job_id=job_id, **fresh)
         self.session.execute(insert.on_conflict_do_update(index_elements=["task_id"], set_=fresh))
 
-    def forget(self, job_id: str) -> None:
-        """Nobody goes on with it."""
-        self.changed(delete(FinishStep).where(FinishStep.job_id == job_id))
+    def forget(self, job_id: str) -> int:
+        """Nobody goes on with it; how many steps there were."""
+        return self.changed(delete(FinishStep).where(FinishStep.job_id == job_id))

@@ -9,12 +9,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from db.repositories.events import Events
 from db.repositories.finish_steps import FinishSteps
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
-from mallorn.core.errors import Unschedulable
+from mallorn.core.errors import Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.event import DoneEvent, FinishingEvent
 from mallorn.core.values.report import FinishReport
@@ -39,6 +40,8 @@ from workers.probing.run import PROBES_SEC, settle_machine
 from workers.slot.fitting import settle_builder
 from workers.slot.runtime import Runtime
 from workers.slot.stage import Stage, stage
+
+RESTORED: Final = "the database was restored: what was decided since then is decided again"
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
@@ -92,7 +95,8 @@ def _finish(claimed: Stage) -> None:
         report = _together(*parts)
         report = _together(report, conditions(claimed, report, decided.winners))
         (handout.directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
-        _store(claimed, why, report, upload(claimed, handout.directory))
+        steps = len(_contests(decided)) if claimed.options.searches else 0
+        _store(claimed, why, report, upload(claimed, handout.directory), steps)
 
 
 @contextmanager
@@ -156,8 +160,10 @@ def _trials(claimed: Stage) -> FinishReport:
     return FinishReport(trials=how_far.spent, outcomes=how_far.outcomes)
 
 
-def _store(claimed: Stage, why: str, report: FinishReport, url: str) -> None:
+def _store(claimed: Stage, why: str, report: FinishReport, url: str, steps: int) -> None:
+    """Raises Unavailable where a restore of the database took away some of what was decided."""
     with claimed.runtime.database.transaction() as session:
         Jobs(session).record(claimed.job.id, report=report, export_uri=url, export_deleted_at=None)
-        FinishSteps(session).forget(claimed.job.id)
+        if FinishSteps(session).forget(claimed.job.id) < steps:
+            raise Unavailable(RESTORED)
         claimed.end(session, JobState.DONE, why, DoneEvent(report=report))

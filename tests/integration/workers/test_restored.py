@@ -2,8 +2,12 @@
 
 from sqlalchemy import delete
 
-from db.tables import Measurement
-from mallorn.core.states import RoundState
+from db.tables import FinishStep, Measurement
+from mallorn.core.states import JobState, RoundState
+from tests.integration.workers.test_finish import check, exported, tuned
+from workers.finish.run import finish
+
+__all__ = ["check", "exported"]  # fixtures
 
 
 def test_a_round_whose_trials_a_restore_took_away_is_not_done_and_measures_them_again(workshop):
@@ -21,3 +25,23 @@ def test_a_round_whose_trials_a_restore_took_away_is_not_done_and_measures_them_
     assert workshop.run(round_id) is not None
     assert workshop.round(round_id).state == RoundState.DONE
     assert sorted(row.slot for row in workshop.rows(round_id=round_id)) == [*range(8)]
+
+
+def test_a_finish_whose_decisions_a_restore_took_away_is_not_done_and_decides_them_again(
+    workshop, exported, check
+):
+    job = tuned(workshop, ("w0", "w1"))
+    verify = check.verify
+
+    def restore_once(program, slot):
+        if program.key == "w1":
+            workshop.write(lambda session: session.execute(delete(FinishStep)))
+            check.verify = verify
+        return verify(program, slot)
+
+    check.verify = restore_once
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.FINISHING
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    assert [key for key, _candidate in check.asked] == ["w0", "w1", "w0"]
