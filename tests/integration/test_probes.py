@@ -13,7 +13,8 @@ from workers.slot.runtime import Runtime
 def test_a_device_is_measured_and_free_again(fleet: TestFleet, local_target: Target, tmp_path: Path) -> None:
     runtime = Runtime(Settings(tracker=fleet.address, data_dir=tmp_path))
     try:
-        endpoint, machine = measure(runtime, local_target)
+        like = runtime.fleet.describe(local_target).device_class
+        endpoint, machine = measure(runtime, local_target, like)
     finally:
         runtime.close()
     assert endpoint.name == "device"

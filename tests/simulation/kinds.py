@@ -17,7 +17,9 @@ class Kind(StrEnum):
     OLDER = "older"  # a process is one version older: what it writes lacks what is as usual
     # The database
     STATEMENT = "statement"  # the `count`-th statement of a process is not answered
-    SILENCE = "silence"  # the `count`-th commit of a process is applied, and not answered
+    SILENCE = (
+        "silence"  # the `count`-th commit of a process that more than renews is applied, and not answered
+    )
     OUTAGE = "outage"  # the database is away for `sec`
     JUMP = "jump"  # the database's clock jumps by `sec`
     FAILOVER = "failover"  # it is away for `sec`, comes back with another clock, and cannot be written yet
@@ -51,7 +53,7 @@ LIKELY: Final = {
     Kind.KILL: 6.0,
     Kind.STALL: 6.0,
     Kind.STATEMENT: 3.0,
-    Kind.SILENCE: 3.0,
+    Kind.SILENCE: 6.0,
     Kind.LOSE: 3.0,
     Kind.CANCEL: 0.5,
     Kind.RESTORE: 3.0,

@@ -21,6 +21,7 @@ from tests.simulation.loom import Died, Loom
 
 MEMORY: Final = Path("/dev/shm")
 SWITCHES: Final = 0.2  # of the statements of a block, where others may run between two
+RENEWED: Final = "renew"  # comes again by itself: one that is not answered tells little
 
 
 NOT_YET: Final = psycopg.errors.ReadOnlySqlTransaction("the simulated database cannot be written yet")
@@ -182,10 +183,11 @@ class Troubles:
         if fiber is None or not fiber.writes:
             return
         self.happened(fiber.noted)
+        tells = any(note[0] != RENEWED for note in fiber.noted)
         fiber.noted = []
         self._count_down()
         process = fiber.process
-        if process.commits_to_silence is not None:
+        if tells and process.commits_to_silence is not None:
             process.commits_to_silence -= 1
             if process.commits_to_silence <= 0:
                 process.commits_to_silence = None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, update
 
-from db.repositories.holds import Hold, Holds, WorkItem
+from db.repositories.holds import Hold, Holds, Token, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
@@ -86,7 +86,7 @@ def test_an_import_that_came_back_has_its_own_message_and_holds_up_no_other(work
     back, waits = submit(workshop, "ada", 2)
     for attempt in (1, 2, 3):
         assert begin(workshop, back) == back
-        hold = Hold(WorkItem(WorkKind.IMPORT, back), attempt)
+        hold = Hold(WorkItem(WorkKind.IMPORT, back), Token(attempt, "w"))
         assert workshop.write(lambda session, hold=hold: Holds(session).give_back(hold))
     assert begin(workshop, waits) == waits
 

@@ -8,7 +8,7 @@ from celery import Celery
 from sqlalchemy import event, update
 
 from db.repositories.devices import Devices
-from db.repositories.holds import Hold, Holds, WorkItem
+from db.repositories.holds import Hold, Holds, Token, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.ticks import GAP_SEC, Ticks
 from db.tables import Device, HeldWork, Job, Tick, Worker
@@ -104,7 +104,7 @@ def test_the_living_keep_their_work_when_the_clock_steps_and_the_dead_lose_their
         turns()
     step(workshop, seconds)
     for _ in range(20):  # a lease, and a third of one
-        assert workshop.write(lambda session: Holds(session).renew(Hold(living, 1), LEASE_SEC))
+        assert workshop.write(lambda session: Holds(session).renew(Hold(living, Token(1, "w")), LEASE_SEC))
         turns()
         assert held(workshop, living)
         step(workshop, 5.0)
