@@ -140,5 +140,4 @@ class Rounds(Repository):
 def newest_of(workload_id: int, target_id: int) -> Select[int]:
     """The id of a workload's newest measurement on a target, or 0."""
     same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
-    # Of the plain id Postgres walks all rows from the newest on, where the workload has none.
-    return select(func.coalesce(func.max(Measurement.id + 0), 0)).where(*same)
+    return select(func.coalesce(func.max(Measurement.id), 0)).where(*same)
