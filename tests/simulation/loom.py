@@ -171,7 +171,7 @@ class Loom:
                 return None
             heapq.heappop(self._queue)
             if not isinstance(what, Fiber):
-                self.now = max(self.now, when)
+                self.now, self.running = max(self.now, when), None
                 what()
             elif what.ticket == number and not what.over:
                 self.now = max(self.now, when)
