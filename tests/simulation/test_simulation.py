@@ -25,9 +25,8 @@ LONG = [
 #: Bugs that it takes dozens of seeds to find.
 LATE = {
     "fencing off",
-    "ticks that expire by another's clock",
-    "a turn that raises ends everybody's",
     "what devices say believed",
+    "claims fenced by their number alone",
     "faults of a host taken for losses",
     "times of any class of device",
 }
