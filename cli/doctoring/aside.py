@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
+from mallorn.core.artifacts import open_store
 from mallorn.core.errors import StorageFull
 
 DAMAGED: Final = "damaged"
@@ -28,7 +28,7 @@ class Aside:
 
     def take(self, uri: str) -> Path:
         """Move a file of the artifact store there. Raises StorageFull where that fails."""
-        fs, path = url_to_fs(uri)
+        fs, path = open_store(uri)
         place = self._place(Path(path).name)
         try:
             if isinstance(fs, LocalFileSystem):

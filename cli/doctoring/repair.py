@@ -4,8 +4,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from fsspec.core import url_to_fs
-
 from cli.doctoring import stored
 from cli.doctoring.aside import Aside
 from cli.host_checks import Finding
@@ -16,7 +14,7 @@ from db.repositories.disagreements import Disagreements
 from db.repositories.repairs import Repairs
 from db.repositories.stored import Stored, StoredCostModel
 from db.session import Database
-from mallorn.core.artifacts import exports_beside, model_uri
+from mallorn.core.artifacts import exports_beside, model_uri, open_store
 from mallorn.core.errors import MallornError, NotFound, StorageFull
 from mallorn.core.hosts import host_folder
 from mallorn.core.settings import Settings
@@ -153,7 +151,7 @@ def _whole_before(known: Stored, version_id: int) -> StoredCostModel | None:
 
 def _check_there(folder: str) -> None:
     """Raise NotFound for a store that is not there: then files are not lost, but elsewhere."""
-    fs, path = url_to_fs(folder)
+    fs, path = open_store(folder)
     if not fs.exists(path):
         raise NotFound(
             f"there is no {folder}, where rows name files", hint="mount it, or set MALLORN_ARTIFACTS"

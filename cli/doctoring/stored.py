@@ -5,14 +5,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from fsspec.core import url_to_fs
-
 from costmodels.blobs import check_bytes
 from db.repositories.disagreements import Disagreements
 from db.repositories.repairs import Repairs
 from db.repositories.stored import Stored, StoredCostModel
 from db.session import Database
-from mallorn.core.artifacts import model_uri
+from mallorn.core.artifacts import model_uri, open_store
 from mallorn.core.errors import InvalidRequest, MallornError
 
 CHUNK_BYTES: Final = 1 << 20
@@ -112,14 +110,14 @@ def _flaw(uri: str, model_id: str) -> Flaw | None:
 
 
 def _chunks(uri: str) -> Iterator[bytes]:
-    fs, path = url_to_fs(uri)
+    fs, path = open_store(uri)
     with fs.open(path, "rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
 
 
 def _files(uri: str) -> Sequence[str]:
-    fs, path = url_to_fs(uri)
+    fs, path = open_store(uri)
     found: Sequence[str] = fs.find(path)
     return found
 

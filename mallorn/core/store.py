@@ -3,20 +3,23 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from posixpath import dirname
+from typing import Any
 
+from mallorn.core.artifacts import open_store
 from mallorn.core.errors import MallornError, NotFound, StoreAway
 from mallorn.core.refused import refused
 
 
 @contextmanager
-def reaching(uri: str) -> Iterator[None]:
-    """Raise StoreAway where the store of a file does not answer, NotFound where it does and has no such file.
+def reaching(uri: str) -> Iterator[tuple[Any, str]]:
+    """The file system of a file, and its path there.
 
-    And StorageFull or HostFault where this host refuses something. A folder that is missing with all that it
-    held is no deleted file: its disk is not mounted, or its bucket not there.
+    Raises StoreAway where the store does not answer, or nothing here speaks to it; NotFound where it does and
+    has no such file; StorageFull or HostFault where this host refuses something. A folder that is missing with
+    all that it held is no deleted file: its disk is not mounted, or its bucket not there.
     """
     try:
-        yield
+        yield _opened(uri)
     except MallornError:
         raise
     except FileNotFoundError as error:
@@ -35,11 +38,16 @@ def away(uri: str, error: Exception) -> StoreAway:
     return StoreAway(f"the artifact store does not answer for {uri}: {type(error).__name__}: {error}")
 
 
-def _is_there(folder: str) -> bool:
-    from fsspec.core import url_to_fs
-
+def _opened(uri: str) -> tuple[Any, str]:
     try:
-        store, path = url_to_fs(folder)
+        return open_store(uri)
+    except MallornError as error:
+        raise away(uri, error) from error
+
+
+def _is_there(folder: str) -> bool:
+    try:
+        store, path = open_store(folder)
         return bool(store.exists(path))
     except Exception:  # as above
         return False

@@ -14,6 +14,7 @@ from db.repositories.shares import Shares
 from db.repositories.work_items import WorkItems
 from db.tables import HeldWork
 from mallorn.core import queues
+from mallorn.core.artifacts import open_store
 from mallorn.core.errors import MallornError
 from mallorn.core.options import JobOptions
 from mallorn.core.states import WorkKind
@@ -50,7 +51,7 @@ def store_is_a_fault() -> Iterator[None]:
     """What an artifact store raises that is away is a fault of ours."""
     with ExitStack() as stack:
         for module in ("workers.slot.stage", "workers.finish.export", "workers.finish.scripts"):
-            stack.enter_context(patch(f"{module}.reaching", lambda _uri: nullcontext()))
+            stack.enter_context(patch(f"{module}.reaching", lambda uri: nullcontext(open_store(uri))))
         yield
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
-from mallorn.core.artifacts import export_uri, open_store
+from mallorn.core.artifacts import export_uri
 from mallorn.core.errors import MallornError
 from mallorn.core.store import reaching
 from mallorn.core.values.dynamic import Dynamic
@@ -101,8 +101,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 def upload(claimed: Stage, directory: Path) -> str:
     """Put the directory into the artifact store; its URL."""
     url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
-    with reaching(url):
-        store, root = open_store(url)
+    with reaching(url) as (store, root):
         store.makedirs(root, exist_ok=True)
         for path in sorted(directory.iterdir()):
             store.put_file(str(path), f"{root}/{path.name}")

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from mallorn.core.artifacts import open_store, scripts_uri
+from mallorn.core.artifacts import scripts_uri
 from mallorn.core.store import reaching
 from workers.children.errors import ChildError
 from workers.faces.graphs import Graphs
@@ -28,8 +28,7 @@ def keep_scripts(claimed: Stage, winners: Sequence[Winner], graphs: Graphs) -> N
 def _keep(claimed: Stage, winner: Winner, graphs: Graphs) -> None:
     program = winner.contest.program
     url = scripts_uri(claimed.runtime.settings.artifacts, program.key, winner.trace)
-    with reaching(url):
-        store, path = open_store(url)
+    with reaching(url) as (store, path):
         if store.exists(path):
             return
         scripts = graphs.scripts(program.tir, winner.trace)

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import fsspec
 from sqlalchemy.orm import Session
 
 from db.repositories.events import Events
@@ -55,7 +54,7 @@ class Stage:
         """
         check_room(directory, self._model_bytes)
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
-        with reaching(uri), fsspec.open(uri, "rb") as stored:
+        with reaching(uri) as (store, path), store.open(path, "rb") as stored:
             return unpack(stored, directory)
 
     @property
