@@ -57,7 +57,8 @@ class Counts(Repository):
         """Rows of these jobs, or all, by job, facet and name: those behind the mark, too."""
         found = MeasurementCount
         kept = select(found.job_id, found.facet, found.name, found.rows)
-        behind = [_grouped(facet, 1).where(Measurement.id > self._mark()) for facet in _facets()]
+        mark = self._mark()
+        behind = [_grouped(facet, 1).where(Measurement.id > mark) for facet in _facets()]
         if jobs is not None:
             kept = kept.where(found.job_id.in_(jobs))
             behind = [each.where(Measurement.job_id.in_(jobs)) for each in behind]

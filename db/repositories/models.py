@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, delete, exists, func, or_, select, true, tuple_
+from sqlalchemy import ColumnElement, delete, exists, or_, select, true, tuple_
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
@@ -34,12 +34,8 @@ class Models(Repository):
         return found
 
     def hold(self, model_id: str) -> None:
-        """Lock these bytes against storing, use and deletion until the transaction ends.
-
-        SQLite has one writer anyway.
-        """
-        if self.session.get_bind().dialect.name == "postgresql":
-            self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(model_id, 0))))
+        """Lock these bytes against storing, use and deletion until the transaction ends."""
+        super().hold(model_id)
 
     def delete(self, model_id: str, owner: str) -> bool:
         """Delete an owner's row of a model; True if nobody has these bytes any more.

@@ -21,7 +21,6 @@ from mallorn.core.values.event import (
     StageReturnedEvent,
 )
 
-FRESH_SEC: Final = 30.0  # a worker that was silent for longer is not counted on
 SILENT: Final = "its worker died or went silent"
 
 
@@ -88,8 +87,8 @@ class WorkItems(Repository):
             return
         row = Holds(self.session).get(hold.item)
         left_by, workers = [*(row.left_by or ()), row.holder or ""], Workers(self.session)
-        tried_all = len(left_by) >= MAX_LOSSES and not workers.able(FRESH_SEC) - set(left_by)
-        job_id = self._job_of(hold)
+        tried_all = len(left_by) >= MAX_LOSSES and not workers.able() - set(left_by)
+        job_id = row.job_id or ""
         self.lock_job(job_id)
         if tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:
             self._pause(hold, error)

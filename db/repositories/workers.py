@@ -1,6 +1,7 @@
 """Workers: who works, and who was seen lately."""
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from sqlalchemy import delete, select
 
@@ -8,6 +9,8 @@ from db.clock import now
 from db.repositories.base import Repository, until
 from db.tables import Worker
 from mallorn.core.values.fleet import WorkerInfo
+
+FRESH_SEC: Final = 30.0  # a worker that was silent for longer is not counted on
 
 
 class Workers(Repository):
@@ -19,9 +22,9 @@ class Workers(Repository):
         insert = self.insert(Worker).values(id=worker_id, started_at=now(), **fresh)
         self.session.execute(insert.on_conflict_do_update(index_elements=["id"], set_=fresh))
 
-    def able(self, fresh_sec: float) -> set[str]:
+    def able(self) -> set[str]:
         """Those that run rounds: seen lately, not leaving, not resting, and no mere importers."""
-        found = [worker for worker in self.list(fresh_sec) if worker.info.tunes and not worker.info.stopped]
+        found = [worker for worker in self.list(FRESH_SEC) if worker.info.tunes and not worker.info.stopped]
         return {worker.id for worker in found if not worker.info.resting}
 
     def hosts(self, ids: Collection[str]) -> set[str]:

@@ -15,8 +15,8 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
     """The file system of a file, and its path there.
 
     Raises StoreAway where the store does not answer, or nothing here speaks to it; NotFound where it does and
-    has no such file; StorageFull or HostFault where this host refuses something. A folder that is missing with
-    all that it held is no deleted file: its disk is not mounted, or its bucket not there.
+    has no such file; StorageFull or HostFault where this host refuses something. A folder that is missing
+    with all that it held is no deleted file: its disk is not mounted, or its bucket not there.
     """
     try:
         yield _opened(uri)

@@ -18,7 +18,7 @@ from db.repositories.shares import Shares
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.session import Database
-from db.tables import Device, Worker
+from db.tables import Device
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.logs import about
 from mallorn.core.refused import refused
@@ -31,7 +31,7 @@ from services.control.waiting import USUAL, Patience
 from services.planner.share import JobShare, charged, dealt
 
 log = logging.getLogger(__name__)
-FRESH_SEC = 30.0  # a device or worker silent for longer is not counted on
+FRESH_SEC = 30.0  # a device that was silent for longer is not counted on
 PLAN_LEASE_SEC = 20.0
 
 
@@ -53,7 +53,7 @@ def survey(session: Session, target_id: int) -> Survey:
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims = Shares(session).claims(target_id)
-    workers = sum(tunes(worker) for worker in Workers(session).list(FRESH_SEC))
+    workers = len(Workers(session).able())
     stands_in = stand_in(Target(Targets(session).get(target_id).text))
     slots = _slots(workers if stands_in else len(devices), workers)
     return Survey(
@@ -62,11 +62,6 @@ def survey(session: Session, target_id: int) -> Survey:
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
     )
-
-
-def tunes(worker: Worker) -> bool:
-    """Whether a worker runs rounds: it has not said good-bye, does not rest, and does not import alone."""
-    return worker.info.tunes and not worker.info.stopped and not worker.info.resting
 
 
 def _slots(devices: int, workers: int) -> int:

@@ -3,12 +3,11 @@
 from db.repositories.holds import Holds
 from db.repositories.rounds import Rounds
 from db.repositories.shares import Shares
-from db.repositories.workers import Workers
+from db.repositories.workers import FRESH_SEC, Workers
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.surviving import Turn
 from services.control.messages import Message, message_of
-from services.control.planning import FRESH_SEC
 
 # Longer than a healthy queue leaves a round waiting, shorter than anyone waits patiently.
 STALE_SEC = 20.0

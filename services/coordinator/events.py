@@ -19,7 +19,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.states import FINAL
 from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.answers import REF, described
-from services.coordinator.web.auth import COOKIE, OwnerDep, Presented
+from services.coordinator.web.auth import OwnerDep, Presented, shown
 from services.coordinator.web.door import AGAIN_SEC
 from services.coordinator.web.numbers import MAX_INT
 from services.coordinator.web.parts import Parts, PartsDep
@@ -57,8 +57,7 @@ async def job_events(
     start = last_event_id or after
     # A missing job is a 404, not a stream.
     first = await run_in_threadpool(news, parts, owner, job_id, start)
-    key = presented.credentials if presented else None
-    may_stay = partial(parts.door.still_open, key, request.cookies.get(COOKIE))
+    may_stay = partial(parts.door.still_open, *shown(request, presented))
     events = stream(parts, owner, job_id, start, first, may_stay)
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 

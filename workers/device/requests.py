@@ -38,11 +38,13 @@ class Requests:
         # Nobody else takes out who hung up: a class that never comes back would keep them for ever.
         self._asking = [each for each in self._asking if not each[0].gone]
         for client, wanted in list(self._asking):
-            for offer in [each for each in self._free if wanted in ("", class_of(each[0].summary()))][:1]:
-                self._asking.remove((client, wanted))
-                if client.hand_out(offer[1:]):
-                    self._free.remove(offer)
-                    offer[0].pending_matchkeys.discard(offer[-1])
+            offer = next((each for each in self._free if wanted in ("", class_of(each[0].summary()))), None)
+            if offer is None:
+                continue
+            self._asking.remove((client, wanted))
+            if client.hand_out(offer[1:]):
+                self._free.remove(offer)
+                offer[0].pending_matchkeys.discard(offer[-1])
 
 
 def class_of(info: Any) -> str:

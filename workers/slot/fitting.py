@@ -1,13 +1,11 @@
 """What of a fleet fits a job: devices whose times compare with its own, and who builds as it did."""
 
-from typing import Final
-
 from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
 from db.repositories.devices import Like, like_of
 from db.repositories.jobs import Jobs
-from db.repositories.workers import Workers
+from db.repositories.workers import FRESH_SEC, Workers
 from db.tables import Job
 from mallorn.core.errors import HostFault, Unavailable
 from mallorn.core.options import JobOptions, KeptOptions
@@ -15,8 +13,6 @@ from mallorn.core.stand_ins import DEVICE
 from workers.device.endpoint import DeviceClass
 from workers.slot.attendance import TVM_VERSION
 from workers.slot.runtime import Runtime
-
-FRESH_SEC: Final = 30.0  # a worker that was silent for longer is not counted on
 
 
 def class_of(like: Like) -> DeviceClass:

@@ -17,13 +17,17 @@ _bearer = HTTPBearer(auto_error=False, description="An API key; none is needed o
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
+def shown(request: Request, presented: Presented) -> tuple[str | None, str | None]:
+    """The key and the cookie of a request, as they came."""
+    return presented.credentials if presented else None, request.cookies.get(COOKIE)
+
+
 def get_caller(request: Request, parts: PartsDep, presented: Presented) -> Caller:
     """Whose key, or whose sign-in, was presented.
 
     Raises Unauthorized, Forbidden for want of a scope, and TooMany.
     """
-    key = presented.credentials if presented else None
-    caller = parts.door.caller(key, request.cookies.get(COOKIE))
+    caller = parts.door.caller(*shown(request, presented))
     request.state.caller = caller  # what stands around the routes asks for it
     parts.rates.take((caller.owner, caller.key_id), caller.owner)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))

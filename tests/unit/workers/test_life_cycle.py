@@ -230,8 +230,9 @@ def test_every_job_ends_and_nothing_is_measured_twice_or_beyond_its_budget(
     sqlite_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REGISTRY["measurer"], "made-up", "tests.fixtures.workshop:MadeUpMeasurer")
-    # The device stays, however slow the test is.
+    # Device and worker stay, however slow the test is.
     monkeypatch.setattr("services.control.planning.FRESH_SEC", 1e6)
+    monkeypatch.setattr("db.repositories.workers.FRESH_SEC", 1e6)
     JobLife.template = sqlite_template
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     JobLife.TestCase.settings = settings(
