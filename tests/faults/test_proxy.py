@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from tests.fixtures.command_line import ROOT
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.debian import program
 from tests.fixtures.models import onnx_bytes
-from tests.fixtures.waiting import wait_for
+from tests.fixtures.processes import answers_ok, serving
 
 pytestmark = [
     pytest.mark.long,
@@ -64,22 +63,9 @@ def nginx(folder: Path, coordinator: Coordinator, **changes: str) -> Iterator[st
     file = folder / "nginx.conf"
     file.write_text(CONFIGURATION.format(folder=folder, port=port, location=location))
     words = [found.path, "-p", str(folder), "-e", str(folder / "log"), "-c", str(file)]
-    process = subprocess.Popen(words, env=os.environ | found.environ)
     url = f"http://127.0.0.1:{port}/mallorn"
-    try:
-        wait_for(lambda: answers(url) or process.poll() is not None, "nginx")
-        assert process.poll() is None, (folder / "log").read_text()
+    with serving(words, lambda: answers_ok(f"{url}/healthz"), folder / "log", os.environ | found.environ):
         yield url
-    finally:
-        process.kill()
-        process.wait()
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/healthz").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 @pytest.fixture

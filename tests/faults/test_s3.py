@@ -9,14 +9,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import fsspec
-import httpx
 import pytest
 
 from mallorn.core.artifacts import open_store
 from services.coordinator.web.store import Store
 from stack.ports import free_port
+from tests.fixtures.processes import answers_ok, serving
 from tests.fixtures.service import JOB_SEC, start_service, stop_service
-from tests.fixtures.waiting import wait_for
 
 pytestmark = pytest.mark.long
 
@@ -26,24 +25,10 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the server answers; it keeps all in memory."""
     port = free_port()
     log = tmp_path_factory.mktemp("s3") / "log"
-    with log.open("wb") as said:
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        process = subprocess.Popen(command, stdout=said, stderr=said)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     url = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(lambda: answers(url) or process.poll() is not None, "the store")
-        assert process.poll() is None, log.read_text()
+    with serving(command, lambda: answers_ok(f"{url}/moto-api/"), log):
         yield url
-    finally:
-        process.kill()
-        process.wait()
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/moto-api/").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 @pytest.fixture
