@@ -56,7 +56,7 @@ LIKELY: Final = {
     Kind.SILENCE: 6.0,
     Kind.LOSE: 3.0,
     Kind.CANCEL: 0.5,
-    Kind.RESTORE: 3.0,
+    Kind.RESTORE: 8.0,
     Kind.SKEW: 2.0,
     Kind.SICK: 2.0,
     Kind.BOAST: 2.0,

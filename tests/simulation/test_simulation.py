@@ -82,7 +82,7 @@ def test_two_seeds_have_different_histories(storage: Storage) -> None:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(storage: Storage, name: str) -> None:
-    assert seeds_until_found(storage, name, most=300) is not None
+    assert seeds_until_found(storage, name, most=100) is not None
 
 
 def test_a_failing_seed_is_shrunk_and_told_with_the_command_that_replays_it(storage: Storage) -> None:
