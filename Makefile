@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page run test test-all test-page torch picture hours lint format typecheck layers bases lock audit clean
+.PHONY: help setup page run test test-all test-page torch picture hours lint format typecheck layers house bases lock audit clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -157,8 +157,14 @@ typecheck: setup ## mypy, strict
 	@mypy
 	mypy examples
 
-layers: setup ## import-linter: who may import whom
-	@lint-imports
+layers: setup ## import-linter: who may import whom; and make house
+	@failed=0
+	lint-imports || failed=1
+	python -m benchmarks.house_budget || failed=1
+	exit $$failed
+
+house: setup ## figures of the house against their budgets in house.toml
+	@python -m benchmarks.house_budget
 
 bases: setup ## fit anew the bases that come along, from the measurements that do (docs/knowledge.md)
 	@python -m benchmarks.ship

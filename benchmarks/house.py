@@ -18,7 +18,7 @@ Rooms that it lacks are left out, migrations too; `mallorn/commands` of old tree
 - names twice: names of more than one class at the top of a module.
 - small helpers: private functions of at most four lines, `def` included, whose name occurs in their file only
   where they are defined and once more.
-- lines: of all files of the product.
+- what `benchmarks.house_sizes` measures.
 """
 
 import argparse
@@ -27,11 +27,12 @@ import json
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from benchmarks.house_calls import Function, reached
+from benchmarks.house_sizes import Figure, banned_modules, measure
 from benchmarks.house_tree import Tree
 
 WHICH: Final = {"candidate", "decisions", "sketch", "sketch_id", "slot", "steps"}
@@ -54,20 +55,30 @@ def main() -> None:
         print(f"{name}: {len(found) if found else _nothing(name)}")
         if args.list:
             print(*(f"    {each}" for each in found), sep="\n")
-    print(f"lines: {tree.lines}")
+    for name, figure in measure(tree).items():
+        print(f"{name}: {figure.value:g}")
     print(f"types for one measured candidate: {len(counted[TYPES])}")
 
 
 def raw(tree: Tree, counted: Counted) -> dict[str, object]:
     """All that was counted, for a file."""
-    figures = {name: len(found) or _nothing(name) for name, found in counted.items()}
+    numbers = {name: len(found) or _nothing(name) for name, found in counted.items()}
+    sizes = {name: figure.value for name, figure in measure(tree).items()}
     return {
         "benchmark": "house",
         "commit": _commit(tree.root),
-        "figures": figures | {"lines": tree.lines},
+        "figures": numbers | sizes | {"lines": tree.lines},
         "counted": counted,
         "headline": len(counted[TYPES]),
     }
+
+
+def figures(tree: Tree, banned: Collection[str]) -> dict[str, Figure]:
+    """All figures that have a budget."""
+    listed = count(tree) | {"banned names": banned_modules(tree, banned)}
+    found = {name: Figure(len(places), places) for name, places in listed.items() if name != "files in steps"}
+    tied = [import_ for knot in listed["knots"] for import_ in knot_imports(tree, knot.split())]
+    return found | {"knots": Figure(len(listed["knots"]), tied)} | measure(tree)
 
 
 def count(tree: Tree) -> Counted:
@@ -134,6 +145,18 @@ def knots(graph: Mapping[str, Iterable[str]]) -> list[set[str]]:
     return found
 
 
+def knot_imports(tree: Tree, folders: Collection[str]) -> list[str]:
+    """Imports between these folders, those first that the fewest files share."""
+    places = defaultdict[tuple[str, str], list[str]](list)
+    inside = (each for each in tree.modules.items() if tree.folder(each[0]) in folders)
+    for name, module in inside:
+        for node, other in tree.import_lines(module):
+            pair = tree.folder(name), tree.folder(other)
+            if pair[0] != pair[1] and pair[1] in folders:
+                places[pair].append(f"{tree.file(name)}:{node.lineno} imports {other}")
+    return [place for found in sorted(places.values(), key=len) for place in found]
+
+
 def names_twice(tree: Tree) -> list[str]:
     """Names that several classes share, and where those are."""
     places = defaultdict[str, list[str]](list)
@@ -145,7 +168,7 @@ def names_twice(tree: Tree) -> list[str]:
 def small_helpers(tree: Tree) -> list[str]:
     """Private functions that are hardly longer than their one call."""
     return [
-        f"{tree.file(name)}: {node.name}"
+        f"{tree.file(name)}:{node.lineno} {node.name}"
         for name, module in tree.modules.items()
         for node in _private(module)
         if (node.end_lineno or node.lineno) - node.lineno < MOST_LINES

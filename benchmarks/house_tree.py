@@ -5,7 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-ROOMS: Final = ("mallorn", "cli", "stack", "services", "workers", "research", "costmodels", "db")
+ROOMS: Final = (
+    "mallorn",
+    "cli",
+    "stack",
+    "services",
+    "workers",
+    "searchers",
+    "research",
+    "costmodels",
+    "graphc",
+    "db",
+)
 LEFT_OUT: Final = {"migrations", "node_modules"}
 
 
@@ -35,13 +46,17 @@ class Tree:
 
     def imports(self, module: ast.Module) -> Iterator[str]:
         """The product's modules that are imported, wherever in the file."""
+        yield from (name for _, name in self.import_lines(module))
+
+    def import_lines(self, module: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
+        """Each import of a module of the product."""
         for node in ast.walk(module):
             if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names if alias.name in self.modules)
+                yield from ((node, alias.name) for alias in node.names if alias.name in self.modules)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 whole = (f"{node.module}.{alias.name}" for alias in node.names)
                 named = {name if name in self.modules else node.module for name in whole}
-                yield from named & self.modules.keys()
+                yield from ((node, name) for name in sorted(named & self.modules.keys()))
 
 
 def _files(root: Path) -> Iterator[Path]:

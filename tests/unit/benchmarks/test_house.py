@@ -137,7 +137,7 @@ def test_migrations_are_left_out_of_names_that_are_given_twice(tree: Tree) -> No
 
 
 def test_a_small_helper_is_short_and_called_in_one_place(tree: Tree) -> None:
-    assert count(tree)["small helpers"] == ["db/locks.py: _short"]
+    assert count(tree)["small helpers"] == ["db/locks.py:5 _short"]
 
 
 def test_files_by_calls_are_those_with_a_function_on_the_way(tree: Tree) -> None:

@@ -1,0 +1,156 @@
+"""Compares the figures of a tree with the budgets in its house.toml: what `make house` does.
+
+python -m benchmarks.house_budget [TREE]
+
+Fails where a figure is above its budget, where a budget is above the last one of the main branch, and where a
+class name stands twice and neither house.toml nor docs/glossary.md gives a reason. A figure that is well
+below its budget prints the line to write into house.toml.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.house import figures, names_twice
+from benchmarks.house_sizes import Figure
+from benchmarks.house_tree import Tree
+
+FILE: Final = "house.toml"
+MAIN: Final = ("origin/main", "main")
+SHOWN: Final = 10  # places of a figure that is too high
+SLACK: Final = 0.01  # of a budget: a figure that is lower by more asks for a lower budget
+LENGTH: Final = "Break the lines or functions below, or shorten others: code may not become denser."
+ADVICE: Final = {
+    "candidate types": "Hold a Trial, or another type that is there, whole.",
+    "loose lines": "Give the value a type: a pydantic Value for JSON, a dataclass, or dict[str, object].",
+    "files by calls": "Merge a file that only hands on into the file that it serves.",
+    "knots": "Move what is imported first below into the folder that imports it, or below both.",
+    "names twice": "Give one of the two classes another name.",
+    "small helpers": "Write the function's expression where its one call is.",
+    "banned names": "Name the file after its main class or function, by a noun.",
+    "product lines": "Take out as much as was added: merge, inline, remove what one caller uses.",
+    "page lines": "Take out as much as was added: share components, remove what is computed twice.",
+    "words of prose": "Shorten pages: reasons belong to docs/adr, history to CHANGELOG.md.",
+    "mean line length": LENGTH,
+    "90th percentile of line length": LENGTH,
+    "mean function length": LENGTH,
+    "90th percentile of function length": LENGTH,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """Contents of house.toml."""
+
+    most: Mapping[str, float]
+    rise: Mapping[str, float]
+    banned: frozenset[str]
+    twice: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> "Budgets":
+        """KeyError names a part that is missing."""
+        found = tomllib.loads(text)
+        return cls(found["most"], found["rise"], frozenset(found["banned_modules"]), found["twice"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("tree", type=Path, nargs="?", default=Path())
+    tree = Tree(parser.parse_args().tree)
+    budgets = Budgets.parse((tree.root / FILE).read_text())
+    found = figures(tree, budgets.banned)
+    failures = [
+        *raised(budgets, earlier(tree.root)),
+        *over_budget(budgets, found, changed_files(tree.root)),
+        *unexplained(budgets, tree),
+    ]
+    for line in (*lower(budgets, found), *unused(budgets, tree)):
+        print(line)
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    sys.exit(bool(failures))
+
+
+def over_budget(budgets: Budgets, found: Mapping[str, Figure], changed: Iterable[str] = ()) -> Iterator[str]:
+    """Figures above their budgets: places in changed files first, and what to do."""
+    files = set(changed)
+    for name, figure in found.items():
+        most = budgets.most[name]
+        if figure.value > most:
+            places = sorted(figure.places, key=lambda each: files.isdisjoint(re.split("[:, ]+", each)))
+            shown = [f"    {each}" for each in places[:SHOWN]]
+            left = [f"    ... and {len(places) - SHOWN} more"] if len(places) > SHOWN else []
+            head = f"{name}: {figure.value:,g}, and the budget in {FILE} is {most:,g}. {ADVICE[name]}"
+            yield "\n".join([head, *shown, *left])
+
+
+def lower(budgets: Budgets, found: Mapping[str, Figure]) -> Iterator[str]:
+    """Lines for house.toml, of figures that are well below their budgets."""
+    for name, figure in found.items():
+        if figure.value < budgets.most[name] * (1 - SLACK):
+            yield f'{FILE} can be lowered: "{name}" = {figure.value:g}  # was {budgets.most[name]:g}'
+
+
+def raised(budgets: Budgets, before: Budgets | None) -> Iterator[str]:
+    """Budgets that are higher than the last ones."""
+    for name, most in budgets.most.items() if before else ():
+        allowed = before.most.get(name, most) + before.rise.get(name, 0) if before else most
+        if most > allowed:
+            yield f"{FILE}: the budget of {name} rose from {allowed:,g} to {most:,g}. Lower the figure."
+
+
+def unexplained(budgets: Budgets, tree: Tree) -> Iterator[str]:
+    """Class names that stand twice, without a reason."""
+    page = tree.root / "docs" / "glossary.md"
+    lines = page.read_text().splitlines() if page.is_file() else []
+    for each in names_twice(tree):
+        name, _, files = each.partition(": ")
+        told = any(f"`{name}`" in line and all(file in line for file in files.split(", ")) for line in lines)
+        if name not in budgets.twice and not told:
+            yield (
+                f"{name} is a class in {files}. Rename one, or write the reason under [twice] in {FILE}, "
+                f"or into a line of docs/glossary.md that names the class and both files."
+            )
+
+
+def unused(budgets: Budgets, tree: Tree) -> Iterator[str]:
+    """Reasons for names that do not stand twice."""
+    twice = {each.partition(":")[0] for each in names_twice(tree)}
+    yield from (f"{FILE}: {name} does not stand twice; take it out." for name in budgets.twice.keys() - twice)
+
+
+def earlier(root: Path) -> Budgets | None:
+    """The budgets where this branch left the main one, or before the last commit there; None without git."""
+    text = _git(root, "show", f"{_start(root)}:./{FILE}")
+    return Budgets.parse(text) if text else None
+
+
+def changed_files(root: Path) -> list[str]:
+    """Files that differ from there, new ones included."""
+    changed = _git(root, "diff", "--name-only", "--relative", _start(root))
+    return (changed + _git(root, "ls-files", "--others", "--exclude-standard")).split()
+
+
+def _start(root: Path) -> str:
+    head = _git(root, "rev-parse", "HEAD")
+    bases = [_git(root, "merge-base", "HEAD", branch) for branch in MAIN]
+    return next((base for base in bases if base and base != head), "HEAD~1").strip()
+
+
+def _git(root: Path, *arguments: str) -> str:
+    asked = ["git", "-C", str(root), *arguments]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return ""
+
+
+if __name__ == "__main__":
+    main()

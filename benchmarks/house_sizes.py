@@ -1,0 +1,100 @@
+"""How large a tree is, how long its lines and functions are, what its pages and module names say.
+
+- product lines: of all files of the product.
+- page lines: TypeScript and CSS of the web page, without types that are generated (`.d.ts`).
+- line length: of lines that are not empty, in characters, without the end of the line.
+- function length: from `def` to the last line, methods and inner functions, too.
+- words of prose: README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/**/*.md, without decisions (docs/adr),
+  results (docs/results) and generated pages (docs/reference).
+- banned names: modules named by a word that the budget file bans.
+"""
+
+import ast
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.house_calls import Function
+from benchmarks.house_tree import Tree
+
+PAGE: Final = "services/dashboard/web/src"
+PAGES: Final = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+NO_PROSE: Final = {"adr", "results", "reference"}
+LENGTHS: Final = {"line length": "characters", "function length": "lines"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of a tree, and where it comes from, the largest first."""
+
+    value: float
+    places: list[str] = field(default_factory=list)
+
+
+def measure(tree: Tree) -> dict[str, Figure]:
+    """All sizes by name."""
+    page = {
+        file: text.count("\n")
+        for file, text in _texts(tree.root, *(f"{PAGE}/**/*.{kind}" for kind in ("ts", "tsx", "css")))
+        if not file.endswith(".d.ts")
+    }
+    product = {tree.file(name): len(text.splitlines()) for name, text in tree.texts.items()}
+    return {
+        "product lines": _total(product),
+        "page lines": _total(page),
+        "words of prose": _total({file: len(text.split()) for file, text in prose_pages(tree.root)}),
+        **_lengths("line length", line_lengths(tree)),
+        **_lengths("function length", function_lengths(tree)),
+    }
+
+
+def line_lengths(tree: Tree) -> list[tuple[int, str]]:
+    """Length and place of each line that is not empty."""
+    return [
+        (len(line), f"{tree.file(name)}:{number}")
+        for name, text in tree.texts.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip()
+    ]
+
+
+def function_lengths(tree: Tree) -> list[tuple[int, str]]:
+    """Length and place of each function."""
+    return [
+        ((node.end_lineno or node.lineno) - node.lineno + 1, f"{tree.file(name)}:{node.lineno} {node.name}")
+        for name, module in tree.modules.items()
+        for node in ast.walk(module)
+        if isinstance(node, Function)
+    ]
+
+
+def prose_pages(root: Path) -> list[tuple[str, str]]:
+    """Pages that people read, with their text."""
+    found = _texts(root, *PAGES, "docs/**/*.md")
+    return [(file, text) for file, text in found if not NO_PROSE & set(Path(file).parts)]
+
+
+def banned_modules(tree: Tree, banned: Collection[str]) -> list[str]:
+    """Files that are named by a banned word."""
+    return sorted(tree.file(name) for name in tree.modules if name.rpartition(".")[2] in banned)
+
+
+def _lengths(name: str, found: list[tuple[int, str]]) -> dict[str, Figure]:
+    ordered = sorted(found, key=lambda each: -each[0])
+    lengths = [length for length, _ in ordered]
+    places = [f"{place} ({length} {LENGTHS[name]})" for length, place in ordered]
+    return {
+        f"mean {name}": Figure(round(sum(lengths) / max(len(lengths), 1), 1), places),
+        f"90th percentile of {name}": Figure(lengths[len(lengths) // 10] if lengths else 0, places),
+    }
+
+
+def _total(sizes: dict[str, int]) -> Figure:
+    ordered = sorted(sizes.items(), key=lambda each: (-each[1], each[0]))
+    return Figure(sum(sizes.values()), [f"{file} ({size})" for file, size in ordered])
+
+
+def _texts(root: Path, *patterns: str) -> Iterable[tuple[str, str]]:
+    paths = sorted({path for pattern in patterns for path in root.glob(pattern)})
+    return [(path.relative_to(root).as_posix(), path.read_text()) for path in paths]
