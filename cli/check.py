@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import host_checks as checks
-from cli.host_checks import Finding, look
-from cli.telling import States, tell
+from cli.doctoring.findings import Finding, States, tell
+from cli.host_checks import look
 from cli.terminal.options import ShapeOption, TargetOption, parse_input_shape
 from cli.terminal.output import Address, JsonOption, client
 from cli.terminal.shared import shared

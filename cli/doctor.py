@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.host_checks import Finding, disk, look
-from cli.telling import States, tell
+from cli.doctoring.findings import Finding, States, tell
+from cli.host_checks import disk, look
 from cli.terminal.output import Address, JsonOption, client
 from cli.terminal.shared import shared
 from mallorn.core.errors import Conflict

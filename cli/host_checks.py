@@ -4,12 +4,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+from cli.doctoring.findings import Finding
 from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.installing import MissingPackage, install_line
 from mallorn.core.targets import LOCAL, Target, parse_target
@@ -30,17 +30,6 @@ WAYS_TO_FULL: Final = (
     ("walls around signals", "Linux 6.12 or newer, on the host of a container too"),
     ("Landlock", "Linux 6.12 or newer with `landlock` in lsm=, and in a container Docker 23 or newer"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of looking at one thing. What is not necessary may fail and leave the rest of use."""
-
-    name: str
-    ok: bool
-    words: str
-    hint: str = ""
-    necessary: bool = True
 
 
 def look(name: str, check: Callable[[], str], necessary: bool = True) -> Finding:

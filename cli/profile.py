@@ -11,7 +11,7 @@ from cli.compile import ModelArgument, SchedulesOption, TargetOption, VersionOpt
 from cli.exported import read_exported
 from cli.local_model import local_model
 from cli.terminal.output import JsonOption, latency, print_json, print_note, stdout, table
-from mallorn.core.limits import element_bytes, peak_gflops
+from mallorn.core.values.limits import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version
 from mallorn.exporting import existing
 from mallorn.wording.columns import Column

@@ -11,8 +11,8 @@ from threading import Thread
 
 from benchmarks.cells import Cells
 from benchmarks.oracle.stream import Plan, Stream
-from mallorn.core.limits import peak_gflops
 from mallorn.core.targets import Target
+from mallorn.core.values.limits import peak_gflops
 from mallorn.core.values.machine import Machine
 from workers.faces.graphs import ModelTask
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cli.doctoring import stored
 from cli.doctoring.aside import Aside
-from cli.host_checks import Finding
+from cli.doctoring.findings import Finding
 from db.backups import folder_of, newest_whole, taken_at
 from db.integrity import DamagedDatabase, check_pages, check_unused, sqlite_file
 from db.migrate import check, upgrade

@@ -10,9 +10,9 @@ from db.repositories.rounds import Rounds
 from db.repositories.shares import Shares
 from db.repositories.standings import Standing, WorkloadRound
 from db.tables import Device, Job
-from mallorn.core.limits import least_us
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
+from mallorn.core.values.limits import least_us
 from mallorn.core.values.machine import Machine
 from services.planner.values import JobView, Point, TaskView
 

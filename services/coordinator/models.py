@@ -14,11 +14,11 @@ from db.tables import Model
 from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel
 from services import artifacts
-from services.coordinator.quotas import check_storage
 from services.coordinator.web.answers import BYTES
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import Parts, PartsDep
+from services.coordinator.web.quotas import check_storage
 from services.coordinator.web.store import Upload
 
 router = APIRouter(prefix="/models", tags=["models"])

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
-from mallorn.core.limits import peak_gflops
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.limits import peak_gflops
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
 from workers.measure.base import Program, SlotTrial

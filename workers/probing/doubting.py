@@ -14,9 +14,9 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Job
-from mallorn.core.limits import peak_gflops
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
+from mallorn.core.values.limits import peak_gflops
 from mallorn.core.values.machine import Machine
 from workers.faces.values import unpack_arguments
 from workers.measure.believing import REFUSED

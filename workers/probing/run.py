@@ -11,11 +11,11 @@ from db.repositories.holds import MAX_LOSSES, Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from mallorn.core.errors import MallornError
-from mallorn.core.limits import peak_gflops
 from mallorn.core.stand_ins import stand_in
 from mallorn.core.states import WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceMachine
+from mallorn.core.values.limits import peak_gflops
 from mallorn.core.values.machine import Machine
 from workers.children.shutdown import STOP, Stopping
 from workers.probing.measuring import measure

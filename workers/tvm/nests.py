@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from tvm.ir import TensorLoad
 from tvm.tirx import Add, IntImm, Mul, Sub, Var
 
-from mallorn.core.limits import element_bytes
+from mallorn.core.values.limits import element_bytes
 from workers.search.nest import Access, Axis, Index, Nest
 from workers.tvm.anatomy import ProgramBlock, blocks_of, extent
 from workers.tvm.programs import parse_module

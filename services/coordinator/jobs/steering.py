@@ -17,9 +17,9 @@ from mallorn.core.values.event import PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
 from services.coordinator.jobs.requests import ResumeIn
 from services.coordinator.jobs.views import job_out, shown_to
-from services.coordinator.quotas import check_work
 from services.coordinator.web.auth import CallerDep, JobOwnerDep, OwnerDep
 from services.coordinator.web.parts import PartsDep
+from services.coordinator.web.quotas import check_work
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 # Who goes on with a job that is put back into a state.

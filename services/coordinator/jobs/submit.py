@@ -24,9 +24,9 @@ from services.coordinator.fleet.cost_models import check_cost_model
 from services.coordinator.fleet.states import local_target
 from services.coordinator.jobs.requests import JobIn
 from services.coordinator.jobs.views import job_out
-from services.coordinator.quotas import check_work
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.parts import Parts, PartsDep
+from services.coordinator.web.quotas import check_work
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 KeyHeader = Annotated[

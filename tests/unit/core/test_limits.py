@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.core.limits import least_us
+from mallorn.core.values.limits import least_us
 from mallorn.core.values.machine import Cache, Machine, assumed
 
 MACHINE = Machine(

@@ -1,12 +1,22 @@
-"""Tells what was found by looking at one thing after another, as it is found."""
+"""Findings of checks; prints each as soon as its check ends."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import typer
 
-from cli.host_checks import Finding
 from cli.terminal.output import print_json, print_note, stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Result of a check. Without a check that is not necessary the rest is of use."""
+
+    name: str
+    ok: bool
+    words: str
+    hint: str = ""
+    necessary: bool = True
 
 
 @dataclass(frozen=True, slots=True)
