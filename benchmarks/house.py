@@ -33,14 +33,13 @@ from typing import Final
 
 from benchmarks.house_calls import Function, reached
 from benchmarks.house_sizes import Figure, banned_modules, measure
-from benchmarks.house_tree import Tree
+from benchmarks.house_tree import MOST_LINES, Tree
 
 WHICH: Final = {"candidate", "decisions", "sketch", "sketch_id", "slot", "steps"}
 WHAT: Final = {"outcome", "latency_us", "run_us"}
 LOOSE: Final = re.compile(r"\b(dict|Mapping)\[str, Any\]")
 STEP: Final = re.compile(r"^\d+\. .*(?:\n(?!\d+\. |\n|#|```).*)*", re.MULTILINE)
 QUOTED: Final = re.compile(r"`([^`\s]+\.py)\b[^`]*`")
-MOST_LINES: Final = 4  # of a small helper
 TYPES: Final = "candidate types"
 Counted = dict[str, list[str]]
 
