@@ -55,7 +55,9 @@ JOB_COLUMNS: Final = (
     Column[JobStatus]("STATE", lambda job: job.state),
     Column[JobStatus]("TRIALS", lambda job: spent_of(job, "/")),
     Column[JobStatus]("LATENCY", lambda job: latency(job.median_us("tuned") or job.progress.estimated_us)),
-    Column[JobStatus]("VS ONNXRUNTIME", lambda job: _beside(job)),
+    Column[JobStatus](
+        "VS ONNXRUNTIME", lambda job: str(beside_onnxruntime((job.report or NO_REPORT).latency_us) or "")
+    ),
     Column[JobStatus]("AGE", lambda job: duration(time.time() - job.created_at)),
     Column[JobStatus]("REASON", lambda job: first_line(job.reason)),
 )
@@ -148,10 +150,6 @@ def show(
         print_note(f"fetch its schedules with   mallorn schedules {status.id}{found.words}")
     elif status.export_deleted_at is not None:
         print_note(f"its exported schedules were deleted at {moment(status.export_deleted_at)}")
-
-
-def _beside(job: JobStatus) -> str:
-    return str(beside_onnxruntime((job.report or NO_REPORT).latency_us) or "")
 
 
 def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:

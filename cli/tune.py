@@ -106,7 +106,8 @@ def resume(
         check_model(directory, lambda: handle.status.model_id, force)
         check_target(directory, handle.status.target, force)
         again = _again(out, place, force)
-        ending = Ending(directory, _model_of(handle), verbose, as_json, again)
+        file = Path(f"{_stem(handle)}.onnx")
+        ending = Ending(directory, str(file) if file.is_file() else "MODEL.onnx", verbose, as_json, again)
         if trials or auto or handle.status.state not in STANDING:
             handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
@@ -116,12 +117,6 @@ def resume(
 
 def _stem(job: Job) -> str:
     return Path(job.status.name or job.id).stem
-
-
-def _model_of(job: Job) -> str:
-    """The file that was tuned if it lies here; a job knows its bytes, and not where they came from."""
-    file = Path(f"{_stem(job)}.onnx")
-    return str(file) if file.is_file() else "MODEL.onnx"
 
 
 def _again(out: Path | None, place: Place, force: bool) -> tuple[str, ...]:

@@ -69,15 +69,13 @@ def journeys_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Gen
     at = np.repeat(np.arange(len(rows)), max(1, min(STATES_A_ROW, MOST_STATES // len(rows))))
     steps, blocks = np.empty(len(at), dtype=np.int64), []
     for lines in members(sketch):
-        block = _block(rows, lines, np.flatnonzero(np.isin(at, lines)))
+        block = _Block(
+            lines, np.flatnonzero(np.isin(at, lines)), real_steps(rows[lines]), outermost(rows[lines])
+        )
         steps[block.states] = np.append(-1, block.real)[rng.integers(len(block.real), size=len(block.states))]
         blocks.append(block)
     seen = _best_behind(rows, labels, sketch)[at, steps + 1]
     return Journeys(rows, at, steps, seen, tuple(blocks))
-
-
-def _block(rows: Matrix, lines: Indices, states: Indices) -> _Block:
-    return _Block(lines, states, real_steps(rows[lines]), outermost(rows[lines]))
 
 
 def _best_behind(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:

@@ -56,15 +56,10 @@ class PaCM(Neural):
         import torch
 
         present = table[:, :, 0]
-        both = torch.cat([_costs(layers, table, present), _flow(layers, table, present)], dim=1)
+        lines = dense(layers, "cost", dense(layers, "in", table).relu()).relu()
+        both = torch.cat([(lines * present[:, :, None]).sum(1), _flow(layers, table, present)], dim=1)
         hidden = dense(layers, "hidden", both).relu()
         return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
-
-
-def _costs(layers: Tensors, table: "Tensor", present: "Tensor") -> "Tensor":
-    """What all statements cost together."""
-    lines = dense(layers, "cost", dense(layers, "in", table).relu()).relu()
-    return (lines * present[:, :, None]).sum(1)
 
 
 def _flow(layers: Tensors, table: "Tensor", present: "Tensor") -> "Tensor":

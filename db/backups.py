@@ -53,7 +53,9 @@ def take(file: Path, keep: int) -> Path:
     backup = folder / f"{file.stem}-{datetime.now(UTC):{STAMP}}.db"
     try:
         folder.mkdir(exist_ok=True)
-        _check_room(file, folder)
+        free_bytes = shutil.disk_usage(folder).free
+        if free_bytes < file.stat().st_size + ROOM_LEFT_BYTES:
+            raise _no_backup(folder, f"only {free_bytes / 1e9:.1f} GB are free there")
         back_up(file, backup)
     except (OSError, sqlite3.Error) as error:
         raise _no_backup(folder, str(error)) from error
@@ -98,12 +100,6 @@ def _named_so(file: Path) -> list[Path]:
             taken_at(each)
             found.append(each)
     return found
-
-
-def _check_room(file: Path, folder: Path) -> None:
-    free_bytes = shutil.disk_usage(folder).free
-    if free_bytes < file.stat().st_size + ROOM_LEFT_BYTES:
-        raise _no_backup(folder, f"only {free_bytes / 1e9:.1f} GB are free there")
 
 
 def _no_backup(folder: Path, why: str) -> StorageFull:

@@ -91,6 +91,7 @@ def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: P
     was_training = module.training
     module.eval()
     try:
+        tensors = (*module.parameters(), *module.buffers())
         sys.modules["torch"].onnx.export(
             module,
             args,
@@ -98,16 +99,12 @@ def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: P
             kwargs=kwargs,
             dynamic_shapes=dynamic_shapes,
             dynamo=True,
-            external_data=_weights_bytes(module) > MOST_IN_ONE_FILE,
+            external_data=sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            > MOST_IN_ONE_FILE,
             verbose=False,
         )
     finally:
         module.train(was_training)
-
-
-def _weights_bytes(module: Any) -> int:
-    tensors = (*module.parameters(), *module.buffers())
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

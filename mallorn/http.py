@@ -144,7 +144,8 @@ class Connection:
             for _ in range(MOST_WAITS if method == "GET" else 0):
                 if response.status_code != errors.TooMany.status_code:
                     break
-                time.sleep(_wait_sec(response))
+                told = response.headers.get("Retry-After", "")
+                time.sleep(min(float(told), LONGEST_WAIT_SEC) if told.isdecimal() else LONGEST_WAIT_SEC)
                 response = self._http.request(method, API + path, **kwargs)
         if response.is_error:
             raise error_from(response)
@@ -181,12 +182,6 @@ class Connection:
                 f"the connection to {self.url} broke: {str(error) or type(error).__name__}",
                 hint=f"curl {self.url}/readyz",
             ) from None
-
-
-def _wait_sec(response: httpx.Response) -> float:
-    """How long the coordinator asks us to wait."""
-    told = response.headers.get("Retry-After", "")
-    return min(float(told), LONGEST_WAIT_SEC) if told.isdecimal() else LONGEST_WAIT_SEC
 
 
 def error_from(response: httpx.Response) -> MallornError:

@@ -22,14 +22,13 @@ class Audit(Repository):
             query = query.where(AuditRow.owner == owner)
         if cursor is not None:
             query = query.where(AuditRow.id < decode_cursor(cursor, int)[0])
-        found = [_told(row) for row in self.session.scalars(query)]
+        found = [
+            AuditEntry(**{name: getattr(row, name) for name in AuditEntry.model_fields})
+            for row in self.session.scalars(query)
+        ]
         return page(found, limit, lambda entry: (entry.id,))
 
     def forget(self, days: float, limit: int) -> int:
         """Delete entries older than that, the oldest first; how many."""
         old = select(AuditRow.id).where(AuditRow.at < until(-days * 86400)).order_by(AuditRow.at).limit(limit)
         return self.changed(delete(AuditRow).where(AuditRow.id.in_(old)))
-
-
-def _told(row: AuditRow) -> AuditEntry:
-    return AuditEntry(**{name: getattr(row, name) for name in AuditEntry.model_fields})

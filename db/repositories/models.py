@@ -1,6 +1,5 @@
 """Uploaded models."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import ColumnElement, delete, exists, or_, select, true, tuple_
@@ -47,7 +46,11 @@ class Models(Repository):
         users = Job.model_id == model_id, Job.owner == owner, Job.deleted_at.is_(None)
         query = select(Job.id).where(*users).order_by(Job.created_at.desc())
         if jobs := self.session.scalars(query).all():
-            raise _in_use(model_id, jobs)
+            rest = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+            words = f"{'these jobs refer' if jobs[1:] else 'a job refers'} to model {model_id[:12]}: "
+            raise Conflict(
+                f"{words}{', '.join(jobs[:NAMED])}{rest}", hint=f"mallorn rm {' '.join(jobs[:NAMED])}"
+            )
         self.changed(delete(Model).where(Model.id == model_id, Model.owner == owner))
         return self.forgotten(model_id)
 
@@ -73,12 +76,6 @@ class Models(Repository):
             query = query.where(tuple_(*_PLACE) < tuple_(*decode_cursor(cursor, float, str, str)))
         found = self.session.scalars(query).all()
         return page(found, limit, lambda model: (model.created_at, model.id, model.owner))
-
-
-def _in_use(model_id: str, jobs: Sequence[str]) -> Conflict:
-    rest = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
-    words = f"{'these jobs refer' if jobs[1:] else 'a job refers'} to model {model_id[:12]}: "
-    return Conflict(f"{words}{', '.join(jobs[:NAMED])}{rest}", hint=f"mallorn rm {' '.join(jobs[:NAMED])}")
 
 
 def _owned(owner: str | None) -> ColumnElement[bool]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, exists, func, or_, select, update
+from sqlalchemy import exists, func, or_, select, update
 
 from db.codec import pack_text, unpack_text
 from db.repositories.base import Repository
@@ -72,14 +72,11 @@ class Workloads(Repository):
 
     def of_structure(self, structure: str, owner: str) -> Sequence[Workload]:
         """Those with the same loops, whatever their sizes, that an owner may know, oldest first."""
-        query = select(Workload).where(Workload.structure == structure, _known_to(owner))
+        own = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(Job.owner == owner)
+        query = select(Workload).where(
+            Workload.structure == structure, or_(Workload.kept_upto != KEPT, Workload.id.in_(own))
+        )
         return self.session.scalars(query.order_by(Workload.id)).all()
-
-
-def _known_to(owner: str) -> ColumnElement[bool]:
-    """Everybody's, or brought by a job of the owner."""
-    own = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(Job.owner == owner)
-    return or_(Workload.kept_upto != KEPT, Workload.id.in_(own))
 
 
 def tir_of(workload: Workload) -> str:

@@ -15,7 +15,9 @@ ANY: Final = "*"
 def check_classes(options: JobOptions, listed: Sequence[str]) -> None:
     """Raise ClassRefused, naming what is allowed, for a class that is on no list; nothing is imported."""
     for seam, name in own_classes(options):
-        installed = _installed(seam)
+        installed = [
+            word for entry in entry_points(group=f"mallorn.{seam}") for word in (entry.name, entry.value)
+        ]
         module = name.partition(":")[0]
         if not {ANY, name, f"{module}:*"} & {*listed, *installed}:
             others = ", ".join([*sorted(REGISTRY[seam]), *installed, *listed])
@@ -39,8 +41,3 @@ def own_classes(options: JobOptions) -> list[tuple[str, str]]:
     """The choices of a job that are not registered, with their seams."""
     chosen = [(seam, str(getattr(options, seam))) for seam in CONTRACTS]
     return [(seam, name) for seam, name in chosen if name not in REGISTRY[seam]]
-
-
-def _installed(seam: str) -> list[str]:
-    """The parts of installed packages, by the names that they give them and as MODULE:CLASS."""
-    return [word for entry in entry_points(group=f"mallorn.{seam}") for word in (entry.name, entry.value)]

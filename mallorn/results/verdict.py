@@ -102,12 +102,6 @@ def _at_limit(facts: JobFacts) -> bool:
     return peak is not None and peak >= PEAK_ENOUGH
 
 
-def _more_would_help(facts: JobFacts) -> bool:
-    """Where nobody knows, a job that decides for itself soon finds out."""
-    outlook = facts.report.outlook
-    return not _at_limit(facts) and (outlook is None or outlook.pays)
-
-
 def _trials(count: int) -> str:
     return f"{count:,} trial{'' if count == 1 else 's'}"
 
@@ -144,7 +138,8 @@ def _next(facts: JobFacts, race: Race | None) -> str:
         return next(filter(None, hints), f"mallorn bench {files}")
     if not facts.report.steady:
         return f"mallorn bench {files}"
-    if _more_would_help(facts):
+    outlook = facts.report.outlook
+    if not _at_limit(facts) and (outlook is None or outlook.pays):
         return f"mallorn resume {facts.job_id} --auto" if facts.mode == SEARCH else f"mallorn tune {model}"
     if race.by_default_build:
         return f"mallorn bench {files}"

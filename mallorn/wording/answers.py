@@ -29,7 +29,9 @@ ANSWER_COLUMNS: Final = (
     Column[AnsweredTask]("TASK", lambda row: row.name),
     Column[AnsweredTask]("ANSWERED BY", lambda row: row.answered.source),
     Column[AnsweredTask]("SURE", lambda row: row.answered.sure),
-    Column[AnsweredTask]("EXPECTED", lambda row: _expected(row.answered)),
+    Column[AnsweredTask](
+        "EXPECTED", lambda row: "" if row.answered.expected_us is None else latency(row.answered.expected_us)
+    ),
     Column[AnsweredTask]("CHECKED", lambda row: "yes" if row.answered.checked else "no"),
     Column[AnsweredTask]("BECAUSE", lambda row: row.answered.because),
 )
@@ -54,7 +56,3 @@ def rests_on(report: FinishReport) -> list[str]:
         f"{len(answers)} of {of} tasks have a schedule, and none was timed for it: {', '.join(parts)}",
         f"built and checked: {done}",
     ]
-
-
-def _expected(answered: Answered) -> str:
-    return "" if answered.expected_us is None else latency(answered.expected_us)

@@ -81,9 +81,7 @@ def _held(tasks: Sequence[RecordedTask], url: str, target: Target) -> Holdings:
     context = Counter(str(task.context) for task in ours).most_common(1)[0][0]
     same = [task for task in ours if str(task.context) == context]
     trials = {task.workload: {trial.candidate: trial for trial in task.trials} for task in same}
-    return Holdings(_endpoint(same[0].context, target), trials)
-
-
-def _endpoint(context: Mapping[str, object], target: Target) -> Endpoint:
-    on = MeasuredOn.model_validate(context)
-    return Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version)
+    on = MeasuredOn.model_validate(same[0].context)
+    return Holdings(
+        Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version), trials
+    )

@@ -61,11 +61,12 @@ def prospects(
     falls = [
         _gains(task, ahead, size) for task, ahead, over in tuned if task.best_us is not None and not over
     ]
+    limits = [min(task.limit_us, task.best_us or inf) * task.weight for task in timed if task.limit_us]
     return Prospects(
         total_us=sum(sorted(task.weight * (task.best_us or 0.0) for task in timed)),
         gains_us=tuple(islice(merge(*falls, reverse=True), HORIZON)),
         size=size,
-        limit_us=_limit_us(timed),
+        limit_us=sum(sorted(limits)) if limits and len(limits) == len(timed) else None,
     )
 
 
@@ -73,20 +74,9 @@ def _gains(task: TaskView, ahead: Forecast, size: int) -> Iterator[float]:
     """What each further round of a task is expected to take off the weighted total."""
     seen = curve(task.points, task.known_us)
     tried = 1.0 + (seen.drought if seen else 0.0) * STANDARD_SIZE / size
-    left_us = _room_us(task)
+    best_us, limit_us = task.best_us or 0.0, task.limit_us
+    left_us = inf if limit_us is None or limit_us >= best_us else best_us - limit_us
     for more in range(HORIZON):
         gain_us = min(left_us, ahead.gain_us * tried / (tried + more))
         left_us -= gain_us
         yield task.weight * gain_us
-
-
-def _room_us(task: TaskView) -> float:
-    """How much faster a task can get. A limit that was beaten was none."""
-    best_us, limit_us = task.best_us or 0.0, task.limit_us
-    return inf if limit_us is None or limit_us >= best_us else best_us - limit_us
-
-
-def _limit_us(timed: Sequence[TaskView]) -> float | None:
-    """The sum over the tasks, none of which is slower than it was measured."""
-    limits = [min(task.limit_us, task.best_us or inf) * task.weight for task in timed if task.limit_us]
-    return sum(sorted(limits)) if limits and len(limits) == len(timed) else None

@@ -66,7 +66,9 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
     memory, arguments or environment.
     """
     if number := os.environ.pop(KEEPER_VARIABLE, ""):
-        return KeptKey(_inherited(int(number)))
+        end = socket.socket(fileno=int(number))
+        end.set_inheritable(False)
+        return KeptKey(end)
     if not (key := read()):
         return key
     ours, theirs = socket.socketpair()
@@ -76,12 +78,6 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
     sys.stdout.flush()
     env[KEEPER_VARIABLE] = str(ours.fileno())
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - ourselves again
-
-
-def _inherited(number: int) -> socket.socket:
-    end = socket.socket(fileno=number)
-    end.set_inheritable(False)
-    return end
 
 
 def _keep(key: FleetKey, number: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from workers.features.assembly import Function, Instruction
+from workers.features.assembly import Function
 
 UNKNOWN: Final = 8.0  # runs of a loop whose bounds come from elsewhere
 TOGGLED: Final = 2.0  # runs of a loop over a flag
@@ -54,17 +54,13 @@ COUNTS_ON_ARM64: Final = Counting(
 
 def runs_of(function: Function, counting: Counting) -> list[float]:
     """How often each instruction runs when the function is called once."""
-    texts = [_text(each) for each in function.instructions]
+    texts = [f"{each.mnemonic} {' '.join(each.operands.split())}" for each in function.instructions]
     runs = [1.0] * len(texts)
     for start, end in function.loops:
         trips = _trips(texts, start, end, counting)
         for at in range(start, end + 1):
             runs[at] = min(MOST, runs[at] * trips)
     return runs
-
-
-def _text(each: Instruction) -> str:
-    return f"{each.mnemonic} {' '.join(each.operands.split())}"
 
 
 def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> float:

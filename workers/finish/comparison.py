@@ -40,7 +40,8 @@ def _at(
     model: JobModel, tuned: TunedModel, undone: Undone, dynamic: Dynamic, point: dict[str, int]
 ) -> PointTimes:
     model.claimed.lease.check()
-    point = _with_lengths(dynamic, point)
+    step = point == dynamic.points[0]
+    point = point | {name: dynamic.ranges[name][1] // 2 * step for name in dynamic.grows}
     name = " ".join(f"{dim}={size}" for dim, size in point.items())
     folder = model.whole.folder / name.replace(" ", "_")
     folder.mkdir(exist_ok=True)
@@ -58,12 +59,6 @@ def _at(
         latency_us=dict(latency_us),
         error=error if error is not None and isfinite(error) else None,
     )
-
-
-def _with_lengths(dynamic: Dynamic, point: dict[str, int]) -> dict[str, int]:
-    """The point with what grows: half of it behind the smallest, as steps are; nothing yet for others."""
-    step = point == dynamic.points[0]
-    return point | {name: dynamic.ranges[name][1] // 2 * step for name in dynamic.grows}
 
 
 def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:

@@ -43,7 +43,7 @@ def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
     names = [name for name in dynamic.ranges if name not in dynamic.grows]
     wide = {name: dynamic.ranges[name][1] / dynamic.ranges[name][0] for name in dynamic.divided}
     parted = max(wide, key=lambda name: wide[name], default="")
-    others = {name: _sizes(dynamic, name) for name in names if name != parted}
+    others = {name: sorted({point[name] for point in dynamic.points}) for name in names if name != parted}
     rules: list[Rule] = []
     for sizes in product(*others.values()):
         upto = dict(zip(others, sizes, strict=True))
@@ -59,10 +59,6 @@ def _asked(dynamic: Dynamic, costs: Costs, at_most: Costs, room: Sequence[int]) 
     """What points with room cost: the nearest at least, others at most."""
     nearest = min(room, key=lambda place: prod(dynamic.points[place].values()))
     return {place: at_most[place] for place in room} | {nearest: costs[nearest]}
-
-
-def _sizes(dynamic: Dynamic, name: str) -> list[int]:
-    return sorted({point[name] for point in dynamic.points})
 
 
 def _with_room(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int]:

@@ -31,7 +31,8 @@ class Sentinel:
             yield result
             if result.trial.time_us is not None:
                 self._since.append(result)
-                if _is_surprising(result) and self._timing.idle:
+                run_us = result.trial.run_us
+                if max(run_us) > SURPRISE * min(run_us) and self._timing.idle:
                     yield from self._drifted()
         yield from self._drifted()
 
@@ -59,8 +60,3 @@ class Sentinel:
         finally:
             self._builds.go_on()
         return 0.0 if now_us is None else 1 - min(now_us, known_us) / max(now_us, known_us)
-
-
-def _is_surprising(result: SlotTrial) -> bool:
-    run_us = result.trial.run_us
-    return max(run_us) > SURPRISE * min(run_us)

@@ -107,17 +107,13 @@ def _opened(context: RoundContext, space: Space, model: CostModel) -> Found:
     The other half are the constructor's first guesses: a base orders those no better than the constructor.
     A base that can do more than score opens with the searcher that asks it for that.
     """
-    searcher = _opener(context, model)
+    own = context.row.searcher
+    searcher = own if own == SAFE_SEARCHER or model.opener is None else model.opener
     first = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
     left, taken = context.row.size - len(first), pending(first)
     found, state = _searched(context, space, model, left, taken, searcher)
     told = [named(proposal, searcher) for proposal in found]
     return first + told, state if searcher == context.row.searcher else None
-
-
-def _opener(context: RoundContext, model: CostModel) -> str:
-    own = context.row.searcher
-    return own if own == SAFE_SEARCHER or model.opener is None else model.opener
 
 
 def _searched(

@@ -64,9 +64,7 @@ def _code(folder: Path) -> Iterator[tuple[Path, int]]:
     except OSError:
         return
     for path in found:
-        if path.suffix in _MODULES or _is_package(path):
+        if path.suffix in _MODULES or (
+            not path.name.startswith(".") and next(path.glob("*.py"), None) is not None
+        ):
             yield path, READ
-
-
-def _is_package(folder: Path) -> bool:
-    return not folder.name.startswith(".") and next(folder.glob("*.py"), None) is not None

@@ -46,7 +46,7 @@ def _carried(taken: tuple[int, ...], there: Choice, here: Choice) -> list[int]:
     (value,) = taken
     if here.kind is ChoiceKind.CATEGORICAL and there.labels and here.labels:
         value = _index_of(there.labels[value], here.labels)
-    return [value if value in here.values else _nearest(value, here.values)]
+    return [value if value in here.values else min(here.values, key=lambda each: (abs(each - value), each))]
 
 
 def _tiles(taken: tuple[int, ...], here: Choice) -> list[int]:
@@ -71,7 +71,3 @@ def _possible(extent: int, width: int, limit: int) -> Rows:
 
 def _index_of(label: int, labels: Sequence[int]) -> int:
     return min(range(len(labels)), key=lambda at: abs(labels[at] - label))
-
-
-def _nearest(value: int, values: Sequence[int]) -> int:
-    return min(values, key=lambda each: (abs(each - value), each))

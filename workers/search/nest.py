@@ -104,12 +104,10 @@ def _of(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:
 def read_across(made: Nest, nests: Sequence[Nest]) -> bool:
     """Whether a block goes across the rows of what another made."""
     return any(
-        access.made and access.shape == made.write.shape and _across(nest, access)
+        access.made
+        and access.shape == made.write.shape
+        and access.stride(len(nest.axes) - 1) > access.element_bytes
         for nest in nests
         for access in nest.reads
         if not any(axis.reduced for axis in nest.axes)
     )
-
-
-def _across(nest: Nest, access: Access) -> bool:
-    return access.stride(len(nest.axes) - 1) > access.element_bytes

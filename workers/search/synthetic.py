@@ -116,7 +116,10 @@ class SyntheticSpace(DecisionSpace):
         body = m[3] * np.ceil(n[3] / LANES) * k[1]
         tasks = m[0] * n[0] * np.where(rfactor, k[0], 1)
         slowdown = _lanes(n[3]) * _registers(m[3] * np.ceil(n[3] / LANES), k[1]) * _caches(m, n, k)
-        slowdown *= _unrolling(body, unroll) * _write_back(location, m, n)
+        block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
+        slowdown *= _unrolling(body, unroll) * np.asarray(
+            np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
+        )
         balance = np.ceil(tasks / CORES) * CORES / tasks
         flops_us = 2.0 * np.prod(self.shape) / CORES / FLOPS_PER_US
         merge_us = np.where(rfactor, self.shape[0] * self.shape[1] * k[0] / FLOPS_PER_US, 0.0)
@@ -156,9 +159,3 @@ def _unrolling(body: Column, unroll: Column) -> Column:
     unrolled = body <= unroll
     overhead = np.where(unrolled, 1.0, 1 + 2.0 / np.sqrt(body))
     return overhead * np.where(unrolled & (body > 128), 1 + 0.15 * np.log2(body / 128), 1.0)
-
-
-def _write_back(location: Column, m: Column, n: Column) -> Column:
-    """The cost of writing back: late costs memory traffic, in small pieces costs loops."""
-    block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
-    return np.asarray(np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16))

@@ -52,7 +52,10 @@ def extract_range(
             found.append(describe_network(network, target, recipe))
         ends += shapes
     _refuse_unknown_lengths(found[-1].graph, ends)
-    named = [_at(point, each.tasks) for point, each in zip(points, found, strict=True)]
+    named = [
+        [replace(task, name=task.name + ranges.label(point)) for task in each.tasks]
+        for point, each in zip(points, found, strict=True)
+    ]
     tasks = merge(
         [
             _weighing(task, points[-1], point)
@@ -124,10 +127,6 @@ def _refuse_unknown_lengths(graph: GraphReport, ends: Sequence[Ends]) -> None:
                 f"how long output {spec.name!r} is does not follow from the sizes of the inputs",
                 hint="export the model with outputs whose axes are those of the inputs",
             )
-
-
-def _at(point: Mapping[str, int], tasks: Sequence[ModelTask]) -> list[ModelTask]:
-    return [replace(task, name=task.name + ranges.label(point)) for task in tasks]
 
 
 def _weighing(task: ModelTask, largest: Mapping[str, int], point: Mapping[str, int]) -> ModelTask:

@@ -23,7 +23,9 @@ def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[N
     except PassFailed as error:
         shapes = input_shapes or {}
         model = simplify(read_model(path), shapes)
-        _bind(model, shapes)
+        for value in model.graph.input:
+            for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
+                dim.dim_value = size
         node = unsized_node(model)
         if node is None or "ShapeExpr" not in error.message:
             raise InvalidModel(f"TVM cannot convert this model: {error.message}", hint=LIST) from error
@@ -71,9 +73,3 @@ def unsized_node(model: ModelProto) -> NodeProto | None:
         and all(dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
     }
     return next((node for node in inferred.node if not sized.issuperset(filter(None, node.output))), None)
-
-
-def _bind(model: ModelProto, shapes: Shapes) -> None:
-    for value in model.graph.input:
-        for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
-            dim.dim_value = size

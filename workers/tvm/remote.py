@@ -275,7 +275,10 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
     wanted, why = "" if like is None else like.text, "stayed busy"
     while True:
         with TrackerClient(tracker, key=fleet) as client:
-            if not any(_serves(server, key, wanted) for server in client.summary()["server_info"]):
+            if not any(
+                bool(server["key"] == f"server:{key}" and wanted in ("", class_of(server)))
+                for server in client.summary()["server_info"]
+            ):
                 raise none_like(like)
             left_sec = deadline_sec - time.monotonic()
             if left_sec <= 0:
@@ -291,10 +294,6 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
                 why = f"stayed busy, or out of reach as {offer[0]}:{offer[1]} ({error})"
                 log.warning("a device at %s:%s is not reached: %s", *offer[:2], error)
                 time.sleep(0.1)
-
-
-def _serves(server: Any, key: str, wanted: str) -> bool:
-    return bool(server["key"] == f"server:{key}" and wanted in ("", class_of(server)))
 
 
 def _session(host: str, port: int, match_key: str, fleet: FleetKey) -> rpc.RPCSession:

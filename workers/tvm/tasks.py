@@ -29,13 +29,8 @@ def operations(mod: Any) -> float:
     said = sum(
         int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
     )
-    return float(said + estimate_tir_flops(_read(mod)))
-
-
-def _read(mod: Any) -> Any:
-    """The program without what those blocks do."""
     functions = {var: tvm_ffi.structural_map(each, (SBlock, _emptied)) for var, each in mod.functions.items()}
-    return tvm.IRModule(functions, attrs=mod.attrs)
+    return float(said + estimate_tir_flops(tvm.IRModule(functions, attrs=mod.attrs)))
 
 
 def _emptied(block: Any) -> Any:

@@ -24,7 +24,8 @@ class Rates:
         if not self._most:
             return
         now_sec = self._clock()
-        self._forget_full(now_sec)
+        if len(self._left) >= MOST_BUCKETS:
+            self._left = {who: left for who, left in self._left.items() if now_sec - left[1] < 60}
         left, since_sec = self._left.get(who, (float(self._most), now_sec))
         left = min(float(self._most), left + (now_sec - since_sec) * self._most / 60)
         if left < 1:
@@ -36,7 +37,3 @@ class Rates:
                 retry_sec=wait_sec,
             )
         self._left[who] = left - 1, now_sec
-
-    def _forget_full(self, now_sec: float) -> None:
-        if len(self._left) >= MOST_BUCKETS:
-            self._left = {who: left for who, left in self._left.items() if now_sec - left[1] < 60}

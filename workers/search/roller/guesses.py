@@ -49,13 +49,10 @@ class Tiled:
         """The instructions, where so much of each is unrolled."""
         found = np.zeros(len(unroll))
         for value in np.unique(unroll).tolist():
-            found = np.where(unroll == value, self._worked(value), found)
+            if value not in self._working:
+                self._working[value] = computing_us(self.loops, self._machine, value)
+            found = np.where(unroll == value, self._working[value], found)
         return found
-
-    def _worked(self, unroll: float) -> Column:
-        if unroll not in self._working:
-            self._working[unroll] = computing_us(self.loops, self._machine, unroll)
-        return self._working[unroll]
 
 
 class Constructor:
