@@ -53,7 +53,7 @@ def _read(model: Path) -> Any:
     return network
 
 
-class _Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+class _SampleReader(quantization.CalibrationDataReader):  # type: ignore[misc]
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._left = iter(samples)
 
@@ -77,7 +77,7 @@ def _quantise(real: Path, whole: Path, samples: Sequence[Sample]) -> None:
         quantization.quantize_static(
             str(real),
             str(whole),
-            _Reader(samples),
+            _SampleReader(samples),
             quant_format=quantization.QuantFormat.QDQ,
             op_types_to_quantize=None if convolutions > products else ["Conv", *PRODUCTS],
             nodes_to_exclude=loose,

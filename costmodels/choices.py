@@ -17,7 +17,7 @@ OTHERS: Final = 4  # decisions that a good schedule might have taken, for each t
 MOST_GOOD: Final = 1200  # schedules, so that learning costs no more for a base
 
 
-class Choices(NamedTuple):
+class DecisionExamples(NamedTuple):
     """Rows decided up to a step; whether the last decision is that of a good schedule; what each weighs."""
 
     rows: Matrix
@@ -25,7 +25,7 @@ class Choices(NamedTuple):
     weights: Column
 
 
-def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator) -> Choices:
+def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator) -> DecisionExamples:
     """Every decision of the best schedules of each task, beside decisions drawn from rows of their sketch."""
     fit = reproducible(rows)
     usable = np.flatnonzero(fit) if fit.any() else np.arange(len(rows))
@@ -38,8 +38,8 @@ def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Gene
         for part in _of_sketch(rows, labels, lines, np.intersect1d(lines, good), rng)
     ]
     if not parts:
-        return Choices(rows[:0], labels[:0], np.empty(0))
-    return Choices(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        return DecisionExamples(rows[:0], labels[:0], np.empty(0))
+    return DecisionExamples(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def _good(labels: Vector, lines: Indices) -> Indices:
@@ -50,22 +50,24 @@ def _good(labels: Vector, lines: Indices) -> Indices:
 
 def _of_sketch(
     rows: Matrix, labels: Vector, lines: Indices, good: Indices, rng: np.random.Generator
-) -> Iterator[Choices]:
+) -> Iterator[DecisionExamples]:
     if not len(good):
         return
     rests, weight = outermost(rows[lines]), np.exp(labels[good].astype(np.float64))
     real = real_steps(rows[lines])
     for before, after in pairwise([-1, *(real[1:] - 1).tolist(), LAST]):
-        yield Choices(prefixes(rows[good], after), np.ones(len(good), np.float32), weight)
+        yield DecisionExamples(prefixes(rows[good], after), np.ones(len(good), np.float32), weight)
         yield _instead(rows, good, weight, rng.choice(lines, OTHERS * len(good)), (before, after), rests)
 
 
 def _instead(
     rows: Matrix, good: Indices, weight: Column, donors: Indices, span: tuple[int, int], rests: Steps
-) -> Choices:
+) -> DecisionExamples:
     """The same schedules, with the decisions of a span of steps taken from others."""
     mine, whose = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)
     steps, until = (np.full(len(mine), at) for at in span)
     mixed, possible = continued(mine, rows[donors], steps, until, rests)
     decided = np.flatnonzero(possible)
-    return Choices(prefixes(mixed[decided], span[1]), np.zeros(len(decided), np.float32), whose[decided])
+    return DecisionExamples(
+        prefixes(mixed[decided], span[1]), np.zeros(len(decided), np.float32), whose[decided]
+    )

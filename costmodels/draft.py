@@ -95,7 +95,7 @@ def _levels(machine: Machine) -> tuple[Cache, Cache, Cache, Cache]:
     return first, second, third, memory
 
 
-class _Block(NamedTuple):
+class _InnerBlock(NamedTuple):
     """The innermost levels as one block: points across, along the last axis, and in depth."""
 
     across: Column
@@ -113,14 +113,14 @@ class _Block(NamedTuple):
         return 2 / self.across + 2 / self.along + 4 / self.depth
 
 
-def _block(tiles: Tiling, levels: int) -> _Block:
+def _block(tiles: Tiling, levels: int) -> _InnerBlock:
     """Reductions run outside the innermost spatial level, so their levels lie one further out."""
     inner = tiles.spatial[:, :, -levels:].prod(axis=2)
     depth = tiles.reduction[:, :, -max(1, levels - 1) :].prod(axis=(1, 2))
-    return _Block(inner[:, :-1].prod(axis=1), inner[:, -1], depth)
+    return _InnerBlock(inner[:, :-1].prod(axis=1), inner[:, -1], depth)
 
 
-def _core(tiles: Tiling, inner: _Block, machine: Machine) -> Column:
+def _core(tiles: Tiling, inner: _InnerBlock, machine: Machine) -> Column:
     """The cost of the innermost body on one core, relative to the least possible."""
     vectors = np.ceil(inner.along / machine.lanes)
     accumulators = inner.across * vectors

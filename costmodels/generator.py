@@ -14,7 +14,7 @@ from costmodels.proposing import ProposesDecisions
 MEMBERS: Final = 2
 
 
-class Generator(PrefixBoosters, ProposesDecisions):
+class GeneratorModel(PrefixBoosters, ProposesDecisions):
     """Boosters that tell a good schedule's next decision from others, beside boosters on whole schedules.
 
     After "Enabling Tensor Language Model to Assist in Generating High-Performance Tensor Programs" (TLM,

@@ -19,7 +19,7 @@ OPTIONS: Final = 6  # ways to go on that are looked at from each state
 MEMBERS: Final = 2  # boosters of the last sweep
 
 
-class Value(PrefixBoosters, ValuesPrefixes):
+class ValueModel(PrefixBoosters, ValuesPrefixes):
     """Boosters on whole schedules, and boosters on prefixes whose targets come from value iteration.
 
     After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21): the value of a

@@ -18,7 +18,7 @@ CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"
 
 
 @dataclass(frozen=True)
-class Held:
+class ExistingSchedules:
     """Whose schedules a directory holds."""
 
     model: str
@@ -43,14 +43,14 @@ def default_directory(name: str) -> Path:
 
 def check_model(directory: Path, model_id: Callable[[], str], force: bool) -> None:
     """Raise Conflict unless the directory has room for this model's schedules."""
-    held = None if force else Held.read(directory)
+    held = None if force else ExistingSchedules.read(directory)
     if held is not None and held.model != model_id():
         raise Conflict(f"{directory} holds the schedules of another model", hint=CHOOSE)
 
 
 def check_target(directory: Path, target: str, force: bool) -> None:
     """Raise Conflict if the directory holds schedules for another target."""
-    held = None if force else Held.read(directory)
+    held = None if force else ExistingSchedules.read(directory)
     if held is not None and held.target != parse_target(target):
         raise Conflict(f"{directory} holds schedules for another target, {held.target}", hint=CHOOSE)
 

@@ -23,7 +23,7 @@ from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch,
 from mallorn.core.values.trial import Trial
 from research.replay.recording import RecordedTask
 from research.replay.space_file import write_tasks
-from research.sharing.folder import Measured
+from research.sharing.folder import SharedRecord
 
 TARGET: Final = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}).text
 SPLIT: Final = b"\n--8<--\n"  # between the files of an input that has several
@@ -170,7 +170,7 @@ def stock(trace: Any = ((), ()), seconds: Any = (1e-3,), index: Any = 0) -> byte
 def folder(**changes: Any) -> bytes:
     """The target and the provenance of a folder of schedules."""
     measured = {"dataset": "d", "row": 1, "created_at": 1.7e9, "origin": "ga", "name": "dense"}
-    line = Measured.model_validate({**measured, "measured_on": {}, **changes})
+    line = SharedRecord.model_validate({**measured, "measured_on": {}, **changes})
     return TARGET.encode() + SPLIT + line.model_dump_json().encode()
 
 

@@ -12,7 +12,7 @@ from db.integrity import DamagedDatabase, check_pages, check_unused, sqlite_file
 from db.migrate import check, upgrade
 from db.repositories.disagreements import Disagreements
 from db.repositories.repairs import Repairs
-from db.repositories.stored import Stored, StoredCostModel
+from db.repositories.stored import StoredCostModel, StoredFiles
 from db.session import Database
 from mallorn.core.artifacts import exports_beside, model_uri, open_store
 from mallorn.core.errors import MallornError, NotFound, StorageFull
@@ -136,16 +136,18 @@ def times(database: Database) -> Iterator[str]:
 def cost_models(database: Database) -> Iterator[str]:
     """Retire damaged versions: the newest whole one before each is active again."""
     with database.session() as session:
-        damaged = [(each.id, each.name) for each in Stored(session).cost_models() if stored.damaged(each)]
+        damaged = [
+            (each.id, each.name) for each in StoredFiles(session).cost_models() if stored.damaged(each)
+        ]
     for version_id, name in damaged:
         with database.transaction() as session:
-            before = _whole_before(Stored(session), version_id)
+            before = _whole_before(StoredFiles(session), version_id)
             Repairs(session).retire(version_id, None if before is None else before.id)
         instead = "none before it is whole" if before is None else f"{before.name} is active again"
         yield f"{name} is damaged and retired: {instead}"
 
 
-def _whole_before(known: Stored, version_id: int) -> StoredCostModel | None:
+def _whole_before(known: StoredFiles, version_id: int) -> StoredCostModel | None:
     return next((each for each in known.cost_models_before(version_id) if not stored.damaged(each)), None)
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from costmodels.blobs import check_bytes
 from db.repositories.disagreements import Disagreements
 from db.repositories.repairs import Repairs
-from db.repositories.stored import Stored, StoredCostModel
+from db.repositories.stored import StoredCostModel, StoredFiles
 from db.session import Database
 from mallorn.core.artifacts import model_uri, open_store
 from mallorn.core.errors import InvalidRequest, MallornError
@@ -37,7 +37,7 @@ def models(database: Database, artifacts: str) -> str:
             hint="submit the same files again: each is put under its name; or mallorn doctor --repair",
         )
     with database.session() as session:
-        known = Stored(session).models()
+        known = StoredFiles(session).models()
         told = Repairs(session).lost_models().intersection(known)
     gone = sum(not _files(model_uri(artifacts, each)) for each in told)
     lost = f"; {gone} are gone, as their jobs know" if gone else ""
@@ -47,7 +47,7 @@ def models(database: Database, artifacts: str) -> str:
 def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Flaw]]:
     """Models whose files are damaged, or missing without their jobs being told."""
     with database.session() as session:
-        known, told = Stored(session).models(), Repairs(session).lost_models()
+        known, told = StoredFiles(session).models(), Repairs(session).lost_models()
     looked = [(each, _flaw(model_uri(artifacts, each), each)) for each in known]
     return [(each, flaw) for each, flaw in looked if flaw is not None and (flaw.there or each not in told)]
 
@@ -57,13 +57,13 @@ def exports(database: Database) -> str:
     if bad := [f"{uri} of job {job} is missing" for job, uri in missing_exports(database).items()]:
         raise Lacking(_named(bad), hint="restore `artifacts` from a backup; or mallorn doctor --repair")
     with database.session() as session:
-        return f"{len(Stored(session).exports())} jobs have their exports"
+        return f"{len(StoredFiles(session).exports())} jobs have their exports"
 
 
 def missing_exports(database: Database) -> dict[str, str]:
     """Where exports lay that are not there, by job."""
     with database.session() as session:
-        known = Stored(session).exports()
+        known = StoredFiles(session).exports()
     return {job: uri for job, uri in known.items() if not _files(uri)}
 
 
@@ -83,7 +83,7 @@ def times(database: Database) -> str:
 def cost_models(database: Database) -> str:
     """Raises Lacking, naming the versions; nothing of them is loaded."""
     with database.session() as session:
-        checked = [(each.name, damaged(each)) for each in Stored(session).cost_models()]
+        checked = [(each.name, damaged(each)) for each in StoredFiles(session).cost_models()]
     bad = [f"{name} is damaged" for name, is_damaged in checked if is_damaged]
     if bad:
         raise Lacking(

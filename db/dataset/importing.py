@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from db.codec import pack_decisions, pack_times
 from db.dataset.flaws import CONTEXT, flaw
-from db.dataset.parcel import Parcel, open_parcel
+from db.dataset.parcel import DatasetReader, open_parcel
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row
 from db.dataset.snapshots import Progress, silent
 from db.repositories.contexts import Contexts
@@ -80,14 +80,14 @@ def import_dataset(database: Database, directory: Path, progress: Progress = sil
     return result
 
 
-def _store_workloads(database: Database, parcel: Parcel, names: Names) -> None:
+def _store_workloads(database: Database, parcel: DatasetReader, names: Names) -> None:
     for batch in parcel.batches(WORKLOAD_TABLE, TEXTS):
         new = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]
         with database.transaction() as session:
             names.workloads |= Workloads(session).ensure_many(new)
 
 
-def _store_sketches(database: Database, parcel: Parcel, names: Names) -> None:
+def _store_sketches(database: Database, parcel: DatasetReader, names: Names) -> None:
     for batch in parcel.batches(SKETCH_TABLE, TEXTS):
         rows = [_parsed(row, "choices") for row in batch]
         new = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]

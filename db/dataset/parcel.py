@@ -35,7 +35,7 @@ _TEXTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class DatasetReader:
     """An export that can be read to its last row."""
 
     directory: Path
@@ -50,7 +50,7 @@ class Parcel:
             yield [absent | row for row in batch.to_pylist()]
 
 
-def open_parcel(directory: Path) -> Parcel:
+def open_parcel(directory: Path) -> DatasetReader:
     """Check heads, columns and checksums of all three files, and that they belong together.
 
     Raises NotFound for a missing file, InvalidRequest with one sentence for anything else that is wrong.
@@ -67,7 +67,7 @@ def open_parcel(directory: Path) -> Parcel:
     workloads = {row["key"] for row in _texts(directory, WORKLOAD_TABLE, "args", "features")}
     widths = {row["key"]: _width(row["choices"]) for row in _texts(directory, SKETCH_TABLE, "choices")}
     _check_measurements(directory, {WORKLOAD_TABLE: workloads, SKETCH_TABLE: set(widths)})
-    return Parcel(directory, heads[0], rows, widths)
+    return DatasetReader(directory, heads[0], rows, widths)
 
 
 def _open(directory: Path, table: Table) -> pq.ParquetFile:

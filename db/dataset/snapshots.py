@@ -30,7 +30,7 @@ class Frozen:
 
     selection: Selection
     upto: int
-    source: str  # Source.key of this dataset
+    source: str  # SourceDataset.key of this dataset
 
     @classmethod
     def of(cls, database: Database, snapshot: Snapshot) -> "Frozen":

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from db.codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
 from db.repositories.best import shared, sound
-from db.tables import Context, Measurement, SketchRow, Source, Workload
+from db.tables import Context, Measurement, SketchRow, SourceDataset, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Candidate
@@ -37,7 +37,7 @@ class BestRecords(Repository):
 
     def knows(self, dataset: str, row: int) -> bool:
         """Whether a record that a folder tells of is here: a row of ours, or of the dataset it came from."""
-        source = self.session.scalars(select(Source).where(Source.key == dataset)).one_or_none()
+        source = self.session.scalars(select(SourceDataset).where(SourceDataset.key == dataset)).one_or_none()
         if source is None:
             return False
         ours = Measurement.id == row, Measurement.source_id.is_(None)
@@ -62,12 +62,12 @@ class BestRecords(Repository):
             .subquery()
         )
         query = (
-            select(Measurement, Workload.op, Workload.name, SketchRow.key, Source.key)
+            select(Measurement, Workload.op, Workload.name, SketchRow.key, SourceDataset.key)
             .join(ranked, ranked.c.id == Measurement.id)
             .join(Workload, Workload.id == Measurement.workload_id)
             .join(SketchRow, SketchRow.id == Measurement.sketch_id)
             .join(Context, Context.id == Measurement.context_id)
-            .outerjoin(Source, Source.id == Measurement.source_id)
+            .outerjoin(SourceDataset, SourceDataset.id == Measurement.source_id)
             .where(ranked.c.place == 1)
             .order_by(Workload.op, Workload.key, Measurement.latency_us, Context.key)
         )

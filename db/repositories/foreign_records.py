@@ -17,7 +17,7 @@ from sqlalchemy import and_, func, or_, select
 from db.codec import pack_text, pack_times, unpack_text
 from db.repositories.base import Repository
 from db.repositories.best import sound
-from db.tables import ForeignRecord, ForeignTask, Job, Measurement, Source, Task
+from db.tables import ForeignRecord, ForeignTask, Job, Measurement, SourceDataset, Task
 from mallorn.core.outcomes import Outcome
 
 # Its logs name no dataset: they all stand for this one, which later exports of a dataset keep.
@@ -136,8 +136,8 @@ class Stock(Repository):
             select(Task.id, func.min(Measurement.latency_us))
             .join(Job, Job.id == Task.job_id)
             .join(Measurement, same)
-            .join(Source, Source.id == Measurement.source_id)
-            .where(Task.job_id == job_id, Source.key == STOCK, sound())
+            .join(SourceDataset, SourceDataset.id == Measurement.source_id)
+            .where(Task.job_id == job_id, SourceDataset.key == STOCK, sound())
             .group_by(Task.id)
         )
         return {task: us for task, us in self.session.execute(query) if us is not None}

@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import select
 
 from db.repositories.base import Repository
-from db.tables import Measurement, Source
+from db.tables import Measurement, SourceDataset
 
 IDENTITY: Final = ("source_id", "source_row", "created_at")
 
@@ -26,7 +26,7 @@ class ForeignRows(Repository):
 
     def _without_own(self, rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
         """Drop rows that were measured here; dates tell, because a copy of this database reuses ids."""
-        own = self.session.scalar(select(Source.id).where(Source.own))
+        own = self.session.scalar(select(SourceDataset.id).where(SourceDataset.own))
         returned = [row["source_row"] for row in rows if row["source_id"] == own]
         if not returned:
             return [dict(row) for row in rows]

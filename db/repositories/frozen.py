@@ -9,7 +9,7 @@ from db.columns import Columns
 from db.repositories.base import Repository
 from db.repositories.best import shared
 from db.repositories.selection import Selection
-from db.tables import Context, Job, Measurement, SketchRow, Source, TargetRow, Workload
+from db.tables import Context, Job, Measurement, SketchRow, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import NotFound
 
 _MODEL: Final = case((~Job.private, Job.model_id))  # nobody is told that a private job met a known program
@@ -92,13 +92,17 @@ def _named(window: Subquery) -> Select[*tuple[Any, ...]]:
                 found.run_us,
             ),
             *(found.workload_id, found.context_id, found.sketch_id, found.source_row),
-            *(Source.key.label("source"), TargetRow.text.label("target"), SketchRow.key.label("sketch")),
+            *(
+                SourceDataset.key.label("source"),
+                TargetRow.text.label("target"),
+                SketchRow.key.label("sketch"),
+            ),
             *(Workload.key.label("workload"), Workload.op, Workload.flops, _MODEL.label("model")),
         )
         .join(window, window.c.id == found.id)
         .join(Workload, Workload.id == found.workload_id)
         .join(TargetRow, TargetRow.id == found.target_id)
         .join(SketchRow, SketchRow.id == found.sketch_id)
-        .join(Source, Source.id == found.source_id, isouter=True)
+        .join(SourceDataset, SourceDataset.id == found.source_id, isouter=True)
         .join(Job, Job.id == found.job_id, isouter=True)
     )

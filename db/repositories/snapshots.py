@@ -7,7 +7,7 @@ from uuid import uuid4
 from sqlalchemy import select
 
 from db.repositories.base import Repository
-from db.tables import Snapshot, Source
+from db.tables import Snapshot, SourceDataset
 from mallorn.core.errors import Conflict, NotFound
 
 
@@ -51,16 +51,18 @@ class Snapshots(Repository):
 class Sources(Repository):
     """Datasets by the name they gave themselves."""
 
-    def own(self) -> Source:
+    def own(self) -> SourceDataset:
         """This dataset; it names itself when it is first asked."""
-        self.session.execute(self.insert(Source).values(key=uuid4().hex, own=True).on_conflict_do_nothing())
-        return self.session.scalars(select(Source).where(Source.own)).one()
+        self.session.execute(
+            self.insert(SourceDataset).values(key=uuid4().hex, own=True).on_conflict_do_nothing()
+        )
+        return self.session.scalars(select(SourceDataset).where(SourceDataset.own)).one()
 
     def ensure(self, key: str) -> int:
         """The id of a dataset, written if it is new."""
-        once = self.insert(Source).values(key=key, own=False)
+        once = self.insert(SourceDataset).values(key=key, own=False)
         self.session.execute(once.on_conflict_do_nothing(index_elements=["key"]))
-        return self.session.scalars(select(Source.id).where(Source.key == key)).one()
+        return self.session.scalars(select(SourceDataset.id).where(SourceDataset.key == key)).one()
 
 
 def name_taken(name: str) -> Conflict:

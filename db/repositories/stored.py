@@ -18,7 +18,7 @@ class StoredCostModel(NamedTuple):
     blob: bytes
 
 
-class Stored(Repository):
+class StoredFiles(Repository):
     """All that can be missing or damaged without the database noticing."""
 
     def models(self) -> Sequence[str]:

@@ -12,7 +12,7 @@ from db.tables.dataset import (
     TargetRow,
     Workload,
 )
-from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, Source
+from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, SourceDataset
 from db.tables.features import FeatureRow, SearchState
 from db.tables.fleet import Device, HeldWork, Tick, Worker
 from db.tables.jobs import Event, FinishStep, Job, Model, Round, StageRun, Task
@@ -41,7 +41,7 @@ __all__ = [
     "SignIn",
     "SketchRow",
     "Snapshot",
-    "Source",
+    "SourceDataset",
     "StageRun",
     "TargetRow",
     "Task",

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json
 
 
-class Source(Base):
+class SourceDataset(Base):
     """A dataset of Mallorn: this one (`own`), or one that rows were imported from."""
 
     __tablename__ = "sources"

@@ -51,8 +51,8 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "statements-rank": "costmodels.statements:StatementsRank",
         "pacm": "costmodels.pacm:PaCM",
         "residual": "costmodels.residual:Residual",
-        "value": "costmodels.value:Value",
-        "generator": "costmodels.generator:Generator",
+        "value": "costmodels.value:ValueModel",
+        "generator": "costmodels.generator:GeneratorModel",
         "tcl": "costmodels.distilled:TCL",
         "moa": "costmodels.momentum:MoA",
         "static": "costmodels.static:Static",
@@ -65,7 +65,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     "features": {
         "decisions": "workers.features.decisions:AlignedDecisions",
         "primitives": "workers.features.primitives:Primitives",
-        "loops": "workers.features.loops:Loops",
+        "loops": "workers.features.loops:LoopsView",
     },
     "stopping": {
         "fixed": "workers.measure.stopping:Fixed",
@@ -86,7 +86,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
     "belief": {"power-law": "services.planner.power_law:PowerLaw"},
     "families": {
-        "dynamic": "services.planner.families.dynamic:Dynamic",
+        "dynamic": "services.planner.families.dynamic:ByEvidence",
         "none": "services.planner.families.none:NoFamilies",
         "operator": "services.planner.families.operator:ByOperator",
         "structure": "services.planner.families.structure:ByStructure",

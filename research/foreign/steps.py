@@ -43,7 +43,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ReadSteps:
     """A record's candidate as ours are: a sketch and its decisions, and the loops that it cut."""
 
     sketch: Sketch
@@ -51,7 +51,7 @@ class Schedule:
     tiles: tuple[Tile, ...]
 
 
-def read_steps(steps: str) -> Schedule:
+def read_steps(steps: str) -> ReadSteps:
     """The candidate of a record's steps. Raises ValueError for steps that nothing here knows."""
     reader = _Reader()
     try:
@@ -61,7 +61,7 @@ def read_steps(steps: str) -> Schedule:
         raise ValueError(f"no steps of auto_scheduler: {error!r}") from error
     trace = json.dumps(reader.trace, separators=(",", ":"))
     key = hashlib.sha256(trace.encode()).hexdigest()[:16]
-    return Schedule(Sketch(key, trace, tuple(reader.choices)), tuple(reader.decisions), tuple(reader.tiles))
+    return ReadSteps(Sketch(key, trace, tuple(reader.choices)), tuple(reader.decisions), tuple(reader.tiles))
 
 
 @dataclass

@@ -22,7 +22,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import resolve
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
-from research.foreign.steps import Schedule, read_steps
+from research.foreign.steps import ReadSteps, read_steps
 from research.foreign.tenset import FORMAT
 from research.pretraining.gathering import MOST_ROWS
 from research.pretraining.training_data import TaskData, TrainingData
@@ -87,7 +87,7 @@ def _task(records: Sequence[KeptRecord], skipped: Counter[str]) -> TaskData | No
     )
 
 
-def _read(record: KeptRecord, skipped: Counter[str]) -> Schedule | None:
+def _read(record: KeptRecord, skipped: Counter[str]) -> ReadSteps | None:
     try:
         return read_steps(record.steps)
     except ValueError:
@@ -95,12 +95,12 @@ def _read(record: KeptRecord, skipped: Counter[str]) -> Schedule | None:
         return None
 
 
-def _trial(record: KeptRecord, schedule: Schedule) -> Trial:
+def _trial(record: KeptRecord, schedule: ReadSteps) -> Trial:
     candidate = Candidate(schedule.sketch.key, schedule.decisions)
     return Trial(candidate, record.outcome, record.latency_us)
 
 
-def _loops(schedule: Schedule) -> tuple[str, Sequence[int]] | None:
+def _loops(schedule: ReadSteps) -> tuple[str, Sequence[int]] | None:
     """Which operator it is, and the extents of its loops, those of sums last; None: it tiles no sum."""
     stages = defaultdict[str, list[tuple[int, int]]](list)
     for tile in schedule.tiles:

@@ -9,7 +9,7 @@ from typing import Final
 
 from db.codec import pack_decisions
 from db.dataset.flaws import CONTEXT, flaw
-from db.dataset.parcel import Parcel, open_parcel
+from db.dataset.parcel import DatasetReader, open_parcel
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row
 from db.dataset.snapshots import Progress, silent
 from mallorn.core.errors import NotFound
@@ -40,7 +40,7 @@ def read_training_data(path: Path, progress: Progress = silent, limit: int = MOS
     return TrainingData([_task_data(task) for task in read_tasks(path)], f"file-{_digest(path)[:12]}")
 
 
-def _exported(parcel: Parcel, progress: Progress, limit: int) -> TrainingData:
+def _exported(parcel: DatasetReader, progress: Progress, limit: int) -> TrainingData:
     gathering, skipped = Gathering(parcel.rows, limit), Counter[str]()
     networks = defaultdict[str, dict[str, int]](dict)
     done = 0
@@ -66,7 +66,7 @@ def _add(gathering: Gathering, networks: dict[str, dict[str, int]], row: Row) ->
         networks[row["model"]][row["workload"]] = 1  # how often it is called is not exported
 
 
-def _facts(parcel: Parcel) -> Mapping[str, WorkloadFacts]:
+def _facts(parcel: DatasetReader) -> Mapping[str, WorkloadFacts]:
     return {
         row["key"]: WorkloadFacts(row["op"], descriptors(row["flops"], json.loads(row["features"])))
         for batch in parcel.batches(WORKLOAD_TABLE, SOME)
@@ -74,7 +74,7 @@ def _facts(parcel: Parcel) -> Mapping[str, WorkloadFacts]:
     }
 
 
-def _sketches(parcel: Parcel, wanted: set[str]) -> Mapping[str, Sketch]:
+def _sketches(parcel: DatasetReader, wanted: set[str]) -> Mapping[str, Sketch]:
     return {
         row["key"]: unpack_sketch(row | {"choices": json.loads(row["choices"])})
         for batch in parcel.batches(SKETCH_TABLE, SOME)

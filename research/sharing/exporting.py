@@ -21,7 +21,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.manifest import MeasuredOn
 from research.sharing.folder import (
     PROVENANCE,
-    Measured,
+    SharedRecord,
     directory_of,
     read_provenance,
     write_provenance,
@@ -107,9 +107,9 @@ def _tuned(session: Session, compiler: Compiler, target: Target, record: BestRec
     return None if trace is None else Tuned(tir, trace, [us / 1e6 for us in record.trial.run_us])
 
 
-def _measured(session: Session, record: BestRecord) -> Measured:
+def _measured(session: Session, record: BestRecord) -> SharedRecord:
     context = Contexts(session).get(record.context_id)
-    return Measured(
+    return SharedRecord(
         dataset=record.dataset,
         row=record.row,
         created_at=record.created_at,

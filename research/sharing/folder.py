@@ -26,7 +26,7 @@ TARGET: Final = "target.json"
 EXAMPLE: Final = "mallorn schedules export DIR   (makes one)"
 
 
-class Measured(Value):
+class SharedRecord(Value):
     """Where a record of the folder comes from."""
 
     dataset: str
@@ -60,16 +60,16 @@ def databases(root: Path) -> Iterator[tuple[Target, Path]]:
         yield from ((target, found.parent) for found in sorted(file.parent.rglob(RECORDS)))
 
 
-def write_provenance(directory: Path, lines: list[Measured]) -> None:
+def write_provenance(directory: Path, lines: list[SharedRecord]) -> None:
     text = "".join(json.dumps(line.model_dump(mode="json"), sort_keys=True) + "\n" for line in lines)
     (directory / PROVENANCE).write_text(text)
 
 
-def read_provenance(directory: Path) -> list[Measured]:
+def read_provenance(directory: Path) -> list[SharedRecord]:
     """One for each record, in their order. Raises InvalidRequest for a file that is torn or not there."""
     file = directory / PROVENANCE
     try:
-        return [Measured.model_validate(read_json(line)) for line in file.read_text().splitlines()]
+        return [SharedRecord.model_validate(read_json(line)) for line in file.read_text().splitlines()]
     except (OSError, ValueError) as error:
         why = "is missing" if isinstance(error, OSError) else "cannot be read"
         raise InvalidRequest(f"{file} {why}", hint=EXAMPLE) from None

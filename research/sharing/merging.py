@@ -10,7 +10,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.manifest import RECORDS
 from research.foreign.lines import LoadedLog, Problem, Report
 from research.foreign.rows import Provenance, store_records
-from research.sharing.folder import Measured, databases, read_provenance
+from research.sharing.folder import SharedRecord, databases, read_provenance
 from workers.faces.graphs import Graphs, Restored, RestoredLog
 
 BATCH: Final = 64  # records in one call and one transaction
@@ -60,6 +60,6 @@ def _of_others(directory: Path, log: RestoredLog, target: Target) -> Iterator[Pr
             yield Problem(str(directory / RECORDS), record.line, f"it is for another target: {record.target}")
 
 
-def _provenance(told: list[Measured], record: Restored) -> Provenance:
+def _provenance(told: list[SharedRecord], record: Restored) -> Provenance:
     line = told[record.line - 1]
     return Provenance(line.dataset, line.origin, line.created_at, line.measured_on, line.row)

@@ -27,7 +27,7 @@ from mallorn.core.surviving import Turn, tell
 from mallorn.core.targets import Target
 from services.control.messages import Message
 from services.control.turn import Settled, take_turn
-from services.control.waiting import USUAL, Patience
+from services.control.waiting import USUAL, WaitLimit
 from services.planner.share import JobShare, charged, dealt
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def _slots(devices: int, workers: int) -> int:
 
 
 def plan_job(
-    database: Database, job_id: str, holder: str, patience: Patience = USUAL
+    database: Database, job_id: str, holder: str, patience: WaitLimit = USUAL
 ) -> list[Message] | None:
     """Messages to send after the commits; None when another process plans this job's target right now."""
     with database.transaction() as session:
@@ -95,7 +95,7 @@ class _TargetStep:
     The lease saves work; these locks are what keeps two planners from spending one budget twice.
     """
 
-    def __init__(self, database: Database, seen: Survey, patience: Patience) -> None:
+    def __init__(self, database: Database, seen: Survey, patience: WaitLimit) -> None:
         self._database = database
         self._patience = patience
         self._devices = seen.devices

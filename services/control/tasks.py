@@ -21,11 +21,11 @@ from services.control.planning import plan_job
 from services.control.reaping import reap
 from services.control.sweeping import sweep
 from services.control.tidying import tidy
-from services.control.waiting import Patience
+from services.control.waiting import WaitLimit
 
 log = logging.getLogger(__name__)
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"
-PATIENCE = Patience(settings().device_wait_sec, Here.of(settings()))
+PATIENCE = WaitLimit(settings().device_wait_sec, Here.of(settings()))
 
 
 @app.task(name=queues.PLAN)

@@ -33,7 +33,7 @@ from mallorn.core.waiting import WAITING
 from services.control.grouping import group
 from services.control.messages import Message
 from services.control.views import job_view, measuring_context
-from services.control.waiting import Patience, wait_for_device
+from services.control.waiting import WaitLimit, wait_for_device
 from services.planner.planner import plan
 from services.planner.values import JobPlan, JobView
 
@@ -61,7 +61,7 @@ class _JobStep:
 
 
 def take_turn(
-    session: Session, job_id: str, slots: int, devices: Sequence[Device], patience: Patience
+    session: Session, job_id: str, slots: int, devices: Sequence[Device], patience: WaitLimit
 ) -> Settled:
     """Settle a job and open at most `slots` rounds for it; `devices` are those of its target that answer."""
     Jobs(session).lock_job(job_id)
@@ -82,7 +82,7 @@ def take_turn(
         return _give_up(step, error)
 
 
-def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: Patience) -> Settled:
+def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit) -> Settled:
     turn = Settled(messages=group(step.session, step.job, step.options))
     if fitting := _fitting(step, devices):
         _bind(step, fitting[0])

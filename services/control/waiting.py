@@ -25,17 +25,17 @@ _FIELDS: Final = Settings.model_fields
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WaitLimit:
     """How long a job waits for a device, and where one would be."""
 
     limit_sec: float = _FIELDS["device_wait_sec"].default
     here: Here = field(default_factory=lambda: Here(_FIELDS["tracker"].default))
 
 
-USUAL: Final = Patience()
+USUAL: Final = WaitLimit()
 
 
-def wait_for_device(session: Session, job: Job, patience: Patience, others: Sequence[Device]) -> bool:
+def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Sequence[Device]) -> bool:
     """Tell a job that it waits; True when that took too long, and it is paused instead.
 
     `others` answer for its target, and times of theirs do not compare with the job's.

@@ -40,7 +40,7 @@ from services.coordinator.web.failures import ErrorBody
 from services.coordinator.web.guard import Guard
 from services.coordinator.web.ledger import Ledger
 from services.coordinator.web.parts import Parts
-from services.coordinator.web.requests import Told
+from services.coordinator.web.requests import JobLogMiddleware
 from services.dashboard.pages import add_page
 
 FAILURES: Final[Responses] = {
@@ -84,7 +84,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.parts = parts
     app.state.provider = Provider.of(parts.settings)
     failures.install(app)
-    app.add_middleware(Told)
+    app.add_middleware(JobLogMiddleware)
     app.add_middleware(Ledger, database=parts.database)
     app.add_middleware(Guard, door=parts.door)
     app.add_middleware(Arrivals)

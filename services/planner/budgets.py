@@ -69,7 +69,7 @@ def seconds_per_trial(job: JobView, task: TaskView) -> float:
     return next((seconds for seconds in known if seconds), ASSUMED_SECONDS_PER_TRIAL)
 
 
-class Ledger:
+class TrialBudget:
     """What a job has spent, including rounds in flight and rounds just planned."""
 
     def __init__(self, job: JobView) -> None:

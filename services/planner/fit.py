@@ -46,7 +46,7 @@ REFERENCE: Final = CurvePrior()
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class NextBest:
     """Student's t for the log latency of the next standard round's best."""
 
     centre: float
@@ -58,7 +58,7 @@ class Outlook:
 class Fit:
     """One task's fitted figures, each with the share of it that the data determine, 0 to 1."""
 
-    outlook: Outlook
+    outlook: NextBest
     drop: float
     drop_known: float
     log_noise: float
@@ -139,7 +139,7 @@ def _summary(post: _Posterior, fall: Array, origin: float, prior: CurvePrior) ->
     )
 
 
-def _outlook(post: _Posterior, fall: Array, origin: float) -> Outlook:
+def _outlook(post: _Posterior, fall: Array, origin: float) -> NextBest:
     """The mixture as one Student's t with the same centre and moments of its log variance."""
     spread = _NOISE**2 + post.var_start + 2 * fall * post.cov + fall**2 * post.var_drop
     mean, centres_var = _moments(post.share, post.start + post.drop * fall)
@@ -148,7 +148,7 @@ def _outlook(post: _Posterior, fall: Array, origin: float) -> Outlook:
     alpha = (1 + np.sqrt(1 + 2 * doubt)) / (2 * max(doubt, 1e-3))
     freedom = float(np.clip(2 * alpha, LEAST_FREEDOM, MOST_FREEDOM))
     scale_var = np.exp(log_var - 1 / freedom - 1 / (3 * freedom**2)) + centres_var
-    return Outlook(origin + mean, float(np.sqrt(scale_var)), freedom)
+    return NextBest(origin + mean, float(np.sqrt(scale_var)), freedom)
 
 
 def _moments(share: Array, mean: Array, var: Array | float = 0.0) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from services.planner.belief import Belief, Forecast
 from services.planner.budgets import (
     MOST_A_TASK,
     ROUND_SIZE,
-    Ledger,
+    TrialBudget,
     candidates,
     ceiling,
     expected_trials,
@@ -44,7 +44,7 @@ class _Decision:
         self._job = job
         self._policy: Policy = resolve("policy", job.policy)()
         self._belief: Belief = resolve("belief", BELIEF)()
-        self._ledger = Ledger(job)
+        self._ledger = TrialBudget(job)
         self._tasks = list(job.tasks)
         self._size = job.round_size or ROUND_SIZE
         self._forecasts: list[Forecast] = self._belief.forecast(job.tasks, self._size)

@@ -11,7 +11,7 @@ import numpy as np
 
 from services.planner.belief import Belief, Forecast
 from services.planner.curve import Curve, curve, draws_shift
-from services.planner.fit import REFERENCE, Array, Outlook, fit
+from services.planner.fit import REFERENCE, Array, NextBest, fit
 from services.planner.outlook import Predictions, forecasts, lower_side
 from services.planner.pooling import Groups, curve_priors
 from services.planner.values import TaskView
@@ -87,14 +87,14 @@ def _predict(tasks: Sequence[TaskView], size: int) -> Predictions:
     )
 
 
-def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[Outlook]:
+def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[NextBest]:
     """From each task's curve with priors of its siblings; without a curve, from the level of its siblings."""
     groups = Groups.of([task.family for task in tasks])
     alone = [None if seen is None else fit(seen, REFERENCE) for seen in curves]
     priors = curve_priors(alone, groups)
     fits = [None if seen is None else fit(seen, prior) for seen, prior in zip(curves, priors, strict=True)]
     mean, sd = levels(tasks, groups)
-    guesses = [Outlook(centre, scale, LEVEL_FREEDOM) for centre, scale in zip(mean, sd, strict=True)]
+    guesses = [NextBest(centre, scale, LEVEL_FREEDOM) for centre, scale in zip(mean, sd, strict=True)]
     return [guess if known is None else known.outlook for guess, known in zip(guesses, fits, strict=True)]
 
 

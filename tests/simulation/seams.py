@@ -18,7 +18,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.graph import GraphReport
 from mallorn.core.values.report import FinishReport
 from services.control.planning import plan_job
-from services.control.waiting import Patience
+from services.control.waiting import WaitLimit
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
 from tests.simulation.benches import NAME, Bench, Benches, verifier_of
 from tests.simulation.broker import Broker
@@ -111,7 +111,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "services.control.tasks.database": lambda: loom.process.runtime,
         "services.control.tasks.send": broker.send,
         "services.control.turn.settings": lambda: SETTINGS,
-        "services.control.tasks.PATIENCE": Patience(SETTINGS.device_wait_sec),
+        "services.control.tasks.PATIENCE": WaitLimit(SETTINGS.device_wait_sec),
         "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
         "workers.slot.stage.check_room": lambda *_: None,
         "workers.slot.stage.unpack": lambda stored, _folder: stored.read(),

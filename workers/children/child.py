@@ -27,7 +27,7 @@ from workers.children.errors import (
 from workers.children.orders import Orders
 from workers.children.pending import Pending
 from workers.children.serve import ERROR, READY
-from workers.children.share import Share
+from workers.children.share import ProcessorShare
 from workers.children.shutdown import STOP
 from workers.children.starter import ChildLog, start_process
 from workers.sandbox.walls import Walls
@@ -74,7 +74,7 @@ class Child:
         self._reply: Frame | None = None
         self._calls = 0
         self._killed_before = 0  # for want of memory, when the last call began
-        self._share_before = Share()
+        self._share_before = ProcessorShare()
         self._busy = False
         self.ready = False
         self.sandbox = ""  # how far its walls close, once it is ready
@@ -94,7 +94,7 @@ class Child:
         self._calls += 1
         self._busy = True
         self._killed_before = killed_for_memory()
-        self._share_before = Share.of(self.pid)
+        self._share_before = ProcessorShare.of(self.pid)
         self._open_channel.put(Frame(call.method, call.params))
         return Pending(self, call)
 
@@ -133,7 +133,7 @@ class Child:
 
     def expire(self, timeout_sec: float) -> ChildError:
         """Kill the process for taking too long; the error to raise."""
-        was_ready, starved = self.ready, Share.of(self.pid).is_small_since(self._share_before)
+        was_ready, starved = self.ready, ProcessorShare.of(self.pid).is_small_since(self._share_before)
         self.kill()
         if not was_ready:
             return ChildNotStarted(f"{self.name} did not start")

@@ -27,7 +27,7 @@ Limit = float | Callable[[Mapping[str, Any]], float]
 Served = Mapping[str, Callable[[bytes], bytes]]  # methods by name, from their parameters to their results
 
 
-class Caller(Protocol):
+class Asker(Protocol):
     """A helper process, or what stands for one."""
 
     def ask(self, call: Call[R], /) -> R: ...
@@ -46,8 +46,8 @@ class Method(Generic[P, R]):
     @overload
     def __get__(self, caller: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, caller: Caller, owner: type) -> "BoundMethod[P, R]": ...
-    def __get__(self, caller: Caller | None, owner: type) -> "Self | BoundMethod[P, R]":
+    def __get__(self, caller: Asker, owner: type) -> "BoundMethod[P, R]": ...
+    def __get__(self, caller: Asker | None, owner: type) -> "Self | BoundMethod[P, R]":
         return self if caller is None else BoundMethod(self, caller)
 
     def of(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -60,7 +60,7 @@ class Method(Generic[P, R]):
             self.name, self._params.pack(given), limit_sec, lambda body: self._result.unpack(body)["value"]
         )
 
-    def by(self, function: Callable[P, R]) -> "Answer":
+    def by(self, function: Callable[P, R]) -> "Handler":
         """What answers the method, in the process or in its place."""
         taken = inspect.signature(function)
         taken.bind(**dict.fromkeys(self._signature.parameters))  # raises TypeError for other parameters
@@ -69,7 +69,7 @@ class Method(Generic[P, R]):
             answered: Callable[..., R] = function
             return self._result.pack({"value": answered(**self._params.unpack(params))})
 
-        return Answer(self.name, answer)
+        return Handler(self.name, answer)
 
     @cached_property
     def _signature(self) -> inspect.Signature:
@@ -92,7 +92,7 @@ class Method(Generic[P, R]):
 class BoundMethod(Generic[P, R]):
     """A method of one process."""
 
-    def __init__(self, method: Method[P, R], caller: Caller) -> None:
+    def __init__(self, method: Method[P, R], caller: Asker) -> None:
         self._method = method
         self._caller = caller
 
@@ -110,7 +110,7 @@ class BoundMethod(Generic[P, R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Handler:
     """A method's name and what answers it, from packed parameters to a packed result."""
 
     name: str
@@ -124,7 +124,7 @@ def method(
     return lambda declared: Method(declared, limit_sec)
 
 
-def serving(face: type, *answers: Answer) -> Served:
+def serving(face: type, *answers: Handler) -> Served:
     """What `serve` needs to be a process of that class. Raises TypeError unless all its methods are there."""
     found = {answer.name: answer.function for answer in answers}
     declared = {name for name in dir(face) if isinstance(getattr(face, name), Method)}

@@ -8,7 +8,7 @@ PROC: Final = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ProcessorShare:
     """Of all its threads. A quota's throttling is waiting, too."""
 
     ran_sec: float = 0.0
@@ -23,6 +23,6 @@ class Share:
             return cls()
         return cls(*(sum(int(counted[at]) for counted in threads) / 1e9 for at in (0, 1)))
 
-    def is_small_since(self, before: "Share") -> bool:
+    def is_small_since(self, before: "ProcessorShare") -> bool:
         """Whether it waited longer than it ran."""
         return self.waited_sec - before.waited_sec > self.ran_sec - before.ran_sec

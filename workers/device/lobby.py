@@ -16,7 +16,7 @@ _HEAD: Final = struct.Struct("<ii")
 _NAME_LIMIT_BYTES: Final = 1024
 
 
-class Client:
+class PendingConnection:
     """A connection that has not shown its ticket yet."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -58,7 +58,7 @@ class Lobby:
         listener.setblocking(False)
         self._listener = listener
         self._waiting = Unproven()
-        self._clients: dict[int, Client] = {}
+        self._clients: dict[int, PendingConnection] = {}
 
     def __iter__(self) -> Iterator[int]:
         """Of those that may have something to say. Whose time is over goes first."""
@@ -75,7 +75,7 @@ class Lobby:
             connection, address = self._listener.accept()
         except OSError:  # it is gone again
             return
-        client = Client(connection)
+        client = PendingConnection(connection)
         self._clients[connection.fileno()] = client
         self._waiting.add(client, str(address[0]))
 

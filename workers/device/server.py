@@ -21,7 +21,7 @@ from workers.device.handshake import DEATH_NOTICE, UNHEARD, welcome
 from workers.device.identity import Identity
 from workers.device.lobby import Lobby
 from workers.device.registration import Registration
-from workers.device.session import Session
+from workers.device.session import RpcSession
 from workers.device.tracker_client import NO_KEY
 
 log = logging.getLogger(__name__)
@@ -150,13 +150,13 @@ class DeviceServer:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         # Of the fleet's key a process that runs strangers' code gets what is good for this session alone.
         key = next(iter(self._registration.fleet.of_session(self._registration.match_key)), NO_KEY)
-        session = Session(self._identity, folder, self._log_path, key, self._walled)
+        session = RpcSession(self._identity, folder, self._log_path, key, self._walled)
         # Said before the client is answered: from then on nobody may take us to be free.
         self._registration.set_busy(True)
         pid = fork(lambda: self._become(session, connection))
         self._running = Running(pid, os.pidfd_open(pid), connection, folder)
 
-    def _become(self, session: Session, connection: socket.socket) -> None:
+    def _become(self, session: RpcSession, connection: socket.socket) -> None:
         self._listener.close()
         self._registration.drop()
         session.serve(connection.fileno())

@@ -29,7 +29,7 @@ from workers.sandbox.landlock import APPEND, READ_FILE
 from workers.sandbox.walls import Walls, enclose
 
 
-class Session:
+class RpcSession:
     """Holds what one client uploads, and writes down every candidate before it runs."""
 
     def __init__(

@@ -10,7 +10,7 @@ import tvm
 from tvm.runtime import Module
 
 from workers.device.slice_times import Slice, SliceTimes
-from workers.host.contention import Contention
+from workers.host.contention import ContentionReading
 from workers.host.load import LoadMeter
 
 #: The function that TVM calls before every slice.
@@ -30,12 +30,12 @@ class SliceTimer:
         self._raised = raised
         self._meter = LoadMeter(lambda: ())
         self._begun = 0
-        self._looks: list[tuple[int, Contention]] = []
+        self._looks: list[tuple[int, ContentionReading]] = []
 
     def next_slice(self, *_args: object) -> None:
         """Called by TVM where a slice begins."""
         if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
-            self._looks.append((self._begun, Contention.look()))
+            self._looks.append((self._begun, ContentionReading.look()))
         self._begun += 1
 
     def times(
@@ -46,7 +46,7 @@ class SliceTimer:
         self._meter.look()
         options: dict[str, Any] = {"number": number, "repeat": repeat, "f_preproc": NEXT_SLICE}
         seconds = library.time_evaluator(function, tvm.device(kind, 0), **options)(*tensors).results
-        self._looks.append((repeat, Contention.look()))
+        self._looks.append((repeat, ContentionReading.look()))
         shares = self._disturbed([number * each_sec for each_sec in seconds])
         return SliceTimes(
             slices=tuple(map(Slice, seconds, shares)),

@@ -14,7 +14,7 @@ _ADDED = re.compile(r"^__")
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class MachineInstruction:
     """One instruction; `depth` counts the loops around it, `innermost` tells if its loop holds no other."""
 
     mnemonic: str
@@ -25,15 +25,15 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class MachineFunction:
     """A function's instructions and loops; a loop is a jump back."""
 
     name: str
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[MachineInstruction, ...]
     loops: tuple[tuple[int, int], ...]
 
 
-def functions_of(text: str) -> list[Function]:
+def functions_of(text: str) -> list[MachineFunction]:
     """The program's own functions; all functions if names do not tell them apart."""
     named = frozenset(_TYPED.findall(text))
     found = [_function(name, lines) for name, lines in _bodies(text, named)]
@@ -60,7 +60,7 @@ def _begins(line: str, named: frozenset[str]) -> str:
     return label[1] if label and label[1] in named else ""
 
 
-def _function(name: str, lines: list[str]) -> Function:
+def _function(name: str, lines: list[str]) -> MachineFunction:
     """A function's instructions in order; a jump to an earlier label closes a loop."""
     labels: dict[str, int] = {}
     ends: dict[int, int] = {}
@@ -74,7 +74,7 @@ def _function(name: str, lines: list[str]) -> Function:
                     ends[labels[target]] = len(bare)
             bare.append(parts)
     loops = tuple(sorted(ends.items()))
-    return Function(name, tuple(_nested(bare, loops)), loops)
+    return MachineFunction(name, tuple(_nested(bare, loops)), loops)
 
 
 def _parts(line: str) -> tuple[str, str, bool] | None:
@@ -86,7 +86,9 @@ def _parts(line: str) -> tuple[str, str, bool] | None:
     return mnemonic, operands.strip(), bare != text
 
 
-def _nested(bare: list[tuple[str, str, bool]], loops: tuple[tuple[int, int], ...]) -> Iterator[Instruction]:
+def _nested(
+    bare: list[tuple[str, str, bool]], loops: tuple[tuple[int, int], ...]
+) -> Iterator[MachineInstruction]:
     change = [0] * (len(bare) + 1)
     leaf = [False] * len(bare)
     for start, end in loops:
@@ -97,4 +99,4 @@ def _nested(bare: list[tuple[str, str, bool]], loops: tuple[tuple[int, int], ...
     depth = 0
     for at, (mnemonic, operands, guarded) in enumerate(bare):
         depth += change[at]
-        yield Instruction(mnemonic, operands, guarded, depth, leaf[at])
+        yield MachineInstruction(mnemonic, operands, guarded, depth, leaf[at])

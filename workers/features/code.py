@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodels.base import Column
 from costmodels.views import CODE
-from workers.features.assembly import Instruction, functions_of
+from workers.features.assembly import MachineInstruction, functions_of
 from workers.features.instruction_sets import Does, InstructionSet, instruction_set
 from workers.search.space import Matrix
 
@@ -56,7 +56,10 @@ def describe_code(target_kind: str, text: str) -> Matrix:
 
 
 def _traffic(
-    isa: InstructionSet, instructions: Sequence[Instruction], does: Sequence[Does], widths: Sequence[int]
+    isa: InstructionSet,
+    instructions: Sequence[MachineInstruction],
+    does: Sequence[Does],
+    widths: Sequence[int],
 ) -> Column:
     """The sums of TRAFFIC over all instructions, a row for each of WEIGHTS."""
     table = np.zeros((len(instructions), len(TRAFFIC)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from costmodels.base import Column
 from costmodels.views import ACCESSES, EXECUTED, STATEMENTS, Count
-from workers.features.assembly import Function, functions_of
+from workers.features.assembly import MachineFunction, functions_of
 from workers.features.code import ARITHMETIC
 from workers.features.instruction_sets import ARM64, X86, Does, InstructionSet, instruction_set
 from workers.features.trips import COUNTS_ON_ARM64, COUNTS_ON_X86, UNKNOWN, runs_of
@@ -45,14 +45,14 @@ def describe_executed(target_kind: str, text: str, statements: Matrix) -> Matrix
     return logs.reshape(1, EXECUTED.width)
 
 
-def _runs(function: Function, isa: InstructionSet) -> Column:
+def _runs(function: MachineFunction, isa: InstructionSet) -> Column:
     """How often each instruction runs; guessed where nothing is known of how loops are written."""
     if isa in (X86, ARM64):
         return np.array(runs_of(function, COUNTS_ON_X86 if isa is X86 else COUNTS_ON_ARM64))
     return np.array([UNKNOWN**each.depth for each in function.instructions], dtype=np.float64)
 
 
-def _counts(function: Function, runs: Column, isa: InstructionSet) -> Column:
+def _counts(function: MachineFunction, runs: Column, isa: InstructionSet) -> Column:
     counts = np.zeros(len(Count))
     for each, times in zip(function.instructions, runs, strict=True):
         does, lanes = isa.does(each), isa.width_bytes(each) / FLOAT_BYTES
@@ -68,7 +68,7 @@ def _counts(function: Function, runs: Column, isa: InstructionSet) -> Column:
     return counts
 
 
-def _hottest(function: Function, runs: Column, isa: InstructionSet) -> tuple[float, int]:
+def _hottest(function: MachineFunction, runs: Column, isa: InstructionSet) -> tuple[float, int]:
     """How often the products of the innermost loop that runs most are begun, and in how many registers."""
     best = 0.0, 0
     for start, end in function.loops:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from workers.features.nest import ONE, AxisKind, Loop, Nest, TracedBlock
+from workers.features.nest import ONE, AxisKind, Loop, TracedBlock, TracedNest
 from workers.features.trace import Number, TraceStep
 
 INLINED: Final = -2
@@ -30,7 +30,7 @@ class Follower:
     def __init__(self, extents: Sequence[float], depths: Mapping[int, int]) -> None:
         self._extents = extents
         self._depths = depths
-        self._nest = Nest()
+        self._nest = TracedNest()
         self._blocks: dict[str, TracedBlock] = {}
         self._loops: dict[str, Loop] = {}
         self._ways: dict[str, Callable[[TraceStep], None]] = {
@@ -53,7 +53,7 @@ class Follower:
             "Annotate": self._annotate,
         }
 
-    def follow(self, steps: Sequence[TraceStep]) -> Nest:
+    def follow(self, steps: Sequence[TraceStep]) -> TracedNest:
         """The nest after all steps."""
         for step in steps:
             if step.kind in self._ways:

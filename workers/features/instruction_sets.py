@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from workers.features.assembly import Instruction
+from workers.features.assembly import MachineInstruction
 
 
 class Does(StrEnum):
@@ -40,17 +40,17 @@ class InstructionSet:
     no_access: re.Pattern[str]
     register: re.Pattern[str]
 
-    def does(self, each: Instruction) -> Does:
+    def does(self, each: MachineInstruction) -> Does:
         """The kind of an instruction; a guarded jump is a branch."""
         found = next((does for does, names in self.work if names.match(each.mnemonic)), Does.OTHER)
         return Does.BRANCH if found is Does.JUMP and each.guarded else found
 
-    def width_bytes(self, each: Instruction) -> int:
+    def width_bytes(self, each: MachineInstruction) -> int:
         """The bytes of the widest vector that it uses; 0 for none."""
         text = f"{each.mnemonic} {each.operands}"
         return next((width for width, pattern in self.vectors if pattern.search(text)), 0)
 
-    def accesses(self, each: Instruction) -> tuple[bool, bool]:
+    def accesses(self, each: MachineInstruction) -> tuple[bool, bool]:
         """Two flags: it loads, it stores."""
         text = f"{each.mnemonic} {each.operands}"
         if not self.memory.search(text) or self.no_access.match(each.mnemonic):
@@ -58,7 +58,7 @@ class InstructionSet:
         stores = bool(self.store.search(text))
         return not stores, stores
 
-    def on_stack(self, each: Instruction) -> bool:
+    def on_stack(self, each: MachineInstruction) -> bool:
         """True if it accesses the stack, mostly for a spilled register."""
         return bool(self.stack.search(f"{each.mnemonic} {each.operands}"))
 

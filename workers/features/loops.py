@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from costmodels.views import LOOPS
 from workers.features.base import Extractor
 from workers.features.following import Follower
-from workers.features.nest import AxisKind, Nest
+from workers.features.nest import AxisKind, TracedNest
 from workers.features.trace import steps_of
 from workers.features.tree import Line, lines_of
 from workers.search.space import ChoiceKind, Matrix, Sketch
@@ -29,7 +29,7 @@ Numbers = NDArray[np.float64]  # a row a candidate, a column a line
 Flags = NDArray[np.bool_]
 
 
-class Loops(Extractor):
+class LoopsView(Extractor):
     """Root, loops, and a leaf for each block."""
 
     view = LOOPS
@@ -51,7 +51,7 @@ def _locations(sketch: Sketch) -> list[int]:
 
 
 @lru_cache(maxsize=1024)
-def _nest(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...]) -> Nest:
+def _nest(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...]) -> TracedNest:
     extents = [float(np.rint(2**value - 1)) for value in descriptors[1:]]
     return Follower(extents, dict(zip(_locations(sketch), depths, strict=True))).follow(steps_of(sketch))
 

@@ -37,7 +37,7 @@ class TracedBlock:
 
 
 @dataclass(slots=True)
-class Nest:
+class TracedNest:
     """The blocks in program order, and the program's limits for parallel, vectorised and unrolled loops."""
 
     blocks: list[TracedBlock] = field(default_factory=list)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from workers.features.nest import Loop, Nest, TracedBlock
+from workers.features.nest import Loop, TracedBlock, TracedNest
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class _Node:
     children: list["_Node"] = field(default_factory=list)
 
 
-def lines_of(nest: Nest) -> list[Line]:
+def lines_of(nest: TracedNest) -> list[Line]:
     """The lines of a nest; inlined blocks are children of the root."""
     root = _Node()
     for ordinal, block in enumerate(nest.blocks):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from workers.features.assembly import Function
+from workers.features.assembly import MachineFunction
 
 UNKNOWN: Final = 8.0  # runs of a loop whose bounds come from elsewhere
 TOGGLED: Final = 2.0  # runs of a loop over a flag
@@ -52,7 +52,7 @@ COUNTS_ON_ARM64: Final = Counting(
 )
 
 
-def runs_of(function: Function, counting: Counting) -> list[float]:
+def runs_of(function: MachineFunction, counting: Counting) -> list[float]:
     """How often each instruction runs when the function is called once."""
     texts = [f"{each.mnemonic} {' '.join(each.operands.split())}" for each in function.instructions]
     runs = [1.0] * len(texts)

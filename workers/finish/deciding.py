@@ -15,7 +15,7 @@ from workers.finish.steps import Decision, Steps
 from workers.finish.winners import Winner, decide
 from workers.measure.base import Measurer
 from workers.slot.stage import Stage
-from workers.slot.turns import Turn
+from workers.slot.turns import TimeSlice
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def decide_all(claimed: Stage, why: str, measurer: Measurer, check: Checker) -> 
         return Decided([each.winner for each in told], without, FinishReport(answers=answers))
     with claimed.runtime.database.session() as session:
         tasks = tasks_of(session, claimed)
-    steps, turn = Steps.of(claimed), Turn(claimed.runtime.database, claimed.job.id)
+    steps, turn = Steps.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)
     known = {task.id: step for task, workload in tasks if (step := steps.before(task, workload)) is not None}
     decisions = dict(known)
     for task, workload in tasks:

@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.values.report import FinishReport
 from workers.children.again import twice
 from workers.finish.checking import Checker
-from workers.finish.inside_model import Decided, decide_inside
+from workers.finish.inside_model import InsideChoice, decide_inside
 from workers.finish.job_model import JobModel, TunedModel, where_it_runs
 from workers.finish.undone import Undone
 from workers.finish.winners import Winner
@@ -41,7 +41,7 @@ def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: U
         return Handout(winners, directory, None, FinishReport())
     if undone.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
         return Handout(winners, directory, None, _covered(first))
-    decided = undone.attempt(INSIDE, partial(_inside, model, first, check)) or Decided(first, None)
+    decided = undone.attempt(INSIDE, partial(_inside, model, first, check)) or InsideChoice(first, None)
     chosen, report = decided.build, _covered(decided.build)
     if decided.report is not None:
         report = report.model_copy(update={"inside_the_model": decided.report})
@@ -54,7 +54,7 @@ def _covered(built: TunedModel) -> FinishReport:
     return FinishReport(found=compiled.found, of=compiled.of, missing=compiled.missing)
 
 
-def _inside(model: JobModel, first: TunedModel, check: Checker) -> Decided:
+def _inside(model: JobModel, first: TunedModel, check: Checker) -> InsideChoice:
     """The first build where the job does without the pass, measures nothing, or has no device any more.
 
     Of a range, too: what is faster inside the largest shapes says nothing of the others.
@@ -63,4 +63,4 @@ def _inside(model: JobModel, first: TunedModel, check: Checker) -> Decided:
     one_shape = claimed.graph.dynamic is None
     wanted = claimed.options.searches and claimed.options.contests == "inside"
     placed = where_it_runs(model) if one_shape and wanted else None
-    return decide_inside(placed, first, check) if placed is not None else Decided(first, None)
+    return decide_inside(placed, first, check) if placed is not None else InsideChoice(first, None)

@@ -30,21 +30,21 @@ log = logging.getLogger(__name__)
 Times = Mapping[str, float]  # of kernels, which go by their tasks' names
 
 
-class Decided(NamedTuple):
+class InsideChoice(NamedTuple):
     """The build to hand out, and what the report says of how it was found."""
 
     build: TunedModel
     report: InsideTheModel | None
 
 
-def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Decided:
+def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> InsideChoice:
     """The fastest of the winners' build, one with those that are faster inside, and that of first guesses.
 
     The first build without a report where there is no rival, or no time for any.
     """
     started = time.monotonic()
     if not (affordable := _affordable_fields(model, first)):
-        return Decided(first, None)
+        return InsideChoice(first, None)
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
     builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(affordable, 1))]
@@ -65,7 +65,7 @@ def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Deci
         guessed=name == GUESSES,
         seconds=round(time.monotonic() - started, 1),
     )
-    return Decided(build, report)
+    return InsideChoice(build, report)
 
 
 def _affordable_fields(model: JobModel, first: TunedModel) -> list[list[Winner]]:

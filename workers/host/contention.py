@@ -15,7 +15,7 @@ RUNNING: Final = "R"
 
 
 @dataclass(frozen=True, slots=True)
-class Contention:
+class ContentionReading:
     """A look at the counters."""
 
     clock_sec: float
@@ -33,7 +33,7 @@ class Contention:
         everybody = int((proc / "loadavg").read_text().split()[3].partition("/")[0])
         return cls(time.monotonic(), waited, max(0, everybody - max(1, running)))
 
-    def waited_since(self, before: "Contention") -> float | None:
+    def waited_since(self, before: "ContentionReading") -> float | None:
         """The share of the time since then that the thread which waited longest did; None: not counted.
 
         Threads that compute together are as late as the latest of them. A quota's throttling is such a wait.

@@ -66,13 +66,13 @@ class DeviceEngine:
             self._seat.runner.drop_model(self._model)
         self.alive = False
 
-    def begin_loading(self, library: Path, inputs: Path) -> "Loading":
+    def begin_loading(self, library: Path, inputs: Path) -> "DeferredLoad":
         """As the engines of a host begin; here nothing happens before the wait."""
         seat = self._seat
         self._model = DeviceModel(
             seat.tracker, seat.target.text, str(library), str(inputs), f"model/{self._name}", seat.like
         )
-        return Loading(lambda: self._ask(lambda model: seat.runner.load_model(model, RUN_TIMEOUT_SEC)))
+        return DeferredLoad(lambda: self._ask(lambda model: seat.runner.load_model(model, RUN_TIMEOUT_SEC)))
 
     def save_outputs(self, outputs_npz: str) -> int:
         """Run once and write the outputs in order; how many there are. Raises DeviceFailed."""
@@ -97,7 +97,7 @@ class DeviceEngine:
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
+class DeferredLoad:
     """What a load becomes when somebody waits for it."""
 
     wait: Callable[[], LoadedEngine]

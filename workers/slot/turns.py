@@ -20,7 +20,7 @@ class TurnOver(MallornError):
     """Others wait for this worker: what it holds goes on when they had their turn."""
 
 
-class Turn:
+class TimeSlice:
     """One stretch of work, from when its worker took it."""
 
     def __init__(self, database: Database, job_id: str) -> None:

@@ -26,7 +26,7 @@ class BodyTooLarge(InvalidRequest):
     """Unrolled, the candidate is many times as large as others of its program."""
 
 
-class Sizes:
+class CandidateSizes:
     """The sizes of a program's candidates, as this process has seen them."""
 
     def __init__(self) -> None:
@@ -42,14 +42,14 @@ class Sizes:
             )
 
 
-SIZES: Final = defaultdict[tuple[str, str], Sizes](Sizes)  # by program and target
+SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # by program and target
 
 
 @pass_instrument
 class Watch:
     """Ends the lowering of a body that is too large; `refused` says why."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: CandidateSizes) -> None:
         self._sizes = sizes
         self.refused: BodyTooLarge | None = None
 

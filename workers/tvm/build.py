@@ -21,7 +21,7 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from mallorn.core.errors import InvalidRequest
 from workers.faces.compiler import Library
 from workers.tvm.arguments import tensor_args
-from workers.tvm.bodies import SIZES, Sizes, Watch
+from workers.tvm.bodies import SIZES, CandidateSizes, Watch
 from workers.tvm.linker import blame_the_host, link_shared
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.rebuild import rebuild
@@ -29,7 +29,7 @@ from workers.tvm.rebuild import rebuild
 COMPARED_ACCESSES: Final = 200
 
 
-def generate(module: Any, target: str, sizes: Sizes | None = None) -> Any:
+def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
     """The library of a scheduled module, in memory. Raises BodyTooLarge beside those `sizes`."""
     watches = [] if sizes is None else [Watch(sizes)]
     try:

@@ -27,7 +27,7 @@ _FAILED_SEC: Final = 1e9  # both write 1e10 for what was never timed
 _TVMS_OWN: Final = frozenset({"keys", "tag"})  # which it adds to every target
 
 
-class _Program(NamedTuple):
+class _WorkloadLine(NamedTuple):
     """A workload's line: our description, and what it called the blocks."""
 
     task: ModelTask
@@ -56,15 +56,15 @@ def _read(directory: str, target: str | None, start: int, count: int | None) -> 
     return RestoredLog(records, problems, tvm.__version__, len(records) + len(problems) - before)
 
 
-def _programs(directory: str, problems: list[BadLine]) -> dict[int, _Program]:
-    def described(line: list[Any]) -> _Program:
+def _programs(directory: str, problems: list[BadLine]) -> dict[int, _WorkloadLine]:
+    def described(line: list[Any]) -> _WorkloadLine:
         mod = program(line)
-        return _Program(describe(canonical(mod), name="", weight=1), canonical_names(mod))
+        return _WorkloadLine(describe(canonical(mod), name="", weight=1), canonical_names(mod))
 
     return dict(good_lines(Path(directory, WORKLOADS), described, problems))
 
 
-def _record(line: list[Any], programs: dict[int, _Program], target: str | None) -> Restored:
+def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | None) -> Restored:
     index, (tuned, run_secs, written_for, _) = line
     if index not in programs:
         raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")

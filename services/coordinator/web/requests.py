@@ -10,7 +10,7 @@ from mallorn.core.logs import about
 JOB: Final = re.compile(r"/jobs/(?P<job>[0-9a-f]+)(/|$)")
 
 
-class Told:
+class JobLogMiddleware:
     """Middleware around all routes."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -46,7 +46,7 @@ def _words(goes: str, least: float) -> str:
 REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]] = (splits, merges)
 
 
-class Dynamic(Families):
+class ByEvidence(Families):
     """Splits off members that their family's model ranks badly; merges families that rank each other well.
 
     Splits and merges need clearly different shares, each twice in a row, and a moved member starts without

@@ -25,7 +25,7 @@ from mallorn.core.waiting import Here, waiting_words
 from services.control import planning
 from services.control.planning import plan_job
 from services.control.sweeping import LOOKS_PER_TARGET, sweep
-from services.control.waiting import Patience
+from services.control.waiting import WaitLimit
 from tests.fixtures.workshop import QUICK
 
 NINE = '{"kind":"llvm","num-cores":9}'
@@ -144,7 +144,7 @@ def test_who_only_imports_or_has_left_is_no_worker_to_tune_with(yard):
 
 def test_who_waits_is_told_the_whole_command(yard):
     waits = yard.job(target_id=yard.target(cores=9))
-    plan_job(yard.workshop.database, waits, "control", Patience(here=Here("10.0.0.2:9190")))
+    plan_job(yard.workshop.database, waits, "control", WaitLimit(here=Here("10.0.0.2:9190")))
     what, command = yard.workshop.reason(waits).split("\n")
     assert what == f"waits for a device for {NINE}"
     assert command == f"mallorn device --target '{NINE}' --tracker 10.0.0.2:9190 --host ITS_ADDRESS"
@@ -165,7 +165,7 @@ def test_what_a_job_waits_for_is_known_whatever_the_words(yard):
     yard.write(lambda session: Waiting(session).tell(NINE, "no such machine far and wide", "it is too small"))
     yard.plan(waits)
     assert yard.workshop.reason(waits) == "no such machine far and wide"
-    plan_job(yard.workshop.database, waits, "control", Patience(limit_sec=-1.0))
+    plan_job(yard.workshop.database, waits, "control", WaitLimit(limit_sec=-1.0))
     paused = yard.read(lambda session: Jobs(session).get(waits, None))
     assert f"for a device for {NINE}: this machine cannot run it, it is too small" in paused.reason
     assert paused.cause == Cause.NOT_HERE
@@ -177,7 +177,7 @@ def test_what_a_job_waits_for_is_known_whatever_the_words(yard):
 
 def test_a_job_that_waited_too_long_for_a_device_is_paused_and_can_go_on(yard):
     waits = yard.job(target_id=yard.target(cores=9))
-    impatient = Patience(limit_sec=-1.0)
+    impatient = WaitLimit(limit_sec=-1.0)
     plan_job(yard.workshop.database, waits, "control", impatient)
     assert yard.workshop.state(waits) == JobState.PAUSED
     assert f"for a device for {NINE}" in yard.workshop.reason(waits)
@@ -195,7 +195,7 @@ def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
     for away_sec in (0.0, 3600.0):  # and again, before the first sweep after an hour in which all was stopped
         moved = {"begun_at": Tick.begun_at - away_sec, "since": 1.0 if away_sec else Tick.since}
         yard.write(lambda session, moved=moved: session.execute(update(Tick).values(moved)))
-        plan_job(yard.workshop.database, waits, "control", Patience())
+        plan_job(yard.workshop.database, waits, "control", WaitLimit())
         assert yard.workshop.state(waits) == JobState.TUNING
 
 
@@ -241,7 +241,7 @@ def test_a_job_whose_machine_stays_another_is_paused_with_what_to_type(yard):
     job = yard.job()
     yard.plan(job)
     change_devices(yard, "made-up+battery")
-    plan_job(yard.workshop.database, job, "control", Patience(limit_sec=-1.0))
+    plan_job(yard.workshop.database, job, "control", WaitLimit(limit_sec=-1.0))
     assert yard.workshop.state(job) == JobState.PAUSED
     assert f"mallorn resume {job}" in yard.workshop.reason(job)
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from db.dataset.importing import import_dataset
-from db.dataset.parcel import Parcel
+from db.dataset.parcel import DatasetReader
 from db.dataset.schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY
 from db.session import Database
-from db.tables import Source, Workload
+from db.tables import SourceDataset, Workload
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound
 from research.pretraining.from_parquet import read_training_data
 from tests.integration.dataset.conftest import Filled, stored
@@ -108,7 +108,7 @@ def test_what_is_not_whole_is_refused(name: str, parcel: Path, elsewhere: Databa
     assert len(caught.value.message.splitlines()) == 1
     assert caught.value.hint
     with elsewhere.session() as session:
-        assert session.query(Workload).count() == session.query(Source).count() == 0
+        assert session.query(Workload).count() == session.query(SourceDataset).count() == 0
     assert stored(elsewhere) == []
 
 
@@ -151,19 +151,19 @@ def test_a_bad_value_costs_its_row_only(name: str, parcel: Path, elsewhere: Data
 def test_an_import_that_was_interrupted_goes_on(
     parcel: Path, elsewhere: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Parcel.batches
+    whole = DatasetReader.batches
 
     class Killed(MallornError):
         """The power went."""
 
-    def until_killed(self: Parcel, table: Any, size: int = 2) -> Any:
+    def until_killed(self: DatasetReader, table: Any, size: int = 2) -> Any:
         for number, batch in enumerate(whole(self, table, 2)):
             if number == 2:
                 raise Killed
             yield batch
 
     with monkeypatch.context() as patch:
-        patch.setattr(Parcel, "batches", until_killed)
+        patch.setattr(DatasetReader, "batches", until_killed)
         with pytest.raises(Killed):
             import_dataset(elsewhere, parcel)
     assert len(stored(elsewhere)) == 4

@@ -6,7 +6,7 @@ from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.models import Models
 from db.repositories.repairs import LOST_EXPORT, LOST_MODEL, Repairs
-from db.repositories.stored import Stored
+from db.repositories.stored import StoredFiles
 from tests.fixtures.rows import MODEL, Rows
 
 
@@ -28,7 +28,7 @@ def test_the_jobs_of_a_lost_model_are_told_and_rows_without_a_job_go(rows: Rows)
 def test_a_lost_export_is_expected_no_more(rows: Rows) -> None:
     rows.write(lambda session: Jobs(session).record(rows.job_id, export_uri="/exports/it"))
     rows.write(lambda session: Repairs(session).lose_export(rows.job_id))
-    assert rows.read(lambda session: Stored(session).exports()) == {}
+    assert rows.read(lambda session: StoredFiles(session).exports()) == {}
     assert warned(rows) == [LOST_EXPORT.source]
 
 
@@ -39,9 +39,9 @@ def test_a_retired_version_gives_way_to_an_earlier_one_or_to_none(instead: int |
         rows.write(lambda session, new=new: CostModels(session).add(new))
     newest = rows.read(lambda session: CostModels(session).latest("static", rows.target_id, "it"))
     assert newest is not None
-    earlier = rows.read(lambda session: list(Stored(session).cost_models_before(newest.id)))
+    earlier = rows.read(lambda session: list(StoredFiles(session).cost_models_before(newest.id)))
     assert [each.blob for each in earlier] == [b"2", b"1"]
     chosen = None if instead is None else earlier[instead].id
     rows.write(lambda session: Repairs(session).retire(newest.id, chosen))
-    active = rows.read(lambda session: [each.blob for each in Stored(session).cost_models()])
+    active = rows.read(lambda session: [each.blob for each in StoredFiles(session).cost_models()])
     assert sorted(active) == sorted([b"x"] + ([b"1"] if instead else []))

@@ -14,7 +14,7 @@ from db.repositories.statistics import Statistics
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from db.session import Database
-from db.tables import Context, Measurement, Source, Workload
+from db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS
@@ -85,7 +85,7 @@ def test_records_become_rows_of_a_context_of_their_own_once(log: Path, database:
         context = session.scalars(select(Context)).one()
         assert (context.host_class, context.evaluator) == ("unknown", {"log": "metaschedule"})
         assert Statistics(session).of(None).foreign == []
-        assert session.scalars(select(Source.key)).all() == [STOCK]
+        assert session.scalars(select(SourceDataset.key)).all() == [STOCK]
 
 
 @ON_SQLITE

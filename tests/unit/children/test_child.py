@@ -25,7 +25,7 @@ from workers.children.errors import (
     ChildTimeout,
 )
 from workers.children.method import serving
-from workers.children.share import Share
+from workers.children.share import ProcessorShare
 from workers.sandbox.reach import reached
 from workers.sandbox.walls import WHOLE
 
@@ -178,8 +178,8 @@ def test_a_loop_that_hardly_had_a_processor_was_starved(
     child: Misbehaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert child.echo("ready") == "ready"
-    looks = iter([Share(ran_sec=1.0, waited_sec=2.0), Share(ran_sec=1.05, waited_sec=2.15)])
-    monkeypatch.setattr(Share, "of", lambda _pid: next(looks))
+    looks = iter([ProcessorShare(ran_sec=1.0, waited_sec=2.0), ProcessorShare(ran_sec=1.05, waited_sec=2.15)])
+    monkeypatch.setattr(ProcessorShare, "of", lambda _pid: next(looks))
     with pytest.raises(ChildStarved, match="it mostly waited for a processor"):
         child.loop()
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.children.share import Share
+from workers.children.share import ProcessorShare
 
 
 @pytest.fixture
@@ -17,16 +17,16 @@ def proc(tmp_path: Path) -> Path:
 
 
 def test_all_threads_count(proc: Path) -> None:
-    assert Share.of(7, proc) == Share(ran_sec=1.5, waited_sec=0.5)
+    assert ProcessorShare.of(7, proc) == ProcessorShare(ran_sec=1.5, waited_sec=0.5)
 
 
 @pytest.mark.parametrize("pid", [None, 9])
 def test_a_process_that_is_gone_had_nothing(proc: Path, pid: int | None) -> None:
-    assert Share.of(pid, proc) == Share()
+    assert ProcessorShare.of(pid, proc) == ProcessorShare()
 
 
 def test_more_waiting_than_running_is_a_small_share() -> None:
-    before = Share(1.0, 5.0)
-    assert Share(1.2, 5.3).is_small_since(before)
-    assert not Share(1.3, 5.2).is_small_since(before)
+    before = ProcessorShare(1.0, 5.0)
+    assert ProcessorShare(1.2, 5.3).is_small_since(before)
+    assert not ProcessorShare(1.3, 5.2).is_small_since(before)
     assert not before.is_small_since(before)

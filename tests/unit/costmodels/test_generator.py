@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.base import CostModel, Matrix, Vector
 from costmodels.choices import GOOD_A_TASK, MOST_GOOD, choices_of
-from costmodels.generator import Generator
+from costmodels.generator import GeneratorModel
 from costmodels.prefixes import prefixes
 from costmodels.testing import StoredModelTestCase
 from costmodels.training import labels
@@ -21,7 +21,7 @@ SPACE = SyntheticSpace(96, 64, 128)
 class TestGenerator(StoredModelTestCase):
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
-        return Generator
+        return GeneratorModel
 
 
 def measured(count: int, seed: int = 0) -> tuple[Matrix, Vector]:
@@ -32,13 +32,13 @@ def measured(count: int, seed: int = 0) -> tuple[Matrix, Vector]:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Generator:
-    model = Generator()
+def fitted() -> GeneratorModel:
+    model = GeneratorModel()
     model.fit(*measured(400), np.zeros(400, dtype=np.int64), seed=0)
     return model
 
 
-def test_the_decisions_of_good_schedules_are_liked(fitted: Generator) -> None:
+def test_the_decisions_of_good_schedules_are_liked(fitted: GeneratorModel) -> None:
     """Whole vectors are innermost in what is fast here."""
     rows = prefixes(measured(400, seed=3)[0], 0)
     lanes = rows[:, LANES]
@@ -77,17 +77,17 @@ def test_a_base_learns_from_no_more_schedules_than_a_family() -> None:
     assert (made.taken == 1).sum() <= MOST_GOOD * (steps + 1)
 
 
-def test_whole_rows_are_predicted_as_by_boosters_alone(fitted: Generator) -> None:
+def test_whole_rows_are_predicted_as_by_boosters_alone(fitted: GeneratorModel) -> None:
     alone = XGBoost()
     alone.fit(*measured(400), np.zeros(400, dtype=np.int64), seed=0)
     rows = measured(30, seed=5)[0]
     np.testing.assert_array_equal(fitted.predict(rows).mean, alone.predict(rows).mean)
 
 
-def test_likings_survive_storing(fitted: Generator) -> None:
+def test_likings_survive_storing(fitted: GeneratorModel) -> None:
     rows = prefixes(measured(30)[0], 10)
-    np.testing.assert_array_equal(Generator.load(fitted.save()).liking(rows), fitted.liking(rows))
+    np.testing.assert_array_equal(GeneratorModel.load(fitted.save()).liking(rows), fitted.liking(rows))
 
 
 def test_before_any_data_all_decisions_are_liked_alike() -> None:
-    assert set(Generator().liking(prefixes(measured(30)[0], 10)).tolist()) == {0.0}
+    assert set(GeneratorModel().liking(prefixes(measured(30)[0], 10)).tolist()) == {0.0}

@@ -21,7 +21,7 @@ from costmodels.prefixes import (
 )
 from costmodels.testing import StoredModelTestCase
 from costmodels.training import labels
-from costmodels.value import Value
+from costmodels.value import ValueModel
 from costmodels.xgb import XGBoost
 from workers.search.synthetic import SyntheticSpace
 
@@ -29,7 +29,7 @@ from workers.search.synthetic import SyntheticSpace
 class TestValue(StoredModelTestCase):
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
-        return Value
+        return ValueModel
 
 
 SPACE = SyntheticSpace(96, 64, 128)
@@ -47,8 +47,8 @@ def measured(count: int, seed: int = 0) -> tuple[Matrix, Vector]:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Value:
-    model = Value()
+def fitted() -> ValueModel:
+    model = ValueModel()
     model.fit(*measured(300), np.zeros(300, dtype=np.int64), seed=0)
     return model
 
@@ -96,21 +96,21 @@ def test_a_base_learns_from_no_more_states_than_a_family() -> None:
     assert len(made.at) <= MOST_STATES
 
 
-def test_a_whole_row_is_worth_what_is_predicted_of_it(fitted: Value) -> None:
+def test_a_whole_row_is_worth_what_is_predicted_of_it(fitted: ValueModel) -> None:
     rows = drawn(30, 3)
     np.testing.assert_array_equal(fitted.value(rows), fitted.predict(rows).mean)
     mixed = np.where(np.arange(30)[:, None] < 10, rows, prefixes(rows, 0))
     np.testing.assert_array_equal(fitted.value(mixed)[:10], fitted.predict(rows).mean[:10])
 
 
-def test_whole_rows_are_predicted_as_by_boosters_alone(fitted: Value) -> None:
+def test_whole_rows_are_predicted_as_by_boosters_alone(fitted: ValueModel) -> None:
     alone = XGBoost()
     alone.fit(*measured(300), np.zeros(300, dtype=np.int64), seed=0)
     np.testing.assert_array_equal(fitted.predict(drawn(30)).mean, alone.predict(drawn(30)).mean)
 
 
 @pytest.mark.parametrize("step", [0, 6, 10])
-def test_it_orders_prefixes_by_their_best_completions(fitted: Value, step: int) -> None:
+def test_it_orders_prefixes_by_their_best_completions(fitted: ValueModel, step: int) -> None:
     """Of many random completions; the mean row of a prefix says less than its best."""
     rows, label = measured(20_000, seed=9)
     hidden = np.nan_to_num(prefixes(rows, step), nan=-1.0)
@@ -123,10 +123,10 @@ def test_it_orders_prefixes_by_their_best_completions(fitted: Value, step: int) 
     assert pairwise_accuracy(values, best[often], groups) > 0.8
 
 
-def test_values_survive_storing(fitted: Value) -> None:
+def test_values_survive_storing(fitted: ValueModel) -> None:
     rows = prefixes(drawn(30), 10)
-    np.testing.assert_array_equal(Value.load(fitted.save()).value(rows), fitted.value(rows))
+    np.testing.assert_array_equal(ValueModel.load(fitted.save()).value(rows), fitted.value(rows))
 
 
 def test_before_any_data_every_prefix_is_worth_the_same() -> None:
-    assert len(set(Value().value(prefixes(drawn(30), 10)).tolist())) == 1
+    assert len(set(ValueModel().value(prefixes(drawn(30), 10)).tolist())) == 1

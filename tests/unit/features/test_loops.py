@@ -21,11 +21,11 @@ from workers.features.loops import (
     TILED,
     UNROLL,
     VECTOR,
-    Loops,
+    LoopsView,
 )
 from workers.search.space import Matrix, Sketch
 
-TREE = Loops()
+TREE = LoopsView()
 
 
 def table(sketch: Sketch, *decisions: int, work: tuple[float, ...] = PRODUCT_WORK) -> Matrix:

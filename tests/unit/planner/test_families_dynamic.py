@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from services.planner.families.base import Member, Placement, Ranking
-from services.planner.families.dynamic import Dynamic
+from services.planner.families.dynamic import ByEvidence
 
 MATMUL, SOFTMAX = "dynamic:matmul", "dynamic:softmax"
 
@@ -25,7 +25,7 @@ def ranked(who: Member, *shares: float | None, model: str = "", **others: float)
 
 
 def families(*members: Member) -> list[str]:
-    places = Dynamic().group(members)
+    places = ByEvidence().group(members)
     return [places[one.id].family for one in members]
 
 
@@ -34,7 +34,7 @@ FINE = ranked(member(9, "f"), 0.8)
 
 def test_two_bad_rounds_in_a_row_split_a_member_off_and_say_so() -> None:
     bad = ranked(member(1), 0.9, 0.52, 0.48)
-    place = Dynamic().group([bad, FINE])[1]
+    place = ByEvidence().group([bad, FINE])[1]
     assert place.family == f"{MATMUL}/ssssssss"
     assert place.why.startswith(f"split off from {MATMUL}, whose model had 0.52 and 0.48 of the pairs")
 
@@ -81,7 +81,7 @@ def test_models_that_know_each_other_merge_under_the_smaller_name() -> None:
     one = ranked(member(1), 0.7, 0.7, softmax=0.8)
     two = ranked(member(2, "t", SOFTMAX, "softmax"), 0.7, 0.7, matmul=0.77)
     silent = member(3, "u", SOFTMAX, "softmax")
-    places = Dynamic().group([one, two, silent])
+    places = ByEvidence().group([one, two, silent])
     assert {place.family for place in places.values()} == {MATMUL}
     assert places[1] == Placement(MATMUL, "was there")
     assert places[3].why.startswith(f"came with {SOFTMAX}, which merged: each one's model had at least 0.77")
@@ -119,7 +119,7 @@ def test_whatever_the_rounds_bring_a_split_follows_two_rounds_in_the_family_that
     for number in range(400):
         at = random.randrange(len(crowd))
         crowd[at] = with_noise(crowd[at], number, sorted({one.family for one in crowd}), random)
-        places = Dynamic().group(crowd)
+        places = ByEvidence().group(crowd)
         for who in (who for who in crowd if places[who.id].family != who.family):
             moves.append(places[who.id].why.split()[0])
             own = [ranking for ranking in who.rankings if ranking.model == who.family]

@@ -8,7 +8,7 @@ import pytest
 
 from costmodels.views import PRIMITIVES
 from mallorn.core.values.candidate import ChoiceKind
-from research.foreign.steps import Schedule, Tile, read_steps
+from research.foreign.steps import ReadSteps, Tile, read_steps
 from tests.fixtures.tenset_log import product_steps
 from workers.features.primitives import FIRST_NUMBER, KINDS, OTHER, Primitives
 from workers.features.trace import steps_of
@@ -17,15 +17,15 @@ from workers.search.space import Matrix
 ROWS, COLUMNS = (1, 64, 8), (2, 32, 1)
 
 
-def read(*steps: Any) -> Schedule:
+def read(*steps: Any) -> ReadSteps:
     return read_steps(json.dumps(steps))
 
 
-def product(rows: tuple[int, ...] = ROWS, inner: int = 16, unroll: int = 64) -> Schedule:
+def product(rows: tuple[int, ...] = ROWS, inner: int = 16, unroll: int = 64) -> ReadSteps:
     return read(*product_steps(rows, COLUMNS, inner, unroll))
 
 
-def lines_of(found: Schedule) -> Matrix:
+def lines_of(found: ReadSteps) -> Matrix:
     rows = np.array([found.decisions], dtype=np.int32)
     table = PRIMITIVES.tables(Primitives().describe(found.sketch, (17.0,), rows))[0]
     return table[table[:, 0] == 1]

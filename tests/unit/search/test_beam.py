@@ -13,7 +13,7 @@ from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.prefixes import LAST, prefixes
 from costmodels.proposing import ValuesPrefixes
 from costmodels.training import labels
-from costmodels.value import Value
+from costmodels.value import ValueModel
 from workers.search.algorithms.beam import Beam
 from workers.search.base import Searcher
 from workers.search.features import describe
@@ -48,7 +48,7 @@ class TestBeamWithoutValues(SearcherTestCase):
 
 
 @lru_cache
-def base_of(*shapes: tuple[int, int, int]) -> Value:
+def base_of(*shapes: tuple[int, int, int]) -> ValueModel:
     """Values learned from random candidates of other shapes."""
     rows, label, groups = [], [], []
     for group, shape in enumerate(shapes):
@@ -58,7 +58,7 @@ def base_of(*shapes: tuple[int, int, int]) -> Value:
         rows.append(space.features([trial.candidate for trial in trials]))
         label.append(labels([t.latency_us for t in trials], np.zeros_like(mine), [t.outcome for t in trials]))
         groups.append(mine)
-    model = Value()
+    model = ValueModel()
     model.fit(np.concatenate(rows), np.concatenate(label), np.concatenate(groups), seed=0)
     return model
 
@@ -162,7 +162,7 @@ def test_no_more_candidates_are_priced_than_are_considered(values: bool) -> None
     def counted(features: Matrix) -> Prediction:
         nonlocal asked
         asked += len(features)
-        return Value.predict(model, features)
+        return ValueModel.predict(model, features)
 
     model.predict = counted  # type: ignore[method-assign]
     Beam(considered=1024, learning=values).propose(space, history, model, 8, np.random.default_rng(0))

@@ -10,7 +10,7 @@ from tvm import relax
 
 from tests.unit.tvm_graph import networks
 from tests.unit.tvm_graph.networks import NHWC, difference, program, random, run
-from workers.features.loops import Loops
+from workers.features.loops import LoopsView
 from workers.search.decisions import SketchRules
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.rebuild import rebuild
@@ -184,7 +184,7 @@ def test_what_follows_a_product_is_computed_where_its_tile_is(joined: bool, inli
 def test_a_model_of_loops_follows_its_traces(joined: bool) -> None:
     for sketch in design_space(tvm.ir.save_json(fused(joined=joined)), TARGET):
         rows = SketchRules(sketch).sample(np.random.default_rng(0), 8)
-        described = Loops().describe(sketch, (20.0, 3.0, 5.0, 6.0), rows)
+        described = LoopsView().describe(sketch, (20.0, 3.0, 5.0, 6.0), rows)
         assert np.isfinite(described).all()
         assert len(np.unique(described, axis=0)) > 1
 

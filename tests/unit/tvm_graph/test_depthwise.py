@@ -21,7 +21,7 @@ from tests.unit.tvm_graph.networks import (
     weights,
 )
 from workers.features.decisions import AlignedDecisions
-from workers.features.loops import Loops
+from workers.features.loops import LoopsView
 from workers.features.primitives import Primitives
 from workers.search.decisions import SketchRules
 from workers.search.roller.ranking import ranked
@@ -225,7 +225,7 @@ def test_searchers_and_models_take_strips_like_any_sketch() -> None:
     assert operator_of(blocks_of(mod)) == "matmul-depthwise_conv2d"
     sketch = sketched(mod)
     rows = SketchRules(sketch).sample(np.random.default_rng(0), 8)
-    for extractor in (AlignedDecisions(), Primitives(), Loops()):
+    for extractor in (AlignedDecisions(), Primitives(), LoopsView()):
         described = extractor.describe(sketch, (20.0, 1.0, 3.0, 3.0, 5.0, 3.0), rows)
         assert np.isfinite(described).all()
         assert len(np.unique(described, axis=0)) > 1

@@ -8,15 +8,15 @@ from tvm import te
 from tvm.s_tir import Schedule
 
 from tests.unit.tvm_space.programs import TARGET
-from workers.tvm.bodies import CHEAP, FEWEST, KEPT, TOO_LARGE, BodyTooLarge, Sizes
+from workers.tvm.bodies import CHEAP, FEWEST, KEPT, TOO_LARGE, BodyTooLarge, CandidateSizes
 from workers.tvm.build import generate
 
 USUAL = 100
 LARGE = int(TOO_LARGE * USUAL) + 1
 
 
-def sizes_of(*sizes: int) -> Sizes:
-    known = Sizes()
+def sizes_of(*sizes: int) -> CandidateSizes:
+    known = CandidateSizes()
     for size in sizes:
         known.judge(size)
     return known
@@ -72,4 +72,8 @@ def test_without_sizes_to_compare_with_every_body_is_compiled() -> None:
 
 def test_what_tvm_refuses_stays_an_error_of_tvm() -> None:
     with pytest.raises((RuntimeError, tvm.error.InternalError)):
-        generate(tvm.IRModule({"main": unrolled(4)["main"].with_attr("calling_conv", 99)}), TARGET, Sizes())
+        generate(
+            tvm.IRModule({"main": unrolled(4)["main"].with_attr("calling_conv", 99)}),
+            TARGET,
+            CandidateSizes(),
+        )

@@ -8,7 +8,7 @@ from tvm.s_tir.schedule import Trace
 
 from costmodels.views import LOOPS
 from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
-from workers.features.loops import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, Loops
+from workers.features.loops import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
 from workers.features.trace import steps_of
 from workers.search.decisions import SketchRules
 from workers.search.space import ChoiceKind, Matrix, Sketch
@@ -44,7 +44,7 @@ def read_loops(lines: Matrix, at: int) -> list[int]:
 
 def table(sketch: Sketch, extents: tuple[int, ...], decisions: list[int]) -> Matrix:
     work = (20.0, *np.log2(1 + np.array(extents, dtype=np.float64)).tolist())
-    return LOOPS.tables(Loops().describe(sketch, work, np.array([decisions], dtype=np.int32)))[0]
+    return LOOPS.tables(LoopsView().describe(sketch, work, np.array([decisions], dtype=np.int32)))[0]
 
 
 @pytest.mark.parametrize("name", ["matmul", "conv2d"])

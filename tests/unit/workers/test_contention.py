@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.host.contention import Contention
+from workers.host.contention import ContentionReading
 from workers.host.priority import raise_priority
 
 
@@ -30,21 +30,21 @@ def wait(proc: Path, thread: int, seconds: float) -> None:
 
 
 def test_the_thread_that_waited_longest_counts(proc: Path) -> None:
-    before = Contention(0.0, Contention.look(proc).waited_sec, 0)
+    before = ContentionReading(0.0, ContentionReading.look(proc).waited_sec, 0)
     wait(proc, 7, 0.1)
     wait(proc, 8, 0.3)
-    after = Contention(1.0, Contention.look(proc).waited_sec, 0)
+    after = ContentionReading(1.0, ContentionReading.look(proc).waited_sec, 0)
     assert after.waited_since(before) == pytest.approx(0.3)
 
 
 def test_others_that_want_a_processor_are_counted_and_we_are_not(proc: Path) -> None:
-    assert Contention.look(proc).rivals == 2
+    assert ContentionReading.look(proc).rivals == 2
 
 
 def test_a_kernel_that_does_not_count_is_not_taken_for_a_quiet_host(proc: Path) -> None:
     for counters in proc.glob("self/task/*/schedstat"):
         counters.unlink()
-    assert Contention.look(proc).waited_since(Contention.look(proc)) is None
+    assert ContentionReading.look(proc).waited_since(ContentionReading.look(proc)) is None
 
 
 def test_a_thread_that_shares_its_processor_waits_for_half_of_the_time() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from workers.device import slice_timer
 from workers.device.slice_timer import SliceTimer
-from workers.host.contention import Contention
+from workers.host.contention import ContentionReading
 from workers.host.load import Load
 
 
@@ -22,8 +22,8 @@ class Host:
     def monotonic(self) -> float:
         return self.sec
 
-    def look(self) -> Contention:
-        return Contention(self.sec, {"1": self.waited_sec}, rivals=3)
+    def look(self) -> ContentionReading:
+        return ContentionReading(self.sec, {"1": self.waited_sec}, rivals=3)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     host = Host()
     meter = SimpleNamespace(look=lambda: Load(2, 0.0, host.stolen, 0.0))
     monkeypatch.setattr(slice_timer, "time", host)
-    monkeypatch.setattr(slice_timer, "Contention", host)
+    monkeypatch.setattr(slice_timer, "ContentionReading", host)
     monkeypatch.setattr(slice_timer, "LoadMeter", lambda _ours: meter)
     return host
 

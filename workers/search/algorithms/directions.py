@@ -17,7 +17,7 @@ DOUBT = 1.0  # prior weight of "a step changes nothing"
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepGains:
     """Steps between measured neighbours of one sketch: unit vectors, and the log speed-up per unit."""
 
     directions: Points
@@ -56,7 +56,7 @@ class Directions:
         return genes_of(sketch).encode(decision_rows(sketch, candidates, lines))
 
 
-def _steps(points: Points, slowdown: Column) -> Steps:
+def _steps(points: Points, slowdown: Column) -> StepGains:
     """From each point to its nearest neighbours."""
     distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)
@@ -65,4 +65,4 @@ def _steps(points: Points, slowdown: Column) -> Steps:
     moves = points[near.ravel()] - points[start]
     lengths = np.maximum(np.linalg.norm(moves, axis=1), 1e-9)
     gains = slowdown[start] - slowdown[near.ravel()]
-    return Steps(moves / lengths[:, None], gains / lengths)
+    return StepGains(moves / lengths[:, None], gains / lengths)

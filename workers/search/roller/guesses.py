@@ -13,7 +13,7 @@ from workers.search.nest import Nest, read_across
 from workers.search.roller.building import build
 from workers.search.roller.cost import block_us, computing_us, feeding_us, moving_us, result_us
 from workers.search.roller.loops import Loops
-from workers.search.roller.parts import SPATIAL_LEVELS, Block, Place, blocks, home, places
+from workers.search.roller.parts import SPATIAL_LEVELS, Block, PlacedChoice, blocks, home, places
 from workers.search.roller.plain import cut_reduction, gpu_tiles
 from workers.search.space import ChoiceKind, Sketch
 from workers.search.tiles import Rows
@@ -141,8 +141,8 @@ class Constructor:
 
     def _plain_tiles(
         self, sketch: Sketch, of_sketch: Sequence[Block], version: int
-    ) -> list[tuple[Place, list[int]]]:
-        found: list[tuple[Place, list[int]]] = []
+    ) -> list[tuple[PlacedChoice, list[int]]]:
+        found: list[tuple[PlacedChoice, list[int]]] = []
         for block in of_sketch:
             if block.tiled and not self._machine.gpu:
                 best = self.tiled(block, _machine_of(sketch, self._machine)).tiles
@@ -169,7 +169,7 @@ def _joined(found: Sequence[Guesses]) -> Guesses:
     return Guesses(rows, us, aspects)
 
 
-def _others(sketch: Sketch, spatial: int) -> list[tuple[Place, list[int]]]:
+def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
     """The choices that are no tiles, and what is worth trying of each, the usual first."""
     found = places(sketch)
     chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in found) > 1
@@ -185,12 +185,12 @@ def _others(sketch: Sketch, spatial: int) -> list[tuple[Place, list[int]]]:
     ]
 
 
-def _unrolls(place: Place) -> list[int]:
+def _unrolls(place: PlacedChoice) -> list[int]:
     labels = place.choice.labels or place.choice.values
     return sorted(place.choice.values, key=lambda value: abs(labels[value] - _USUAL_UNROLL))
 
 
-def _locations(place: Place, spatial: int, chained: bool) -> list[int]:
+def _locations(place: PlacedChoice, spatial: int, chained: bool) -> list[int]:
     """Inside the loops that the cores share, or beforehand. As late as can be is ruinous for a chain."""
     values = place.choice.values
     inside = [value for value in values if value >= spatial - 1]

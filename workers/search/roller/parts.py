@@ -13,7 +13,7 @@ SPATIAL_LEVELS, REDUCTION_LEVELS = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlacedChoice:
     """A choice, and where its numbers begin in the decision vector."""
 
     start: int
@@ -28,8 +28,8 @@ class Place:
 class Block:
     """The tiles of one block: of its spatial axes, and of its reductions, which have fewer levels."""
 
-    spatial: tuple[Place, ...]
-    reduced: tuple[Place, ...]
+    spatial: tuple[PlacedChoice, ...]
+    reduced: tuple[PlacedChoice, ...]
 
     @property
     def tiled(self) -> bool:
@@ -38,7 +38,7 @@ class Block:
         return spatial == {SPATIAL_LEVELS} and reduced <= {REDUCTION_LEVELS}
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[PlacedChoice, ...]:
         return (*self.spatial, *self.reduced)
 
     def nest(self, nests: Sequence[Nest]) -> Nest:
@@ -53,10 +53,10 @@ class Block:
 
 
 @lru_cache(maxsize=1024)
-def places(sketch: Sketch) -> tuple[Place, ...]:
+def places(sketch: Sketch) -> tuple[PlacedChoice, ...]:
     """All choices in order."""
     starts = accumulate((choice.width for choice in sketch.choices), initial=0)
-    return tuple(Place(start, choice) for start, choice in zip(starts, sketch.choices, strict=False))
+    return tuple(PlacedChoice(start, choice) for start, choice in zip(starts, sketch.choices, strict=False))
 
 
 def blocks(sketch: Sketch) -> list[Block]:
@@ -70,7 +70,7 @@ def blocks(sketch: Sketch) -> list[Block]:
     return found
 
 
-def _first(left: Sequence[Place]) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+def _first(left: Sequence[PlacedChoice]) -> tuple[tuple[PlacedChoice, ...], tuple[PlacedChoice, ...]]:
     """The first block's tiles: those with as many levels as the first, then its reductions with fewer."""
     levels = left[0].choice.width
     spatial = tuple(takewhile(lambda place: place.choice.width == levels, left))

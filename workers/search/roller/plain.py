@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mallorn.core.values.machine import Machine
-from workers.search.roller.parts import Block, Place
+from workers.search.roller.parts import Block, PlacedChoice
 from workers.search.tiles import largest_factor
 
 _GPU_THREADS = 16  # along each of the two last axes
@@ -30,7 +30,7 @@ def gpu_tiles(block: Block, steps: int) -> list[list[int]]:
     return tiles + _depth(block.reduced, steps)
 
 
-def _depth(places: Sequence[Place], steps: int) -> list[list[int]]:
+def _depth(places: Sequence[PlacedChoice], steps: int) -> list[list[int]]:
     """Innermost axis first: a few steps stay beside the registers, all others outside."""
     tiles: list[list[int]] = []
     for place in reversed(places):
@@ -39,7 +39,7 @@ def _depth(places: Sequence[Place], steps: int) -> list[list[int]]:
     return tiles[::-1]
 
 
-def _innermost(place: Place, limit: int) -> list[int]:
+def _innermost(place: PlacedChoice, limit: int) -> list[int]:
     """Up to a limit in the innermost level, the rest in the outermost."""
     inner = largest_factor(place.choice.extent, limit)
     return [place.choice.extent // inner] + [1] * (place.choice.width - 2) + [inner]
