@@ -28,7 +28,7 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory(prefix="mallorn-ship-") as scratch:
             for base in ship(args.sources, args.model, FOLDER, Path(scratch)):
-                judged = f"{base.metrics['pairwise']} of pairs in order ({base.metrics['split']})"
+                judged = f"{base.metrics.pairwise} of pairs in order ({base.metrics.split})"
                 print(f"{base.name} of {base.target}: {base.rows} rows of {base.tasks} tasks, {judged}")
     except MallornError as error:
         sys.exit(f"{error.message}\n{error.hint}")

@@ -67,7 +67,7 @@ def _fitted(database: Database, snapshot: Snapshot, models: Sequence[str]) -> It
     data = training_data_of(database, snapshot.name, Selection())
     for model in models:
         fitted = pretrain(database, data, model)
-        yield from (base for base in fitted if base.active and base.metrics["split"] != "within-task")
+        yield from (base for base in fitted if base.active and base.metrics.split != "within-task")
 
 
 def _write(database: Database, snapshot: Snapshot, kept: Sequence[PretrainedBase], folder: Path) -> None:

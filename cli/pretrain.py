@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     Column["PretrainedBase"]("MODEL", lambda base: str(base.name)),
     Column["PretrainedBase"]("ACTIVE", lambda base: "yes" if base.active else "no"),
-    Column["PretrainedBase"]("TASKS", lambda base: base.metrics.get("tasks")),
+    Column["PretrainedBase"]("TASKS", lambda base: base.metrics.tasks),
     Column["PretrainedBase"]("ROWS", lambda base: base.rows),
-    Column["PretrainedBase"]("PAIRS IN ORDER", lambda base: base.metrics.get("pairwise")),
-    Column["PretrainedBase"]("PEAK AT 1", lambda base: base.metrics.get("peak_1")),
-    Column["PretrainedBase"]("JUDGED", lambda base: base.metrics.get("split")),
+    Column["PretrainedBase"]("PAIRS IN ORDER", lambda base: base.metrics.pairwise),
+    Column["PretrainedBase"]("PEAK AT 1", lambda base: base.metrics.peak_1),
+    Column["PretrainedBase"]("JUDGED", lambda base: base.metrics.split),
     Column["PretrainedBase"]("TARGET", lambda base: base.target, cut=True),
 )
 
@@ -117,7 +117,7 @@ def _print(found: Sequence["PretrainedBase"], taught: "TrainingData", as_json: b
         print_json(
             [
                 {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
-                | base.metrics
+                | base.metrics.model_dump(exclude_unset=True)
                 | {"active": base.active, "snapshot": taught.snapshot}
                 for base in stored
             ]
@@ -137,7 +137,7 @@ def _why_inactive(base: "PretrainedBase") -> str:
     """What a base does not do, in figures, and the way to have it nevertheless."""
     from research.pretraining.bases import WORTH_PAIRS, only_foreign
 
-    share, split = base.metrics["pairwise"], base.metrics["split"]
+    share, split = base.metrics.pairwise, base.metrics.split
     judged = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
     why = f"it {judged} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
     if only_foreign(base.metrics):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, func, insert, select, update
 
@@ -20,7 +20,7 @@ class NewCostModel:
     name: str
     seen_upto: int
     rows: int
-    metrics: dict[str, Any]
+    metrics: dict[str, object]
     blob: bytes
     parent_id: int | None = None
     snapshot: str | None = None  # the frozen rows it learned from; None: its family's up to seen_upto

@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,7 +18,7 @@ class ShippedBase(BaseModel):
     target: str
     name: str
     rows: int
-    metrics: dict[str, Any]
+    metrics: dict[str, object]
     file: str
 
 

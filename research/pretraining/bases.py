@@ -1,10 +1,10 @@
 """Bases: models of an operator on a target, which propose for tasks that have no measurements yet."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isnan
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import resolve
 from mallorn.core.stand_ins import stand_in
 from mallorn.core.targets import Target, parse_target
+from mallorn.core.values.cost_model import CostModelMetrics
 from mallorn.core.versions import VersionName, base_family
 from research.pretraining.judging import figures, mean
 from research.pretraining.rows import Rows, thinned
@@ -41,7 +42,7 @@ class PretrainedBase:
     tasks: int
     rows: int
     name: VersionName | None  # None: too few rows, nothing was stored
-    metrics: dict[str, Any]
+    metrics: CostModelMetrics
     active: bool = False  # whether it proposes from now on
 
 
@@ -73,24 +74,24 @@ def pretrain(
         ]
         count = sum(len(task.trials) for task in tasks)
         if (fit := _fit(model, tasks, target, lowering, share)) is None:
-            yield PretrainedBase(op, target, _workloads(tasks), count, None, {})
+            yield PretrainedBase(op, target, _workloads(tasks), count, None, CostModelMetrics())
             continue
         name = _store(database, training_data, model, op, target, count, fit[1], fit[0].save())
         yield PretrainedBase(op, target, _workloads(tasks), count, name, fit[1], is_worth_it(fit[1]))
     progress(len(places), len(places))
 
 
-def is_worth_it(metrics: Mapping[str, Any]) -> bool:
+def is_worth_it(metrics: CostModelMetrics) -> bool:
     """True if a base beats chance on the first of its splits: held-out targets, else tasks, else rows.
 
     What learned from other tuners' candidates alone was not judged by any of ours.
     """
-    return (metrics["pairwise"] or 0.0) >= WORTH_PAIRS and not only_foreign(metrics)
+    return (metrics.pairwise or 0.0) >= WORTH_PAIRS and not only_foreign(metrics)
 
 
-def only_foreign(metrics: Mapping[str, Any]) -> bool:
+def only_foreign(metrics: CostModelMetrics) -> bool:
     """Whether all rows of a base are other tuners'."""
-    return "foreign" in metrics and bool(metrics["foreign"] == metrics["trained_on"])
+    return metrics.foreign is not None and metrics.foreign == metrics.trained_on
 
 
 def _check(model: str) -> None:
@@ -102,7 +103,7 @@ def _check(model: str) -> None:
 
 def _fit(
     model: str, tasks: Sequence[TaskData], target: str, lowering: Lowering | None, share: float | None
-) -> tuple[CostModel, dict[str, Any]] | None:
+) -> tuple[CostModel, CostModelMetrics] | None:
     """A base and its figures; None where too few of the rows that the model can see are valid."""
     if sum(latency is not None for task in tasks for latency in task.latencies_us) < FEWEST_ROWS:
         return None
@@ -125,7 +126,8 @@ def _fit(
     counts |= {"tasks": _workloads(tasks), "targets": len(rows.target_names), "trained_on": len(rows)}
     if foreign := sum(len(task.trials) for task in bounded if task.foreign):
         counts["foreign"] = foreign
-    return _taught(make(), rows, target), judged[first] | {"split": first, "splits": judged} | counts
+    metrics = {**judged[first], "split": first, "splits": judged, **counts}
+    return _taught(make(), rows, target), CostModelMetrics.model_validate(metrics)
 
 
 def _chosen(rows: Rows, share: float) -> Rows:
@@ -164,7 +166,7 @@ def _store(
     op: str,
     target: str,
     rows: int,
-    metrics: dict[str, Any],
+    metrics: CostModelMetrics,
     blob: bytes,
 ) -> VersionName:
     with database.transaction() as session:
@@ -177,7 +179,7 @@ def _store(
                 name=model,
                 seen_upto=training_data.upto,
                 rows=rows,
-                metrics=metrics,
+                metrics=metrics.model_dump(exclude_unset=True),
                 blob=blob,
                 parent_id=head.id if head else None,
                 snapshot=training_data.snapshot,

@@ -20,7 +20,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import parse_target
-from mallorn.core.values.cost_model import CostModelVersion
+from mallorn.core.values.cost_model import CostModelMetrics, CostModelVersion
 from research.pretraining import bases
 from research.pretraining.bases import PretrainedBase, pretrain
 from research.pretraining.from_database import training_data_of
@@ -71,8 +71,8 @@ def test_a_base_is_stored_with_its_figures_its_snapshot_and_its_parent(database:
 
 def test_a_base_is_judged_on_every_split_that_its_rows_allow(database: Database) -> None:
     [base] = fit(database, *tasks())
-    assert list(base.metrics["splits"]) == ["by-task", "within-task"]
-    assert base.metrics["splits"]["by-task"]["pairwise"] == base.metrics["pairwise"]
+    assert list(base.metrics.splits) == ["by-task", "within-task"]
+    assert base.metrics.splits["by-task"].pairwise == base.metrics.pairwise
 
 
 def test_a_base_orders_the_tasks_it_learned_from(database: Database) -> None:
@@ -88,8 +88,8 @@ def test_a_base_orders_the_tasks_it_learned_from(database: Database) -> None:
 
 def test_one_task_alone_is_judged_on_its_later_rows(database: Database) -> None:
     [base] = fit(database, task_data(SHAPES[0], 100, target=CPU))
-    assert (base.metrics["split"], base.tasks) == ("within-task", 1)
-    assert list(base.metrics["splits"]) == ["within-task"]
+    assert (base.metrics.split, base.tasks) == ("within-task", 1)
+    assert list(base.metrics.splits) == ["within-task"]
 
 
 def test_a_handful_of_rows_makes_no_base_and_stops_no_other(database: Database) -> None:
@@ -113,7 +113,7 @@ def mixed(task: TaskData, rng: np.random.Generator) -> TaskData:
 
 def test_a_base_that_orders_by_chance_is_stored_and_not_activated(database: Database) -> None:
     [base] = fit(database, *noise())
-    assert base.metrics["pairwise"] < bases.WORTH_PAIRS
+    assert base.metrics.pairwise < bases.WORTH_PAIRS
     assert not base.active
     assert [version.active for version in versions(database)] == [False]
     with database.session() as session:
@@ -139,7 +139,7 @@ def test_a_base_that_was_given_up_can_be_activated_by_hand(database: Database) -
 
 @pytest.mark.parametrize(("pairwise", "worth"), [(None, False), (0.549, False), (0.55, True), (0.9, True)])
 def test_a_base_must_beat_chance_by_a_margin(pairwise: float | None, worth: bool) -> None:
-    assert bases.is_worth_it({"pairwise": pairwise}) is worth
+    assert bases.is_worth_it(CostModelMetrics(pairwise=pairwise)) is worth
 
 
 def test_progress_reaches_its_end(database: Database) -> None:
@@ -162,9 +162,9 @@ def test_what_a_snapshot_froze_is_what_a_base_learns_from(filled: Filled) -> Non
 def test_a_base_for_a_target_learns_from_all_targets(database: Database) -> None:
     home = parse_target(SMALL)
     [base] = pretrain(database, taught(*tasks(), *tasks(LARGE)), "lightgbm", home=home)
-    assert (base.target, base.rows, base.metrics["targets"]) == (SMALL, 480, 2)
-    assert base.metrics["split"] == "by-target"
-    assert list(base.metrics["splits"]) == ["by-target", "by-task"]  # both targets have the same candidates
+    assert (base.target, base.rows, base.metrics.targets) == (SMALL, 480, 2)
+    assert base.metrics.split == "by-target"
+    assert list(base.metrics.splits) == ["by-target", "by-task"]  # both targets have the same candidates
     [stored] = versions(database)
     assert (stored.target, str(stored.full_name)) == (SMALL, f"{BASE}@1")
 
