@@ -64,7 +64,7 @@ def main() -> None:
 def _row(compiler: Compiler, task: ModelTask, target: Target, count: int, seed: int) -> dict[str, Any]:
     """Milliseconds a candidate, by view."""
     program = Program(task.key, task.tir, task.args, task.flops)
-    work = descriptors(task.flops, {"extents": task.extents})
+    work = descriptors(task.flops, task.extents)
     space = TvmSpace(load_sketches(compiler, program, target), program, target, work, compiler)
     drawn = space.sample(np.random.default_rng(seed), MANY * count)
     lowered = drawn[:count]

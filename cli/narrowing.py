@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from cli.samples import Quantised, errors_of, read_network, read_samples
 from mallorn.core.errors import InvalidModel
@@ -55,13 +55,15 @@ def _narrow(network: Any, bits: int, group: int) -> int:
     return found
 
 
-def _turns(node: NodeProto, constants: Mapping[str, Any]) -> bool:
+def _turns(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
     """Whether the node transposes a constant matrix."""
     known = node.op_type == "Transpose" and node.input[0] in constants
     return known and len(constants[node.input[0]].dims) == 2
 
 
-def _weights(node: NodeProto, constants: Mapping[str, Any], turned: Mapping[str, NodeProto]) -> Any | None:
+def _weights(
+    node: NodeProto, constants: Mapping[str, TensorProto], turned: Mapping[str, NodeProto]
+) -> Any | None:
     """The constant matrix [inputs, outputs] that the node multiplies real numbers with."""
     said = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if node.domain or node.op_type not in ("MatMul", "Gemm"):

@@ -10,12 +10,13 @@ import numpy as np
 import onnx
 import onnxruntime
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from mallorn.core.errors import InvalidModel, InvalidRequest
 
 HINT: Final = "numpy.savez('samples.npz', INPUT=array)   (by the inputs' names, samples along the first axis)"
 QUANTISED: Final = ("QuantizeLinear", "QLinear", "NBits")
-Sample = dict[str, Any]  # by the name of an input
+Sample = dict[str, NDArray[Any]]  # by the name of an input
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Quantised:
     float_bytes: int
     errors: dict[str, Error]
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> dict[str, object]:
         return asdict(self)
 
 

@@ -107,7 +107,7 @@ def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: P
         module.train(was_training)
 
 
-def _arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, object]]:
     if isinstance(example_inputs, dict):
         return (), example_inputs
     return (tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)), {}

@@ -111,9 +111,9 @@ class Choices(NamedTuple):
         return cast(Asked, given | parse_options(self.option or [], self.input_shape or []))
 
 
-def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, Any]:
+def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, object]:
     """`["search=random", "evaluator.repeat=3"]` as nested options; a value is JSON where it reads as such."""
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
@@ -142,12 +142,13 @@ def parse_dynamic(text: str) -> tuple[str, list[int]]:
     return name, [int(size) for size in bounds]
 
 
-def _put(options: dict[str, Any], path: list[str], value: Any) -> None:
+def _put(options: dict[str, object], path: list[str], value: Any) -> None:
     *parents, last = path
     for parent in parents:
-        options = options.setdefault(parent, {})
-        if not isinstance(options, dict):
+        inner = options.setdefault(parent, {})
+        if not isinstance(inner, dict):
             raise InvalidRequest(f"the option {parent!r} is given as a value and as a group")
+        options = inner
     options[last] = value
 
 

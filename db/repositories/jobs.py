@@ -35,7 +35,7 @@ class NewJob:
     trials: int | None  # None: as many as the minutes allow; without minutes, as are worth it
     minutes: float | None
     seed: int
-    options: dict[str, Any]
+    options: dict[str, object]
     priority: int = 0
     idempotency_key: str | None = None
     request_hash: str | None = None
@@ -178,7 +178,7 @@ class Jobs(Stages):
         changes = {"finished_at": None, "archived_at": None, **self._budget(job, more_trials, auto)}
         return self._act(job_id, owner, [state], back, said(""), resume_state=None, **changes)
 
-    def _budget(self, job: Job, more_trials: int, auto: bool) -> dict[str, Any]:
+    def _budget(self, job: Job, more_trials: int, auto: bool) -> dict[str, object]:
         if auto:
             return {"trials": None, "minutes": None}
         if not more_trials:

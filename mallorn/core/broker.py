@@ -1,6 +1,6 @@
 """Celery configuration shared by all who send or serve, as plain data."""
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from mallorn.core import queues
@@ -15,7 +15,7 @@ VISIBILITY_TIMEOUT_SEC = 3600
 ANSWER_SEC = 5.0
 
 
-def celery_settings(redis_url: str) -> dict[str, Any]:
+def celery_settings(redis_url: str) -> dict[str, object]:
     """JSON only, acknowledged late, one message at a time, no results: the broker merely wakes workers.
 
     Raises InvalidRequest for a URL that names no broker of ours.
@@ -44,7 +44,7 @@ def celery_settings(redis_url: str) -> dict[str, Any]:
     }
 
 
-def _place(url: str) -> tuple[str, dict[str, Any]]:
+def _place(url: str) -> tuple[str, dict[str, object]]:
     """The URL that kombu understands, and what it wants to know of sentinels beside it."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
@@ -57,7 +57,7 @@ def _place(url: str) -> tuple[str, dict[str, Any]]:
         raise InvalidRequest("the sentinels' URL lacks the name of what they watch", hint=HINT)
     login, at, hosts = parts.netloc.rpartition("@")
     places = [f"sentinel://{login}{at}{host}{parts.path}" for host in hosts.split(",")]
-    options: dict[str, Any] = {"master_name": asked["master_name"]}
+    options: dict[str, object] = {"master_name": asked["master_name"]}
     if "sentinel_password" in asked:
         # What is said for them replaces the timeouts that they share with the broker otherwise.
         options["sentinel_kwargs"] = {"password": asked["sentinel_password"], "socket_timeout": ANSWER_SEC}

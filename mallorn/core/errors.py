@@ -4,6 +4,7 @@ An error's docstring is its message where none is given; `hint` is the next comm
 job options with which the same request may succeed, for whoever offers to try again.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from mallorn.core.redaction import redact
@@ -16,7 +17,7 @@ class MallornError(Exception):
     usual_hint: ClassVar[str] = ""
 
     def __init__(
-        self, message: str | None = None, *, hint: str = "", suggest: dict[str, Any] | None = None
+        self, message: str | None = None, *, hint: str = "", suggest: Mapping[str, object] | None = None
     ) -> None:
         self.message = redact(message or (self.__doc__ or "").strip().splitlines()[0])
         self.hint = redact(hint or self.usual_hint)

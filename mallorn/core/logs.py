@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
 
 from mallorn.core.redaction import redact
 from mallorn.core.settings import Settings
@@ -71,7 +70,7 @@ class JsonLines(logging.Formatter):
         self._part = part
 
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
+        line: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "part": self._part,

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -75,7 +75,7 @@ def text(value: Any) -> str:
     return value
 
 
-def compact(value: Sequence[Any] | dict[str, Any]) -> str:
+def compact(value: Sequence[object] | Mapping[str, object]) -> str:
     """JSON without blanks, keys sorted."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Final
+from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
 from sqlalchemy.orm import Session
@@ -69,15 +69,15 @@ class _Places:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._known: dict[tuple[str, str, str], dict[str, object]] = {}
 
-    def of(self, target: str, told: Provenance) -> dict[str, Any]:
+    def of(self, target: str, told: Provenance) -> dict[str, object]:
         key = target, told.dataset, told.measured_on.model_dump_json()
         if key not in self._known:
             self._known[key] = self._written(target, told)
         return self._known[key]
 
-    def _written(self, target: str, told: Provenance) -> dict[str, Any]:
+    def _written(self, target: str, told: Provenance) -> dict[str, object]:
         target_id = Targets(self._session).ensure(Target(target)).id
         context = Contexts(self._session).ensure(target_id, **told.measured_on.model_dump())
         return {
@@ -88,7 +88,7 @@ class _Places:
         }
 
 
-def _row(record: Restored, told: Provenance) -> dict[str, Any]:
+def _row(record: Restored, told: Provenance) -> dict[str, object]:
     run_us = tuple(seconds * 1e6 for seconds in record.run_secs)
     said = record.task.key, record.sketch.key, list(record.decisions), record.target, run_us
     words = int.from_bytes(hashlib.sha256(repr(said).encode()).digest()[:ID_BYTES])

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -67,7 +67,7 @@ def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
 
 def _parsed(path: Path) -> _RulesIn:
     try:
-        found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise NotFound(
             f"cannot read {path}: {error.strerror}", hint="mallorn dataset generate --help"

@@ -80,7 +80,7 @@ def _task(records: Sequence[KeptRecord], skipped: Counter[str]) -> TaskData | No
     op, extents = known
     return TaskData(
         *(records[0].task, op, _target(records[0].target), FORMAT),
-        descriptors=descriptors(2.0 * prod(extents), {"extents": extents}),
+        descriptors=descriptors(2.0 * prod(extents), extents),
         sketches={schedule.sketch.key: schedule.sketch for _, schedule in read},
         trials=[_trial(record, schedule) for record, schedule in read],
         foreign=True,

@@ -68,7 +68,9 @@ def _add(gathering: Gathering, networks: dict[str, dict[str, int]], row: Row) ->
 
 def _facts(parcel: DatasetReader) -> Mapping[str, WorkloadFacts]:
     return {
-        row["key"]: WorkloadFacts(row["op"], descriptors(row["flops"], json.loads(row["features"])))
+        row["key"]: WorkloadFacts(
+            row["op"], descriptors(row["flops"], json.loads(row["features"])["extents"])
+        )
         for batch in parcel.batches(WORKLOAD_TABLE, SOME)
         for row in batch
     }

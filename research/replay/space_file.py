@@ -159,7 +159,7 @@ def _task(rows: Sequence[Row]) -> RecordedTask:
     )
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> dict[str, object]:
     value = read_json(text)
     if not isinstance(value, dict):
         raise ValueError(f"{told(text)} where an object should be")

@@ -1,7 +1,8 @@
 """Serves the built page at `/`; where it was not built, `/` says how to get it."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
@@ -54,7 +55,7 @@ class Assets(StaticFiles):
         return response
 
 
-def add_page(app: FastAPI, about: dict[str, Any], directory: Path = STATIC) -> None:
+def add_page(app: FastAPI, about: Mapping[str, object], directory: Path = STATIC) -> None:
     """Serve the page at `/` to browsers; whoever does not ask for HTML there gets `about` as JSON."""
 
     def page(request: Request) -> Response:

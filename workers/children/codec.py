@@ -17,7 +17,7 @@ _CONFIG: Final = ConfigDict(
 class Fields:
     """Named values of given types. What does not fit its type is a ValueError on the side that sends it."""
 
-    def __init__(self, name: str, types: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, types: Mapping[str, object]) -> None:
         required: dict[str, Any] = {field: (kind, ...) for field, kind in types.items()}
         self._model: Any = create_model(name, __config__=_CONFIG, **required)
 

@@ -23,7 +23,8 @@ from workers.children.pending import Pending
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Limit = float | Callable[[Mapping[str, Any]], float]
+Given = Mapping[str, Any]  # arguments of a call, by their names
+Limit = float | Callable[[Given], float]
 Served = Mapping[str, Callable[[bytes], bytes]]  # methods by name, from their parameters to their results
 
 
@@ -77,7 +78,7 @@ class Method(Generic[P, R]):
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
     @cached_property
-    def _hints(self) -> dict[str, Any]:
+    def _hints(self) -> dict[str, object]:
         return get_type_hints(self._declared)
 
     @cached_property

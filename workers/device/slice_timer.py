@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 import tvm
 from tvm.runtime import Module
@@ -44,8 +44,9 @@ class SliceTimer:
         """`repeat` slices of `number` runs each, after one run that does not count."""
         self._begun, self._looks = 0, []
         self._meter.look()
-        options: dict[str, Any] = {"number": number, "repeat": repeat, "f_preproc": NEXT_SLICE}
-        seconds = library.time_evaluator(function, tvm.device(kind, 0), **options)(*tensors).results
+        device = tvm.device(kind, 0)
+        timer = library.time_evaluator(function, device, number=number, repeat=repeat, f_preproc=NEXT_SLICE)
+        seconds = timer(*tensors).results
         self._looks.append((repeat, ContentionReading.look()))
         shares = self._disturbed([number * each_sec for each_sec in seconds])
         return SliceTimes(

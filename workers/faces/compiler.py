@@ -1,12 +1,11 @@
 # mypy: disable-error-code="empty-body"
 """The process that knows the candidates of a program: their sketches, validity, traces and libraries."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from workers.children.child import Child
-from workers.children.method import method
+from workers.children.method import Given, method
 from workers.faces.probes import Probe
 from workers.faces.values import Tensor
 from workers.search.nest import Nest
@@ -25,7 +24,7 @@ class Library:
     args: tuple[Tensor, ...]  # as the program's, but for weights in the layout that the schedule wants
 
 
-def _each(first_sec: float, each_sec: float) -> Callable[[Mapping[str, Any]], float]:
+def _each(first_sec: float, each_sec: float) -> Callable[[Given], float]:
     """A limit for many candidates: so long for the program and its context, and so long for each."""
     return lambda given: first_sec + each_sec * len(given["candidates"])
 

@@ -1,15 +1,15 @@
 # mypy: disable-error-code="empty-body"
 """The process that holds devices, and runs on them what was built."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.disturbance import Disturbance
 from workers.children.child import Child
-from workers.children.method import method
+from workers.children.method import Given, method
 from workers.device.endpoint import DeviceClass, Endpoint
 from workers.device.slice_times import Slice
 from workers.faces.engine import LoadedEngine
@@ -46,15 +46,15 @@ class DeviceModel:
     like: DeviceClass | None = None  # of the device; None: any
 
 
-def _on_top_of(parameter: str) -> Callable[[Mapping[str, Any]], float]:
+def _on_top_of(parameter: str) -> Callable[[Given], float]:
     return lambda given: float(given[parameter]) + GRACE_SEC
 
 
-def _with_patience(given: Mapping[str, Any]) -> float:
+def _with_patience(given: Given) -> float:
     return float(given["timeout_sec"]) + float(given["patience_sec"]) + GRACE_SEC
 
 
-def _with_a_wait(given: Mapping[str, Any]) -> float:
+def _with_a_wait(given: Given) -> float:
     return float(given["timeout_sec"]) + DEVICE_WAIT_SEC + GRACE_SEC
 
 

@@ -1,9 +1,8 @@
 """Everything a round is a function of, read from SQL: the program, the options, the history, the model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -99,12 +98,12 @@ def program_of(workload: Workload) -> Program:
 
 def descriptors_of(workload: Workload) -> tuple[float, ...]:
     """What a family's model may know of a workload: the sizes of the work and of its loops, in log2."""
-    return descriptors(workload.flops, workload.features)
+    return descriptors(workload.flops, workload.features["extents"])
 
 
-def descriptors(flops: float, features: Mapping[str, Any]) -> tuple[float, ...]:
+def descriptors(flops: float, extents: Sequence[int]) -> tuple[float, ...]:
     """The same of a workload that is not in the database."""
-    return (log2(1 + flops), *(log2(1 + extent) for extent in features["extents"]))
+    return (log2(1 + flops), *(log2(1 + extent) for extent in extents))
 
 
 def work_of(workload: Workload, target_id: int, target: str, sketches: Mapping[str, Sketch]) -> Work:

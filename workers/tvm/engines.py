@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mallorn.core.errors import Unavailable
 from workers.children.method import serving
@@ -115,7 +116,7 @@ def _timed_us(run: Callable[[], list[Any]]) -> float:
     return (time.perf_counter() - started) * 1e6
 
 
-def _arrays(path: str) -> dict[str, Any]:
+def _arrays(path: str) -> dict[str, NDArray[Any]]:
     with np.load(path) as archive:
         return {name: np.asarray(archive[name], order="C") for name in archive.files}
 

@@ -89,7 +89,7 @@ def _copy(line: list[Any], programs: dict[int, Any], target: str, database: Any)
     commit(database, programs[index], trace, run_secs, ours)
 
 
-def _essence(tvm_target: Any, asked: str) -> dict[str, Any]:
+def _essence(tvm_target: Any, asked: str) -> dict[str, object]:
     """The target without the host's own triple, which TVM adds where none is named."""
     unasked = {"tag", "keys", "mtriple"} - parse_target(asked).attrs.keys()
     return {key: value for key, value in json.loads(str(tvm_target)).items() if key not in unasked}

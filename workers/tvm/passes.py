@@ -14,7 +14,7 @@ from workers.tvm.programs import parse_tvm_target
 from workers.tvm.recipes import step_json
 from workers.tvm.templates import compiling as stock
 
-TargetLike = str | dict[str, Any]
+TargetLike = str | dict[str, object]
 
 
 class PassFailed(InvalidRequest):

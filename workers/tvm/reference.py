@@ -115,5 +115,5 @@ def _build(mod: Any, target: str, out_so: str) -> str:
     return out_so
 
 
-def _named(arrays: list[Array]) -> dict[str, Any]:
+def _named(arrays: list[Array]) -> dict[str, Array]:
     return {f"arg_{index}": array for index, array in enumerate(arrays)}

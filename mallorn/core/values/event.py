@@ -1,6 +1,7 @@
 """What happens to a job: one type an event, told apart by `kind`."""
 
-from typing import Annotated, Any, Final, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -204,7 +205,7 @@ class OtherEvent(JobEvent):
         return {"kind": self.kind, **self.data}
 
 
-def read_event(kind: str, payload: dict[str, Any]) -> KnownEvent | OtherEvent:
+def read_event(kind: str, payload: Mapping[str, object]) -> KnownEvent | OtherEvent:
     """A stored event; one that this version does not know, or that lacks a key, is an OtherEvent."""
     try:
         return EVENT.validate_python({**payload, "kind": kind})

@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route
@@ -75,7 +76,7 @@ def _malformed(request: Request, error: Exception) -> Response:
     return _known(request, InvalidRequest("; ".join(map(_problem, problems)), hint=_known_names(problems)))
 
 
-def _problem(problem: dict[str, Any]) -> str:
+def _problem(problem: ErrorDetails) -> str:
     _, *path = problem["loc"]
     where = ".".join(str(part) for part in path) or "the body"
     if problem["type"] == "extra_forbidden":
@@ -90,7 +91,7 @@ def _within(sentence: str) -> str:
     return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
-def _known_names(problems: Sequence[dict[str, Any]]) -> str:
+def _known_names(problems: Sequence[ErrorDetails]) -> str:
     for problem in problems:
         if problem["type"] == "extra_forbidden":
             parent = NAMED_FIELDS.get(str(problem["loc"][-2]))
