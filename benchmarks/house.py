@@ -17,7 +17,8 @@ Rooms that it lacks are left out, migrations too; `mallorn/commands` of old tree
 - knots: groups of folders that import each other, also around corners.
 - names twice: names of more than one class at the top of a module.
 - small helpers: private functions of at most four lines, `def` included, whose name occurs in their file only
-  where they are defined and once more.
+  where they are defined and once more, as a call. Functions that yield or have a decorator other than
+  `property` are none: they cannot be written where they are called.
 - what `benchmarks.house_sizes` measures.
 """
 
@@ -172,7 +173,18 @@ def small_helpers(tree: Tree) -> list[str]:
         for node in _private(module)
         if (node.end_lineno or node.lineno) - node.lineno < MOST_LINES
         and len(re.findall(rf"\b{node.name}\b", tree.texts[name])) == 2
+        and _could_be_inlined(module, node)
     ]
+
+
+def _could_be_inlined(module: ast.Module, function: Function) -> bool:
+    decorators = [ast.unparse(each) for each in function.decorator_list]
+    if decorators:
+        return decorators == ["property"]
+    called = (node.func for node in ast.walk(module) if isinstance(node, ast.Call))
+    names = (each.id if isinstance(each, ast.Name) else getattr(each, "attr", "") for each in called)
+    yields = (isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+    return function.name in names and not any(yields)
 
 
 def _own_fields(node: ast.ClassDef) -> set[str]:

@@ -53,6 +53,22 @@ class Repository:
         return lock()
 """,
     "db/locks.py": "def lock():\n    return _short()\n\n\ndef _short():\n    return 1\n",
+    "db/handed_on.py": """
+def _key(row):
+    return row.id
+
+
+@cache
+def _kept():
+    return 1
+
+
+def _each():
+    yield 1
+
+
+ROWS = sorted(_kept(), key=_key), list(_each())
+""",
     "db/removals.py": "def remove():\n    return None\n",
     "db/migrations/versions/0001.py": "class Jobs: ...\n",
     "workers/round/values.py": """
@@ -136,7 +152,7 @@ def test_migrations_are_left_out_of_names_that_are_given_twice(tree: Tree) -> No
     assert twice == ["Slot: workers/round/deep/values.py, workers/round/values.py"]
 
 
-def test_a_small_helper_is_short_and_called_in_one_place(tree: Tree) -> None:
+def test_a_small_helper_is_short_and_called_in_one_place_where_it_could_be_written(tree: Tree) -> None:
     assert count(tree)["small helpers"] == ["db/locks.py:5 _short"]
 
 
