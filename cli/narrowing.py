@@ -43,7 +43,12 @@ def _narrow(network: Any, bits: int, group: int) -> int:
     """Write products in other words; how many."""
     graph, found = network.graph, 0
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    turned = {node.output[0]: node for node in graph.node if _turns(node, constants)}
+    turned = {
+        node.output[0]: node
+        for node in graph.node
+        if node.op_type == "Transpose" and node.input[0] in constants
+        if len(constants[node.input[0]].dims) == 2
+    }
     for node in graph.node:
         weights = _weights(node, constants, turned)
         if weights is not None and len(weights) >= group:
@@ -53,12 +58,6 @@ def _narrow(network: Any, bits: int, group: int) -> int:
     if found and all(entry.domain != DOMAIN for entry in network.opset_import):
         network.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     return found
-
-
-def _turns(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
-    """Whether the node transposes a constant matrix."""
-    known = node.op_type == "Transpose" and node.input[0] in constants
-    return known and len(constants[node.input[0]].dims) == 2
 
 
 def _weights(

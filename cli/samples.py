@@ -83,7 +83,8 @@ def _cut(value: Any, array: Any) -> list[Any]:
     if array.ndim == len(sizes) and sizes:
         batch = sizes[0] or 1
         array = array[: len(array) // batch * batch].reshape(-1, batch, *array.shape[1:])
-    if array.ndim != len(sizes) + 1 or not _fits(array.shape[1:], sizes):
+    fits = (size in (0, length) for length, size in zip(array.shape[1:], sizes, strict=True))
+    if array.ndim != len(sizes) + 1 or not all(fits):
         shape = [size or "?" for size in sizes]
         raise InvalidRequest(
             f"samples of {value.name!r} are of shape {list(array.shape)}; the model takes {shape}", hint=HINT
@@ -93,10 +94,6 @@ def _cut(value: Any, array: Any) -> list[Any]:
             f"samples of {value.name!r} are {array.dtype}; the model takes {dtype}", hint=HINT
         )
     return list(array.astype(dtype))
-
-
-def _fits(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    return all(size in (0, length) for length, size in zip(shape, sizes, strict=True))
 
 
 def errors_of(model: Path, whole: Path, samples: Sequence[Sample]) -> dict[str, Error]:

@@ -12,7 +12,7 @@ from db.integrity import DamagedDatabase, check_pages, check_unused, sqlite_file
 from db.migrate import check, upgrade
 from db.repositories.disagreements import Disagreements
 from db.repositories.repairs import Repairs
-from db.repositories.stored import StoredCostModel, StoredFiles
+from db.repositories.stored import StoredFiles
 from db.session import Database
 from mallorn.core.artifacts import exports_beside, model_uri, open_store
 from mallorn.core.errors import MallornError, NotFound, StorageFull
@@ -141,14 +141,11 @@ def cost_models(database: Database) -> Iterator[str]:
         ]
     for version_id, name in damaged:
         with database.transaction() as session:
-            before = _whole_before(StoredFiles(session), version_id)
+            earlier = StoredFiles(session).cost_models_before(version_id)
+            before = next((each for each in earlier if not stored.damaged(each)), None)
             Repairs(session).retire(version_id, None if before is None else before.id)
         instead = "none before it is whole" if before is None else f"{before.name} is active again"
         yield f"{name} is damaged and retired: {instead}"
-
-
-def _whole_before(known: StoredFiles, version_id: int) -> StoredCostModel | None:
-    return next((each for each in known.cost_models_before(version_id) if not stored.damaged(each)), None)
 
 
 def _check_there(folder: str) -> None:

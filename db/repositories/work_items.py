@@ -91,7 +91,8 @@ class WorkItems(Repository):
         job_id = row.job_id or ""
         self.lock_job(job_id)
         if tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:
-            self._pause(hold, error)
+            if self._close(hold, RoundState.CANCELLED, error.message):
+                pause_job(self.session, job_id, error)
         elif Holds(self.session).leave(hold, left_by):
             self._tell(Loss(hold, job_id, given_up=False), error)
             Jobs(self.session).say(job_id, error.reason)
@@ -110,11 +111,6 @@ class WorkItems(Repository):
             fail_job(self.session, job_id, STATES[hold.item.kind], error, hold)
         elif self._close(hold, RoundState.CANCELLED, error.message):
             fail_job(self.session, job_id, JobState.TUNING, error)
-
-    def _pause(self, hold: Hold, error: MallornError) -> None:
-        job_id = self._job_of(hold)
-        if self._close(hold, RoundState.CANCELLED, error.message):
-            pause_job(self.session, job_id, error)
 
     def _close(self, hold: Hold, state: RoundState, error: str) -> bool:
         return Rounds(self.session).close(int(hold.item.subject), hold.token, state, error=error)

@@ -57,11 +57,8 @@ class Race:
     def words(self) -> str:
         """As `1.4 times faster than onnxruntime`."""
         maybe = "probably " if self.overlap and not self.even else ""
-        return f"{maybe}{self.short} {'as' if self.even else 'than'} {RIVALS[self.rival]}{self._alone}"
-
-    @property
-    def _alone(self) -> str:
-        return " (onnxruntime was not timed)" if self.by_default_build else ""
+        alone = " (onnxruntime was not timed)" if self.by_default_build else ""
+        return f"{maybe}{self.short} {'as' if self.even else 'than'} {RIVALS[self.rival]}{alone}"
 
 
 def raced(latency_us: Mapping[str, ModelLatency | None]) -> Race | None:

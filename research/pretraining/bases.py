@@ -114,7 +114,8 @@ def _fit(
         return None
     known = len(rows)
     if share is not None:
-        rows = _chosen(rows, share)
+        count, rng = max(FEWEST_ROWS, round(share * len(rows))), np.random.default_rng(0)
+        rows = rows.take(chosen(rows.features, rows.labels, rows.groups, count, rng))
     # What a base is for comes first: targets, else tasks not seen.
     parts = {"by-target": len(rows.target_names), "by-task": len(rows.workloads), "within-task": 2}
     first, *others = [split for split, count in parts.items() if count > 1]
@@ -128,11 +129,6 @@ def _fit(
         counts["foreign"] = foreign
     metrics = {**judged[first], "split": first, "splits": judged, **counts}
     return _taught(make(), rows, target), CostModelMetrics.model_validate(metrics)
-
-
-def _chosen(rows: Rows, share: float) -> Rows:
-    count = max(FEWEST_ROWS, round(share * len(rows)))
-    return rows.take(chosen(rows.features, rows.labels, rows.groups, count, np.random.default_rng(0)))
 
 
 def _bounded(tasks: Sequence[TaskData], target: str) -> Sequence[TaskData]:

@@ -1,6 +1,6 @@
 """Training data from a database: the rows of a snapshot."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -42,7 +42,9 @@ def training_data_of(
     with database.session() as session:
         facts = _facts(session, [ids[key] for key in gathering.workloads])
         sketches = _sketches(session, sorted(gathering.sketches))
-        tasks = gathering.tasks(facts, sketches, _hosts(session, gathering.contexts))
+        contexts = Contexts(session)
+        hosts = {context: contexts.get(int(context)).host_class for context in gathering.contexts}
+        tasks = gathering.tasks(facts, sketches, hosts)
         return TrainingData(tasks, frozen.name, frozen.upto, Networks(session).weights())
 
 
@@ -82,7 +84,3 @@ def _sketches(session: Session, keys: Sequence[str]) -> Mapping[str, Sketch]:
         for start in range(0, len(keys), SOME)
         for key, sketch in Sketches(session).by_key(keys[start : start + SOME]).items()
     }
-
-
-def _hosts(session: Session, contexts: Iterable[str]) -> Mapping[str, str]:
-    return {context: Contexts(session).get(int(context)).host_class for context in contexts}

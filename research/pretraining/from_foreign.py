@@ -82,7 +82,10 @@ def _task(records: Sequence[KeptRecord], skipped: Counter[str]) -> TaskData | No
         *(records[0].task, op, _target(records[0].target), FORMAT),
         descriptors=descriptors(2.0 * prod(extents), extents),
         sketches={schedule.sketch.key: schedule.sketch for _, schedule in read},
-        trials=[_trial(record, schedule) for record, schedule in read],
+        trials=[
+            Trial(Candidate(schedule.sketch.key, schedule.decisions), record.outcome, record.latency_us)
+            for record, schedule in read
+        ],
         foreign=True,
     )
 
@@ -93,11 +96,6 @@ def _read(record: KeptRecord, skipped: Counter[str]) -> ReadSteps | None:
     except ValueError:
         skipped[UNREADABLE] += 1
         return None
-
-
-def _trial(record: KeptRecord, schedule: ReadSteps) -> Trial:
-    candidate = Candidate(schedule.sketch.key, schedule.decisions)
-    return Trial(candidate, record.outcome, record.latency_us)
 
 
 def _loops(schedule: ReadSteps) -> tuple[str, Sequence[int]] | None:

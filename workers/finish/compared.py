@@ -70,9 +70,6 @@ def odd_devices(entries: Sequence[Compared]) -> list[str]:
         for name, trial in by_device.items():
             if trial.is_bound:  # it tells of others at the device, not of the device
                 continue
-            told[name].append(_is_odd(trial.time_us, entry.latency()))
+            least_us, most_us = entry.latency() / OTHERWISE, entry.latency() * OTHERWISE
+            told[name].append(trial.time_us is None or not least_us <= trial.time_us <= most_us)
     return sorted(name for name, odd in told.items() if 2 * sum(odd) > len(odd))
-
-
-def _is_odd(told_us: float | None, usual_us: float) -> bool:
-    return told_us is None or not usual_us / OTHERWISE <= told_us <= usual_us * OTHERWISE

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import CostModel
 from costmodels.views import DECISIONS
 from db.repositories.cost_models import CostModels
 from mallorn.core.values.report import Source, Sure
@@ -14,7 +13,6 @@ from workers.knowing.answer import Answer, Knowledge, Question
 from workers.round.bases import own_bases
 from workers.round.models import model_of
 from workers.search.pooled import score
-from workers.search.space import Candidate, Space
 
 
 @dataclass(frozen=True)
@@ -31,13 +29,10 @@ class Learned(Knowledge):
         for head in own_bases(session, question.workload.op, question.target_id):
             model = model_of(CostModels(session).get(head.id))
             if model.view == DECISIONS.name:
-                known = [answer.candidate for each in self.others for answer in each(session, question)]
+                told = [answer.candidate for each in self.others for answer in each(session, question)]
+                known = list(dict.fromkeys(told))
+                liked = np.argsort(-score(question.space, model, known).prediction.mean, kind="stable")
                 because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
-                for candidate in _ordered(question.space, model, list(dict.fromkeys(known))):
-                    yield Answer(candidate, Source.LEARNED, because, Sure.LIKELY)
+                for at in liked:
+                    yield Answer(known[at], Source.LEARNED, because, Sure.LIKELY)
                 return
-
-
-def _ordered(space: Space, model: CostModel, known: Sequence[Candidate]) -> list[Candidate]:
-    liked = np.argsort(-score(space, model, known).prediction.mean, kind="stable")
-    return [known[at] for at in liked]

@@ -63,7 +63,8 @@ class Builds:
         Whose builder the host ended comes last, and alone.
         """
         for place in self._builders.idle[: len(self._waiting)]:
-            slot = next((each for each in self._waiting if self._home(each) == place), self._waiting[0])
+            homes = ((home(each.candidate.decisions, self._builders.size), each) for each in self._waiting)
+            slot = next((each for at, each in homes if at == place), self._waiting[0])
             self._waiting.remove(slot)
             self._submit(slot, place)
         if self._alone and not self._builders.tags:
@@ -89,9 +90,6 @@ class Builds:
         self._alone.clear()
         self._builders.cancel()
         self._builders.resume()
-
-    def _home(self, slot: Slot) -> int:
-        return home(slot.candidate.decisions, self._builders.size)
 
     def _submit(self, slot: Slot, place: int) -> None:
         self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot, place)

@@ -138,6 +138,7 @@ class Timing:
         return None
 
     def _run(self, built: Built) -> Pending[LibraryRun]:
+        mark = DRIFT if self._again else self._purpose  # of repeats, in the device's own log
         return self._runner.measure.begin(
             tracker=self._tracker,
             target=self._target.text,
@@ -145,16 +146,11 @@ class Timing:
             args=self._program.args.of(built.args),
             evaluator=MOMENT if self._again else self._options.evaluator,
             stopping="fixed" if self._again else self._options.stopping,
-            candidate_key=f"{self._program.key[:KEY_CHARS]}/{built.slot.candidate.key}{self._mark}",
+            candidate_key=f"{self._program.key[:KEY_CHARS]}/{built.slot.candidate.key}{mark}",
             timeout_sec=self._timeout_sec,
             patience_sec=self._retakes.left_sec(),
             best_us=self._best_us,
         )
-
-    @property
-    def _mark(self) -> str:
-        """Of repeats, in the device's own log."""
-        return DRIFT if self._again else self._purpose
 
     def _failed(self, error: ChildError) -> SlotTrial:
         """A runner that failed while it timed a candidate failed because of it, unless its host ended it."""

@@ -48,7 +48,8 @@ def settle_machine(
             return
         like = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
     if not measuring:
-        machine = _seen(runtime, job.target_id)
+        with runtime.database.session() as session:
+            machine = Devices(session).machine_seen(job.target_id)
     else:
         found = None if like is None else _found_out(runtime, like, target, patience_sec)
         machine = None if found is None else found.machine
@@ -88,11 +89,6 @@ def _found_out(runtime: Runtime, like: Like, target: Target, patience_sec: float
         STOP.check()
         time.sleep(LOOK_SEC)
     return known
-
-
-def _seen(runtime: Runtime, target_id: int) -> Machine | None:
-    with runtime.database.session() as session:
-        return Devices(session).machine_seen(target_id)
 
 
 def _known(runtime: Runtime, like: Like) -> DeviceMachine | None:

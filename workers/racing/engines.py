@@ -54,7 +54,8 @@ class Engines:
         All load at once, or one after another where the model is large for this host's memory.
         """
         chosen = [name for name in names or self._held if name in self._held and name not in self._ran]
-        for together in [[name] for name in chosen] if _any_large(libraries) else [chosen]:
+        any_large = any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
+        for together in [[name] for name in chosen] if any_large else [chosen]:
             self._load(together, libraries)
         self._each(chosen, "run", self._save_outputs)
 
@@ -129,10 +130,6 @@ class Engines:
         engine.suspend()
         self._ran.add(name)
         return count
-
-
-def _any_large(libraries: Mapping[str, Path]) -> bool:
-    return any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
 
 
 def _fail(error: ChildError) -> NoReturn:

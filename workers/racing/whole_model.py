@@ -95,7 +95,8 @@ class WholeModel:
         """What runs one engine; it starts when it is asked to. onnxruntime is on this host only."""
         if self.seat is not None and name != ONNXRUNTIME:
             return DeviceEngine(self.seat, name)
-        return Engine(env=self._env, name=f"{name} engine", room=self.room)
+        env = {"TVM_NUM_THREADS": str(self.threads), **self.env}
+        return Engine(env=env, name=f"{name} engine", room=self.room)
 
     def begin_loading(self, engine: Held, library: Path | None) -> Loading:
         """Have an engine hold a library, or, without one, the model itself in onnxruntime."""
@@ -134,7 +135,3 @@ class WholeModel:
         from workers.probing.here import machine_here  # needs numpy, which only `profile` may ask for
 
         return machine_here(self.target, self.env)
-
-    @property
-    def _env(self) -> dict[str, str]:
-        return {"TVM_NUM_THREADS": str(self.threads), **self.env}

@@ -45,7 +45,8 @@ def _carried(taken: tuple[int, ...], there: Choice, here: Choice) -> list[int]:
         return _tiles(taken, here)
     (value,) = taken
     if here.kind is ChoiceKind.CATEGORICAL and there.labels and here.labels:
-        value = _index_of(there.labels[value], here.labels)
+        apart = [abs(label - there.labels[value]) for label in here.labels]
+        value = apart.index(min(apart))
     return [value if value in here.values else min(here.values, key=lambda each: (abs(each - value), each))]
 
 
@@ -67,7 +68,3 @@ def _possible(extent: int, width: int, limit: int) -> Rows:
         return rule.sample(np.random.default_rng(0), MOST_TILINGS)
     rows = tilings(extent, width)
     return rows[rows[:, -1] <= limit] if (rows[:, -1] <= limit).any() else rule.repair(rows)
-
-
-def _index_of(label: int, labels: Sequence[int]) -> int:
-    return min(range(len(labels)), key=lambda at: abs(labels[at] - label))

@@ -40,7 +40,8 @@ def behaviour(
     run, rng = _session(path), np.random.default_rng(SEED)
     padded, divided = [], []
     for name in free:
-        part, whole = _two_sizes(*ranges[name])
+        part, high = ranges[name]
+        whole = min(high, 2 * part + 1)
         sizes = {each: low or OPEN for each, (low, _) in ranges.items()} | {name: whole}
         arrays = _random(rng, inputs, dtypes, sizes)
         shapes = shapes_at(inputs, sizes | {name: part})
@@ -87,10 +88,6 @@ def _runs(run: Run, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str,
     except Exception:  # of onnxruntime's own kinds
         return False
     return True
-
-
-def _two_sizes(low: int, high: int) -> tuple[int, int]:
-    return low, min(high, 2 * low + 1)
 
 
 def _session(path: str) -> Run:

@@ -10,7 +10,7 @@ import onnx
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import GraphReport, StoredRecipe
-from workers.faces.graphs import Extraction, ModelTask, Shapes
+from workers.faces.graphs import Extraction, Shapes
 from workers.tvm.between import behaviour, with_totals
 from workers.tvm.onnx_reader import read_model
 from workers.tvm.passes import as_tvm_target
@@ -58,7 +58,7 @@ def extract_range(
     ]
     tasks = merge(
         [
-            _weighing(task, points[-1], point)
+            replace(task, weight=task.weight * round(prod(points[-1].values()) / prod(point.values())))
             for point, each in zip(points, named, strict=True)
             for task in each
         ]
@@ -127,8 +127,3 @@ def _refuse_unknown_lengths(graph: GraphReport, ends: Sequence[Ends]) -> None:
                 f"how long output {spec.name!r} is does not follow from the sizes of the inputs",
                 hint="export the model with outputs whose axes are those of the inputs",
             )
-
-
-def _weighing(task: ModelTask, largest: Mapping[str, int], point: Mapping[str, int]) -> ModelTask:
-    times = prod(largest.values()) / prod(point.values())
-    return replace(task, weight=task.weight * round(times))

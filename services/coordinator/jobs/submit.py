@@ -63,7 +63,11 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     said so is silent now, MissingPackage for a cost model that no worker can run, and TooMany.
     """
     check_options(request.options)
-    check_classes(request.options, _allowed(parts))
+    listed = parts.settings.plugins
+    asks = (
+        ANY in listed and parts.door.asks()
+    )  # where keys are asked for, nothing on the list allows any class
+    check_classes(request.options, [each for each in listed if each != ANY] if asks else listed)
     check_mode(request.options, request.trials, request.minutes)
     with parts.database.transaction() as session:
         Models(session).hold(request.model_id)
@@ -79,12 +83,6 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     if is_new:
         parts.waker.wake(queues.IMPORT_MODEL, answer.id)
     return answer, is_new
-
-
-def _allowed(parts: Parts) -> list[str]:
-    """The operator's list; where keys are asked for, nothing on it allows any class."""
-    listed = parts.settings.plugins
-    return [each for each in listed if each != ANY] if ANY in listed and parts.door.asks() else listed
 
 
 def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:

@@ -86,7 +86,8 @@ class Reinforce(Keeper):
             for policy, drawn, promises in priced if self.learning else ():
                 policy.learn(drawn, promises, self.entropy)
         for at, sketch in enumerate(scout.space.sketches):
-            lessons.keep(sketch.key, _mean([policy.lesson(at) for policy in policies]))
+            chances = [policy.lesson(at)["chances"] for policy in policies]
+            lessons.keep(sketch.key, {"chances": np.mean(chances, axis=0)})
 
 
 def _tables(sketch: Sketch, liked: Rows, learned: Lesson | None, rate: float) -> KnobTables:
@@ -96,10 +97,6 @@ def _tables(sketch: Sketch, liked: Rows, learned: Lesson | None, rate: float) ->
         both = softmax(logits, knobs.exists) + np.maximum(0.0, learned["chances"])
         logits = np.log(np.maximum(both / 2, LEAST))
     return KnobTables(knobs, logits, rate)
-
-
-def _mean(lessons: Sequence[Lesson]) -> Lesson:
-    return {"chances": np.mean([lesson["chances"] for lesson in lessons], axis=0)}
 
 
 def _priced(scout: Scout, draws: Sequence[Sequence[Draw]]) -> list[list[Promise]]:
