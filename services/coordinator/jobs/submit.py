@@ -64,9 +64,8 @@ def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None
     """
     check_options(request.options)
     listed = parts.settings.plugins
-    asks = (
-        ANY in listed and parts.door.asks()
-    )  # where keys are asked for, nothing on the list allows any class
+    # Where keys are asked for, nothing on the list allows any class.
+    asks = ANY in listed and parts.door.asks()
     check_classes(request.options, [each for each in listed if each != ANY] if asks else listed)
     check_mode(request.options, request.trials, request.minutes)
     with parts.database.transaction() as session:
