@@ -221,7 +221,9 @@ class FinishReport(Value):
 
     @property
     def peak_share(self) -> float | None:
-        """How much of what the machine computes the tasks reach, or where they do not tell the model."""
-        if self.outlook is not None and self.outlook.reached is not None:
-            return self.outlook.reached
+        """Share of what the machine computes at most: the whole model's where it was timed, else its tasks'."""
+        limit = self.outlook and self.outlook.limit_us
+        if self.outlook is not None and limit is not None:
+            tuned = self.latency_us.get("tuned")
+            return self.outlook.reached if tuned is None else min(1.0, limit / tuned.median)
         return None if self.limits is None else self.limits.peak_share

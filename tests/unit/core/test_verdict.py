@@ -80,6 +80,13 @@ def test_the_limit_of_the_tasks_counts_where_it_is_known() -> None:
     )
 
 
+@pytest.mark.parametrize("now_us", [700.0, 4000.0], ids=["tasks add up to less", "tasks were disturbed"])
+def test_the_share_of_the_limit_is_that_of_the_latency_beside_it(now_us: float) -> None:
+    """The model took 1,000 us: a sum of its tasks that says otherwise is not told in its place."""
+    outlook = LITTLE_LEFT | {"now_us": now_us, "limit_us": 500.0}
+    assert "50 % of what this machine computes" in done(1.5, report={"outlook": outlook}).summary
+
+
 def test_without_evidence_no_number_of_trials_is_made_up() -> None:
     verdict = done(0.5, report={"outlook": None})
     assert verdict.summary == "2.0 times slower than onnxruntime after 8 trials"
