@@ -221,9 +221,8 @@ class FinishReport(Value):
 
     @property
     def peak_share(self) -> float | None:
-        """Share of what the machine computes at most: the whole model's where it was timed, else its tasks'."""
-        limit = self.outlook and self.outlook.limit_us
-        if self.outlook is not None and limit is not None:
+        """Share of the machine's peak that the whole model reaches, or its tasks where it was not timed."""
+        if self.outlook is not None and self.outlook.limit_us is not None:
             tuned = self.latency_us.get("tuned")
-            return self.outlook.reached if tuned is None else min(1.0, limit / tuned.median)
+            return self.outlook.reached if tuned is None else min(1.0, self.outlook.limit_us / tuned.median)
         return None if self.limits is None else self.limits.peak_share
