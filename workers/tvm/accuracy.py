@@ -13,6 +13,8 @@ Array = NDArray[Any]
 # Sums of floats in another order differ by rounding; a real fault is orders of magnitude beyond this.
 _SLACK = 16.0
 _OTHER_STEP = 0.01  # of all numbers: a schedule that computes something else spoils more
+_FEW_VALUES = 256  # an answer of so few values is rounded itself: to 8 bits
+_INNER_STEP = 0.125  # of the largest value: what one step of a term moves a sum by
 _BFLOAT16_EPS = 2.0**-7
 
 
@@ -35,9 +37,18 @@ def rounded_error(ours: Array, theirs: Array) -> float:
         return whole
     apart = np.sort(np.abs(np.asarray(ours, "float64") - np.asarray(theirs, "float64")).reshape(-1))
     largest = float(np.abs(np.asarray(theirs, "float64")).max())
-    step = 1.0 if np.issubdtype(theirs.dtype, np.integer) else largest
+    step = _step(theirs, largest)
     few = max(1, int(len(apart) * _OTHER_STEP))
     return whole if apart[-1] > step or len(apart) <= few else float(apart[-1 - few] / max(largest, 1e-30))
+
+
+def _step(theirs: Array, largest: float) -> float:
+    """The most that rounding the other way moves a number: to the next value of a rounded answer."""
+    if np.issubdtype(theirs.dtype, np.integer):
+        return 1.0
+    values = np.unique(np.asarray(theirs, "float64"))
+    gaps = np.diff(values) if len(values) <= _FEW_VALUES else values[:0]
+    return float(gaps.max(initial=largest * _INNER_STEP)) * (1 + 1e-6)
 
 
 def tolerance(dtype: str, reduction_len: int) -> float:

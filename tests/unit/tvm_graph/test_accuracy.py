@@ -87,3 +87,21 @@ def test_a_few_numbers_may_be_rounded_the_other_way(tmp_path: Path, places: int,
 
 def test_lost_finiteness_is_wrong_where_numbers_are_rounded_too() -> None:
     assert rounded_error(REF * np.nan, REF) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("by", "ok"), [(0.1, True), (0.3, False)], ids=["a step", "as much as a fault may be off"]
+)
+def test_a_few_real_numbers_may_be_a_step_off_and_no_more(by: float, ok: bool) -> None:
+    reals = np.linspace(-1.0, 1.0, 2000)
+    ours = reals.copy()
+    ours[:10] += by
+    assert (rounded_error(ours, reals) < 1e-6) is ok
+
+
+def test_a_number_of_an_answer_in_steps_may_fall_to_the_next_value_alone() -> None:
+    coarse = np.tile(np.arange(4, dtype="float32"), 500)
+    for by, ok in ((1, True), (2, False)):
+        ours = coarse.copy()
+        ours[0] += by
+        assert (rounded_error(ours, coarse) == 0.0) is ok
