@@ -136,6 +136,20 @@ def test_results_may_differ_by_what_their_type_rounds(tmp_path: Path, kind: int,
     assert error_of_steps(path) == allowed
 
 
+def test_a_name_that_sounds_quantised_allows_nothing(tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["x"], ["y0"], name="after_QuantizeLinear")
+    path = written(tmp_path / "m.onnx", TensorProto.FLOAT, [node], {}, [TensorProto.FLOAT])
+    assert error_of_steps(path) == 0.0
+
+
+@pytest.mark.parametrize("operator", ["QuantizeLinear", "MatMulNBits"])
+def test_an_operator_in_a_branch_counts(tmp_path: Path, operator: str) -> None:
+    inner = helper.make_graph([helper.make_node(operator, ["x"], ["z"])], "inner", [], [])
+    node = helper.make_node("If", ["x"], ["y0"], then_branch=inner, else_branch=inner)
+    path = written(tmp_path / "m.onnx", TensorProto.FLOAT, [node], {}, [TensorProto.FLOAT])
+    assert error_of_steps(path) == {"QuantizeLinear": 0.15, "MatMulNBits": 0.05}[operator]
+
+
 @pytest.mark.parametrize("content", [b"", b"no protobuf", b"\x3a\xff\xff"], ids=["empty", "text", "cut"])
 def test_what_is_no_model_is_allowed_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m.onnx").write_bytes(content)

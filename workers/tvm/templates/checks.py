@@ -9,8 +9,9 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -31,6 +32,8 @@ LARGEST_ERROR_NARROW = 5e-2
 # Some units in the last place of results of 16 bits, by ONNX's number of their type: float16 and bfloat16.
 LARGEST_ERROR_HALF = {10: 4e-3, 16: 3e-2}
 _OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1  # numbers of fields in onnx.proto: of a graph, a result, a type
+_NODE, _OPERATOR, _ATTRIBUTE, _BRANCH = 1, 4, 5, 6  # of a graph, a node (two), an attribute
+_FUNCTION, _FUNCTION_NODE = 25, 7  # of a model, a function
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
 _QUANTISED = (b"QuantizeLinear", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
 
@@ -162,12 +165,43 @@ def error_of_steps(model: Path) -> float:
     if not model.is_file() or not model.stat().st_size:
         return 0.0
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if any(data.find(word) >= 0 for word in _QUANTISED):
-            return LARGEST_ERROR_INT8
-        if any(data.find(word) >= 0 for word in _NARROW):
-            return LARGEST_ERROR_NARROW
-        with memoryview(data) as view:
-            return _error_of_halves(view)
+        view = memoryview(data)
+        try:
+            return _error_of_operators(_operators(view)) or _error_of_halves(view)
+        finally:
+            view.release()
+
+
+def _error_of_operators(operators: Set[bytes]) -> float:
+    """What rounding to steps may cost, in inputs or in weights."""
+    if any(word in name for name in operators for word in _QUANTISED):
+        return LARGEST_ERROR_INT8
+    return LARGEST_ERROR_NARROW if any(word in name for name in operators for word in _NARROW) else 0.0
+
+
+def _operators(view: memoryview) -> set[bytes]:
+    """The operators of a model's nodes, in branches and functions, too; none of what is no model."""
+    whole = (0, len(view))
+    try:
+        graphs = [_operators_of(view, graph, _NODE) for graph in _within(view, whole, fields.GRAPH)]
+        functions = [_operators_of(view, each, _FUNCTION_NODE) for each in _within(view, whole, _FUNCTION)]
+        return set(chain(*graphs, *functions))
+    except fields.NoMessage:
+        return set()
+
+
+def _operators_of(view: memoryview, graph: tuple[int, int], nodes: int) -> Iterator[bytes]:
+    for node in _within(view, graph, nodes):
+        for start, end in _within(view, node, _OPERATOR):
+            yield bytes(view[start:end])
+        for attribute in _within(view, node, _ATTRIBUTE):
+            for branch in _within(view, attribute, _BRANCH):
+                yield from _operators_of(view, branch, _NODE)
+
+
+def _within(view: memoryview, message: tuple[int, int], wanted: int) -> Iterator[tuple[int, int]]:
+    """Where a message's fields of this number lie."""
+    return ((content, end) for number, _, content, end in fields.fields(view, *message) if number == wanted)
 
 
 def _error_of_halves(view: memoryview) -> float:
