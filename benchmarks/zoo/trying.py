@@ -19,6 +19,7 @@ class Trying(Child):
     """Tries cases by their names."""
 
     MODULE = "benchmarks.zoo.trying_child"
+    SPAWNS = True  # a linker, for what has no kernels
 
     @method(limit_sec=60.0)
     def try_case(self, name: str) -> Answer:

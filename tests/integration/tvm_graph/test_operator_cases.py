@@ -1,5 +1,6 @@
-"""A fixed tenth of ONNX's own cases of all its operators: each is right, or refused in a sentence."""
+"""A fixed tenth of ONNX's own cases of all its operators: each comes out as it did, or better."""
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -7,9 +8,12 @@ import pytest
 
 from benchmarks.zoo.cases import cases
 from benchmarks.zoo.trying import Trying
+from tests.fixtures.command_line import ROOT
 from workers.children.errors import ChildFailed
 
 TENTH = sorted(cases())[::10]
+KEPT = json.loads((ROOT / "docs/results/zoo_operators.json").read_text())["cases"]
+RIGHT = [name for name in TENTH if name in KEPT and KEPT[name]["outcome"] == "right"]
 #: Not in ONNX's words: what two's complement makes of a shift by more than the width.
 UNDEFINED = ("test_bitshift_",)
 
@@ -20,8 +24,17 @@ def child() -> Iterator[Trying]:
         yield trying
 
 
-@pytest.mark.parametrize("name", TENTH)
-def test_a_case_is_right_or_refused(child: Trying, name: str) -> None:
+def test_most_of_the_tenth_was_right() -> None:
+    assert len(RIGHT) > 0.85 * len(TENTH)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_case_that_was_right_is_right(child: Trying, name: str) -> None:
+    assert child.try_case(name).outcome == "right"
+
+
+@pytest.mark.parametrize("name", [name for name in TENTH if name not in RIGHT])
+def test_any_other_case_is_right_or_refused(child: Trying, name: str) -> None:
     with suppress(ChildFailed):  # a pass of TVM's, which says what it cannot
         answer = child.try_case(name)
         assert answer.outcome in ("right", "refused") or name.startswith(UNDEFINED), answer
