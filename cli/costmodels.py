@@ -37,6 +37,8 @@ COLUMNS: Final = (
     Column[CostModelVersion]("TARGET", lambda found: found.target, cut=True),
 )
 NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn pretrain"
+#: Models that learn, and order fewer pairs than MetaSchedule's own on every split (docs/costmodels.md).
+BEHIND: Final = frozenset({"gnn", "tlp", "tree-lstm"})
 LIST: Final = "mallorn costmodels list"
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="An id, or FAMILY/NAME@VERSION as `list` shows it.")
@@ -67,6 +69,11 @@ def list_models(
         found = api.cost_models(family=family, target=target, name=name, active=active or None)
         rows = list(itertools.islice(found, limit))
     print_rows(rows, COLUMNS, as_json, NONE_YET)
+    if behind := sorted(BEHIND & {name, *(version.name for version in rows)}):
+        print_note(
+            f"note: {', '.join(behind)}: behind MetaSchedule's own model on all splits of the frozen rows"
+            "   (docs/costmodels.md)"
+        )
 
 
 @app.command()

@@ -48,6 +48,18 @@ def test_versions_are_listed_newest_first(mallorn: Type, owned: OwnedRows) -> No
     assert [row["version"] for row in data(mallorn("list", "--limit", "1", "--json"))] == [2]
 
 
+@pytest.mark.parametrize(("name", "told"), [("tlp", True), ("xgboost", False)])
+def test_a_model_that_is_behind_is_listed_with_a_word_on_it(
+    mallorn: Type, owned: OwnedRows, name: str, told: bool
+) -> None:
+    owned.write(
+        lambda session: CostModels(session).add(
+            NewCostModel("operator:matmul", owned.target_id, name, 8, 8, {"groups": 2}, b"model")
+        )
+    )
+    assert ("behind MetaSchedule's own model" in mallorn("list").stderr) is told
+
+
 def test_a_version_is_shown_by_id_by_name_and_by_line(mallorn: Type, owned: OwnedRows) -> None:
     first, second = add(owned), add(owned)
     assert data(mallorn("show", str(first), "--json"))["version"] == 1
