@@ -4,15 +4,18 @@ python -m benchmarks.decoding MODEL.onnx --schedules DIR [--past 64,512] [--prom
                               [--raw FOLDER] [--json FILE]
 
 DIR is of a job with --dynamic for the tokens of a call, and for the caches from 0 on. onnxruntime and
-OpenVINO (from PYTHON) take the same file; engines are timed in turn, each stopped while another runs. A step
-reads every weight that it multiplies once: what that comes to a second stands beside what numpy's sums read
-of memory in the same sitting. A size's figures are a file in FOLDER; a second run times what is missing.
+OpenVINO (from PYTHON) take the same file, each in two settings: in float32, and with what is fastest there:
+inputs of 8 bits in onnxruntime (`accuracy_level` 4), the precision that OpenVINO chooses by itself. Engines
+are timed in turn, each stopped while another runs. A step reads every weight that it multiplies once: what
+that comes to a second stands beside what numpy's sums read of memory in the same sitting, which is no upper
+bound. A size's figures are a file in FOLDER; a second run times what is missing.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,9 +32,37 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from workers.children.errors import ChildError
-from workers.racing.bursts import PASSES
+from workers.racing.bursts import PASSES, Racer
 
 PRODUCTS: Final = ("MatMul", "Gemm", "MatMulNBits")
+NARROW_INPUTS: Final = 4  # accuracy_level: products of bytes
+ONNXRUNTIME_BYTES, OPENVINO_OWN = "onnxruntime, inputs of 8 bits", "openvino_cpu, its own precision"
+
+
+class DecoderBench(Bench):
+    """Also the settings in which the other engines are fastest."""
+
+    def others(self, held: ExitStack, inputs: str) -> dict[str, Racer]:
+        """Each engine in float32, and in its fastest precision."""
+        found = super().others(held, inputs)
+        if (narrow := with_narrow_inputs(self._given.model)) is not None:
+            held.callback(narrow.unlink)
+            found[ONNXRUNTIME_BYTES] = self.onnxruntime(held, ONNXRUNTIME_BYTES, narrow, inputs)
+        return found | self.openvino(held, OPENVINO_OWN, inputs, OPENVINO_PRECISION="default")
+
+
+def with_narrow_inputs(model: Path) -> Path | None:
+    """A copy beside the file whose products of few bits take inputs of 8 bits; None without such products."""
+    proto = onnx.load(str(model), load_external_data=False)
+    products = [node for node in proto.graph.node if node.op_type == "MatMulNBits"]
+    for node in products:
+        kept = [attribute for attribute in node.attribute if attribute.name != "accuracy_level"]
+        del node.attribute[:]
+        node.attribute.extend([*kept, onnx.helper.make_attribute("accuracy_level", NARROW_INPUTS)])
+    copy = model.with_name(f"{model.stem}-narrow-inputs.onnx")
+    if products:
+        onnx.save(proto, str(copy))
+    return copy if products else None
 
 
 def main() -> None:
@@ -63,7 +94,7 @@ def measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[di
     rate = memory(parse_target(manifest.target).num_cores)
     with TemporaryDirectory(prefix="mallorn-decoding-") as scratch:
         given = Given(options.model, options.schedules, options.python, options.passes)
-        bench = Bench(given, dynamic, Path(scratch))
+        bench = DecoderBench(given, dynamic, Path(scratch))
         steps = [_at(bench, cells, options.model.stem, dynamic, 1, past) for past in options.past]
         prompts = [_at(bench, cells, options.model.stem, dynamic, rows, 0) for rows in options.prompts]
     return steps, prompts, rate

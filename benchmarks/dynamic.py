@@ -128,12 +128,10 @@ class Bench:
         if self._untuned is not None:
             libraries[UNTUNED] = self._untuned
         with ExitStack() as held:
-            engines: dict[str, Racer] = {
-                name: self._engine(held, name, library, inputs) for name, library in libraries.items()
+            ours: dict[str, Racer] = {
+                name: self._library(held, name, library, inputs) for name, library in libraries.items()
             }
-            engines[ONNXRUNTIME] = self._engine(held, ONNXRUNTIME, None, inputs)
-            engines |= self._openvino(held, inputs)
-            times = race(engines, self._given.passes)
+            times = race(ours | self.others(held, inputs), self._given.passes)
         return {
             "sizes": sizes,
             "points": points,
@@ -143,24 +141,39 @@ class Bench:
             "bytes": self._range.stat().st_size,
         }
 
-    def _engine(self, held: ExitStack, name: str, library: Path | None, inputs: str) -> Engine:
-        cores = self._target.num_cores
-        engine = held.enter_context(Engine(env={"TVM_NUM_THREADS": str(cores)}, name=name))
-        if library is None:
-            engine.load_onnxruntime(str(self._given.model.absolute()), inputs, cores)
-        else:
-            engine.load_library(str(library), self._target.text, inputs)
+    def others(self, held: ExitStack, inputs: str) -> dict[str, Racer]:
+        """The other engines, on the same file."""
+        found: dict[str, Racer] = {
+            ONNXRUNTIME: self.onnxruntime(held, ONNXRUNTIME, self._given.model, inputs)
+        }
+        return found | self.openvino(held, OPENVINO, inputs)
+
+    def onnxruntime(self, held: ExitStack, name: str, model: Path, inputs: str) -> Engine:
+        """onnxruntime with a file, which may be another form of the model."""
+        engine = self._engine(held, name)
+        engine.load_onnxruntime(str(model.absolute()), inputs, self._target.num_cores)
         engine.suspend()
         return engine
 
-    def _openvino(self, held: ExitStack, inputs: str) -> dict[str, Rival]:
+    def openvino(self, held: ExitStack, name: str, inputs: str, **env: str) -> dict[str, Rival]:
+        """OpenVINO with settings in its environment; none without an interpreter that has it."""
         if self._given.python is None:
             return {}
-        rival = Rival(OPENVINO, self._given.python)
+        rival = Rival(OPENVINO, self._given.python, **env)
         held.callback(rival.kill)
         rival.load(LOAD_SEC, self._given.model.absolute(), inputs, self._target.num_cores)
         rival.suspend()
-        return {OPENVINO: rival}
+        return {name: rival}
+
+    def _library(self, held: ExitStack, name: str, library: Path, inputs: str) -> Engine:
+        engine = self._engine(held, name)
+        engine.load_library(str(library), self._target.text, inputs)
+        engine.suspend()
+        return engine
+
+    def _engine(self, held: ExitStack, name: str) -> Engine:
+        env = {"TVM_NUM_THREADS": str(self._target.num_cores)}
+        return held.enter_context(Engine(env=env, name=name))
 
     def _compile_range(self) -> None:
         from workers.tvm.compile import compile_model

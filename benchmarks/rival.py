@@ -20,12 +20,13 @@ NAMES: Final = tuple(
 class Rival:
     """A Racer of workers.racing.engines."""
 
-    def __init__(self, name: str, python: str) -> None:
+    def __init__(self, name: str, python: str, **env: str) -> None:
         self._name = name
         self._process = subprocess.Popen(
             [python, str(RIVALS / f"{name}.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env=os.environ | env,
             start_new_session=True,
         )
 

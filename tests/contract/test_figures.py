@@ -56,7 +56,13 @@ def test_a_table_of_figures_has_its_raw_data_or_the_command_that_made_it(page: P
     assert without_source(page.read_text()) == []
 
 
-BARE = "## Speed\n\n| model | ours | theirs |\n|---|---|---|\n| mlp | 1.2 ms (0.9) | 1.4 ms |\n| vit | 10 ms | 11 ms |\n"
+BARE = """## Speed
+
+| model | ours | theirs |
+|---|---|---|
+| mlp | 1.2 ms (0.9) | 1.4 ms |
+| vit | 10 ms | 11 ms |
+"""
 
 
 @pytest.mark.parametrize("source", ["[raw](results/a.json)", "`python -m benchmarks.latency`"])

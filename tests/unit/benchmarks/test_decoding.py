@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.decoding import headline, weights_read
+from benchmarks.decoding import headline, weights_read, with_narrow_inputs
 
 
 def cell(rows: int, past: int, **us: float) -> dict[str, object]:
@@ -34,3 +34,16 @@ def test_the_headline_tells_tokens_a_second_and_the_share_of_the_memory() -> Non
     said = headline(steps, [cell(128, 0, range=50_000.0)], size=200_000_000, rate=25.0)
     assert "tokens a second behind 64: range 100.0, onnxruntime 50.0 (80% of memory's rate)" in said
     assert "ms to the first token of 128: range 50.0" in said
+
+
+def test_other_engines_may_take_inputs_of_8_bits_where_weights_are_narrow(tmp_path: Path) -> None:
+    narrow = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], accuracy_level=0, bits=4, K=32, N=8)
+    plain = helper.make_node("MatMul", ["x", "w"], ["y"])
+    paths = [tmp_path / "narrow.onnx", tmp_path / "plain.onnx"]
+    for node, path in zip((narrow, plain), paths, strict=True):
+        onnx.save(helper.make_model(helper.make_graph([node], "g", [], [])), path)
+    copy, none = map(with_narrow_inputs, paths)
+    assert copy is not None
+    (found,) = onnx.load(copy).graph.node
+    assert {attribute.name: attribute.i for attribute in found.attribute}["accuracy_level"] == 4
+    assert none is None
