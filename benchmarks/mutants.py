@@ -1,4 +1,4 @@
-"""Imports broken models, one after another, and tells how each ends: `python -m benchmarks.mutants`."""
+"""Imports broken models, and tells how each ends.   python -m benchmarks.mutants [--json FILE]"""
 
 import argparse
 import json
@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from benchmarks.hosts import describe_host
 from benchmarks.mutant_files import mutant
 from mallorn.core.errors import InvalidModel
 from workers.children.errors import ChildCrashed, ChildError, ChildTimeout
@@ -41,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     ends, longest_sec = Counter[str](), 0.0
     with tempfile.TemporaryDirectory() as folder, Graphs(memory_bytes=MEMORY_BYTES) as graphs:
@@ -52,7 +54,12 @@ def main() -> None:
             longest_sec = max(longest_sec, seconds)
             if how not in ("imported", "refused"):
                 print(f"{number}: {how} after {seconds:.1f} s: {said[:300]}", flush=True)
-    print(json.dumps({**ends, "longest_sec": round(longest_sec, 1)}))
+    bad = sum(count for how, count in ends.items() if how not in ("imported", "refused"))
+    raw = {"headline": f"{bad} of {args.count} crashed or hung", "first": args.first, "ends": dict(ends)}
+    raw["longest_sec"] = round(longest_sec, 1)
+    if args.json:
+        args.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
+    print(raw["headline"], ends)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ _POSTGRES_SLOW = "57014"
 _POSTGRES_AWAY = ("08", "25P03", "25P04", "53", "55P03", "57", "40001", "40P01")
 _RESTORE = "mallorn doctor   (then docs/runbook.md, Damage)"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
-_PRIMARY = "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, What stands behind it)"
+_PRIMARY = "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, What is behind it)"
 _LOOK = "ask for less; where small questions take as long, see what else the database does"
 
 
