@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.command_line import ROOT
-from tests.fixtures.transcript import Prose, Terminal, Typed, comparable, read, written
+from tests.fixtures.transcript import Prose, Terminal, Typed, comparable, condensed, read, written
 
 PAGES = ROOT / "docs" / "first-hours"
 HOURS = ("engineer", "platform", "researcher", "bad-day")
@@ -84,6 +84,12 @@ def test_figures_and_moments_do_not_count() -> None:
     other = ("job ffffffffffffffff: 1,008 trials", "took 90 us to 1,200.5 s   1:02:03")
     assert comparable(one) == comparable(other)
     assert comparable(("a word",)) != comparable(("another",))
+
+
+def test_a_page_shows_the_last_line_of_each_state_of_a_job() -> None:
+    lines = ("queued  0/2", "tuning  0/2", "tuning  1/2", "finishing  2/2", "done  2/2", "tuning  one")
+    assert condensed(lines) == ("queued  0/2", "tuning  1/2", "finishing  2/2", "done  2/2", "tuning  one")
+    assert comparable(condensed(lines)) == comparable(lines)
 
 
 def test_what_walls_the_kernel_closes_does_not_count() -> None:
