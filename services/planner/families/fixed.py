@@ -18,3 +18,26 @@ class FixedFamilies(Families):
             member.id: Placement(member.family, member.why) if member.family else self.place(member)
             for member in members
         }
+
+
+class NoFamilies(FixedFamilies):
+    """Each workload learns from its own measurements alone, as in Ansor with one model per task."""
+
+    def place(self, member: Member) -> Placement:
+        return Placement(f"none:{member.key}", "shares nothing with other workloads")
+
+
+class ByOperator(FixedFamilies):
+    """One family per anchor operator."""
+
+    def place(self, member: Member) -> Placement:
+        return Placement(f"operator:{member.op}", f"its anchor operator is {member.op}")
+
+
+class ByStructure(FixedFamilies):
+    """One family per loop structure: the same operators in the same nests, other sizes."""
+
+    def place(self, member: Member) -> Placement:
+        return Placement(
+            f"structure:{member.structure}", f"same loops as all of structure {member.structure[:8]}"
+        )

@@ -1,10 +1,20 @@
-"""A random task: the floor for policies."""
+"""Policies that look at no result: what others must beat."""
 
 from collections.abc import Sequence
 from random import Random
 
 from services.planner.policy import Arm, Policy, TaskChoice
 from services.planner.values import TaskView
+
+
+class RoundRobin(Policy):
+    """Every task in turn, the least tuned first."""
+
+    rests = False
+
+    def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
+        task = min((arm.task for arm in arms), key=lambda task: (task.rounds, task.index))
+        return TaskChoice(task, 0.0, f"its turn after {task.rounds} rounds")
 
 
 class RandomChoice(Policy):
