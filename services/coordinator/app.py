@@ -11,9 +11,9 @@ from mallorn.core.settings import Settings
 from mallorn.core.settings import settings as process_settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from services.coordinator.apidocs import add_docs
+from services.coordinator.audit import Ledger
 from services.coordinator.audit import router as audit
 from services.coordinator.costmodels import router as cost_models
-from services.coordinator.dataset import router as dataset
 from services.coordinator.events import SCHEMAS as EVENT_SCHEMAS
 from services.coordinator.events import router as events
 from services.coordinator.fleet.service import router as fleet
@@ -38,7 +38,6 @@ from services.coordinator.web.auth import get_caller
 from services.coordinator.web.callers import settle
 from services.coordinator.web.failures import ErrorBody
 from services.coordinator.web.guard import Guard
-from services.coordinator.web.ledger import Ledger
 from services.coordinator.web.parts import Parts
 from services.coordinator.web.requests import JobLogMiddleware
 from services.dashboard.pages import add_page
@@ -103,7 +102,7 @@ def _api() -> APIRouter:
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, service, rounds, steering, removal))
     of_jobs = *jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, dataset, cost_models, fleet, keys, owners, sessions, audit, retention
+    nouns = models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention
     for router in nouns:
         settle(router)
         api.include_router(router)

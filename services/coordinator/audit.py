@@ -1,14 +1,56 @@
-"""The audit log."""
+"""The audit log: what writes it, and the route that shows it."""
+
+import logging
+from typing import Final
 
 from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from db.repositories.audit import Audit
+from db.session import Database
+from mallorn.core.errors import MallornError
 from mallorn.core.values.audit import AuditEntry
 from services.coordinator.web.auth import CallerDep
+from services.coordinator.web.callers import SAFE_METHODS, Caller
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import PartsDep
 
+log = logging.getLogger(__name__)
+MOST_CHARS: Final = 200
 router = APIRouter(prefix="/audit", tags=["keys"])
+
+
+class Ledger:
+    """Middleware around all routes: an entry is stored before its answer goes out.
+
+    Those whom nobody knows leave no entry, so that they cannot fill the disk; the access log has them.
+    """
+
+    def __init__(self, app: ASGIApp, database: Database) -> None:
+        self._app = app
+        self._database = database
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+
+        async def noted(message: Message) -> None:
+            caller = state.get("caller")
+            if message["type"] == "http.response.start" and caller is not None:
+                await run_in_threadpool(self._note, caller, scope["method"], scope["path"], message["status"])
+            await send(message)
+
+        await self._app(scope, receive, noted)
+
+    def _note(self, caller: Caller, method: str, path: str, status: int) -> None:
+        try:
+            with self._database.transaction() as session:
+                Audit(session).add(caller.owner, caller.key_id, method, path[:MOST_CHARS], status)
+        except MallornError as error:  # what was done is done, and is not to look undone
+            log.warning("not in the audit log: %s %s by %s: %s", method, path, caller.owner, error.message)
 
 
 @router.get("")

@@ -10,8 +10,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model import CostModelVersion
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.callers import needs
-from services.coordinator.web.numbers import MAX_BIG_INT, MAX_INT
-from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.paging import MAX_BIG_INT, MAX_INT, CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/costmodels", tags=["cost models"])

@@ -21,7 +21,7 @@ from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.answers import REF, described
 from services.coordinator.web.auth import OwnerDep, Presented, shown
 from services.coordinator.web.door import AGAIN_SEC
-from services.coordinator.web.numbers import MAX_INT
+from services.coordinator.web.paging import MAX_INT
 from services.coordinator.web.parts import Parts, PartsDep
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Measurements of the dataset."""
+"""Measurements of the dataset, one by one and counted."""
 
 from typing import Annotated
 
@@ -6,17 +6,18 @@ from fastapi import APIRouter, Query
 
 from db.repositories.jobs import Jobs
 from db.repositories.records import Records
+from db.repositories.statistics import Statistics
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dataset import Record
+from mallorn.core.values.dataset import DatasetStats, Record
 from services.coordinator.web.auth import OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import PartsDep
 
-router = APIRouter(prefix="/records", tags=["dataset"])
+router = APIRouter(tags=["dataset"])
 
 
-@router.get("")
+@router.get("/records")
 def list_records(
     parts: PartsDep,
     owner: OwnerDep,
@@ -42,3 +43,10 @@ def list_records(
             limit=limit,
         )
     return PageOut(items=page.items, next_cursor=page.cursor)
+
+
+@router.get("/dataset/stats")
+def dataset_stats(parts: PartsDep, owner: OwnerDep) -> DatasetStats:
+    """Count what the owner's jobs measured: by target, operator, model and outcome, and day by day."""
+    with parts.patient.session() as session:
+        return Statistics(session).of(owner)

@@ -13,8 +13,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 from services.coordinator.web.answers import BYTES, described
 from services.coordinator.web.auth import OwnerDep
-from services.coordinator.web.numbers import MAX_BIG_INT
-from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.paging import MAX_BIG_INT, CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import Parts, PartsDep
 
 router = APIRouter(tags=["schedules"])

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from mallorn.core.options import JobOptions
 from mallorn.core.storable import check_storable
-from services.coordinator.web.numbers import MAX_INT
+from services.coordinator.web.paging import MAX_INT
 
 
 class JobIn(BaseModel):

@@ -12,8 +12,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundForecast, RoundStatus
 from services.coordinator.web.auth import OwnerDep
-from services.coordinator.web.numbers import MAX_INT
-from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.paging import MAX_INT, CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])

@@ -13,8 +13,7 @@ from mallorn.core.api_keys import ALL_SCOPES, USUAL_SCOPES, new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.version import API
 from services.coordinator.signing_in.provider import Provider, ProviderDep, Refused
-from services.coordinator.signing_in.refusals import OnThePage, home
-from services.coordinator.signing_in.sessions import SIGNED_IN_SEC, hand_out
+from services.coordinator.signing_in.sessions import SIGNED_IN_SEC, OnThePage, hand_out, home
 from services.coordinator.web.door import LET_IN
 from services.coordinator.web.parts import PartsDep
 

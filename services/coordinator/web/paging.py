@@ -1,12 +1,14 @@
-"""What every list of the API looks like."""
+"""Pages and lists of the API, and the largest numbers that requests may hold: columns hold no larger ones."""
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Final, Generic, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel
 
 from db.paging import MAX_LIMIT
 
+MAX_INT: Final = 2**31 - 1  # also a seed of TVM
+MAX_BIG_INT: Final = 2**63 - 1
 Item = TypeVar("Item")
 
 

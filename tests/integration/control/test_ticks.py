@@ -15,7 +15,8 @@ from db.tables import Device, HeldWork, Job, Tick, Worker
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from mallorn.core.surviving import Turn
-from services.control import beating, tasks
+from services.control import app as control
+from services.control import tasks
 from services.control.reaping import reap
 from services.control.sweeping import sweep
 from tests.fixtures.workshop import Workshop
@@ -201,11 +202,11 @@ def test_a_turn_that_did_not_do_all_counts_as_none(
 def test_beat_goes_by_no_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Celery("beat", broker="memory://")
     app.conf.beat_schedule = {name: {"task": name, "schedule": sec} for name, sec in (("a", 5.0), ("b", 9.0))}
-    beat = beating.Steady(app)
+    beat = control.Steady(app)
     sent: list[str] = []
     monkeypatch.setattr(beat, "apply_entry", lambda entry, producer: sent.append(entry.name))
     clock = [0.0]
-    monkeypatch.setattr("services.control.beating.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("services.control.app.time.monotonic", lambda: clock[0])
     monkeypatch.setattr("time.time", lambda: 1e9 - 3600 * clock[0])  # set back by an hour each second
     for clock[0] in (0.0, 1.0, 5.0, 9.0, 10.0, 18.0):
         assert beat.tick() <= 1.0

@@ -9,7 +9,7 @@ from mallorn.core.installing import install_line
 from mallorn.core.libraries import LIBRARIES
 from mallorn.core.names import REGISTRY
 from mallorn.core.values.fleet import WorkerInfo
-from services.coordinator.fleet.cost_models import missing_libraries
+from services.coordinator.jobs.submit import missing_libraries
 from tests.fixtures.coordinator import Coordinator, Start
 
 LACKS_TORCH = [name for name in REGISTRY["cost_model"] if "torch" not in LIBRARIES.get(name, ())]
