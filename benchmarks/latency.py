@@ -27,8 +27,7 @@ from typing import Any, Final
 from benchmarks.hosts import describe_host
 from benchmarks.latency_report import BASE, lines, summarise, verdicts
 from benchmarks.rival import NAMES, Rival
-from cli.exported import read_exported
-from cli.local_model import local_model, onnxruntime_runs
+from cli.exported import local_model, onnxruntime_runs, read_exported
 from mallorn.core.errors import Unavailable
 from workers.children.errors import ChildError
 from workers.faces.engine import Engine

@@ -27,8 +27,7 @@ from benchmarks.hosts import describe_host
 from benchmarks.latency import compared, loaded, rivals_of
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
 from benchmarks.rival import NAMES, Rival
-from cli.exported import read_exported
-from cli.local_model import local_model
+from cli.exported import local_model, read_exported
 from cli.quantizer import quantised
 from cli.service.connect import wait_for_device
 from workers.faces.engine import Engine

@@ -8,7 +8,7 @@ import typer
 from cli.service.reading import reader
 from cli.terminal.output import JsonOption, Place, print_rows
 from cli.terminal.shared import shared
-from mallorn.core.values.audit import AuditEntry
+from mallorn.core.values.api_key import AuditEntry
 from mallorn.wording.columns import Column
 from mallorn.wording.units import moment
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from pydantic_core import to_jsonable_python
 
-from cli.exported import Exported, read_exported
-from cli.local_model import local_model, onnxruntime_runs
+from cli.exported import Exported, local_model, onnxruntime_runs, read_exported
 from cli.runners import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest, MallornError
@@ -83,7 +82,7 @@ def _callee(library: Path, exported: Exported, compiled: "Compiled") -> Callee:
         target=exported.target,
         inputs=compiled.inputs,
         outputs=compiled.outputs,
-        input_ranges=exported.input_ranges,
+        input_ranges=exported.manifest.input_ranges,
         versions={name: version(name) for name in RUNTIME},
     )
 

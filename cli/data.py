@@ -27,7 +27,7 @@ from mallorn.core.values.dataset import Record, VerifiedSchedule
 from mallorn.core.values.fleet import WorkerStatus
 from mallorn.outdir import check_model, check_target
 from mallorn.wording.columns import Column
-from mallorn.wording.sandboxes import PARTLY, sandbox_word
+from mallorn.wording.machines import PARTLY, sandbox_word
 
 ERROR_SHOWN: Final = 100
 JOB_ID_CHARS: Final = 16

@@ -12,8 +12,7 @@ from cli.terminal.output import Address, JsonOption, ago, client, print_json, pr
 from cli.terminal.shared import shared
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn
 from mallorn.wording.columns import Column
-from mallorn.wording.machines import machine_words
-from mallorn.wording.sandboxes import sandbox_word
+from mallorn.wording.machines import machine_words, sandbox_word
 
 COLUMNS: Final = (
     Column[DeviceStatus]("DEVICE", lambda row: row.name),

@@ -1,14 +1,23 @@
-"""A directory of schedules as the local commands read it: its manifest, target and version."""
+"""A directory of schedules as local commands read it, and its model on this machine, without a service."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
+from cli.parts import installed
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import LOCAL, Target, parse_target
-from mallorn.core.values.dynamic import Dynamic
-from mallorn.core.values.graph import StoredRecipe
-from mallorn.core.values.manifest import DATABASE, MANIFEST, Version, read_manifest
+from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest
+from mallorn.exporting import as_onnx
+from stack.environ import search_path
+
+if TYPE_CHECKING:
+    from workers.racing.whole_model import WholeModel
 
 
 @dataclass(frozen=True)
@@ -17,10 +26,7 @@ class Exported:
 
     directory: Path
     target: Target
-    recipe: StoredRecipe
-    input_shapes: dict[str, list[int]]
-    input_ranges: dict[str, list[int]]  # of integer inputs, which the model's look-ups bound
-    dynamic: Dynamic | None = None  # of a range of shapes; those above are the largest then
+    manifest: Manifest
     version: Version = Version.ALONE
 
     def file(self, name: str) -> Path:
@@ -61,14 +67,7 @@ def _read(directory: Path, target: str | None) -> Exported:
     if not manifest.is_file():
         return _stock(directory, target)
     found = read_manifest(manifest)
-    exported = Exported(
-        directory=directory,
-        target=parse_target(found.target),
-        recipe=found.recipe,
-        input_shapes=found.input_shapes,
-        input_ranges=found.input_ranges,
-        dynamic=found.dynamic,
-    )
+    exported = Exported(directory, parse_target(found.target), found)
     _check_target(exported, target)
     return exported
 
@@ -89,10 +88,48 @@ def _stock(directory: Path, target: str | None) -> Exported:
         message = f"{directory} has no {MANIFEST}, so the target is unknown"
         raise InvalidRequest(message, hint="add --target local, or the target as JSON")
     parsed = _parsed(target)
-    return Exported(directory, parsed, stored_recipe(recipe_for(PLAIN.name, parsed)), {}, {})
+    recipe = stored_recipe(recipe_for(PLAIN.name, parsed))
+    return Exported(directory, parsed, Manifest(target=parsed.text, recipe=recipe))
 
 
 def _parsed(target: str) -> Target:
     from workers.device.detect import detect_target
 
     return detect_target() if target == LOCAL else parse_target(target)
+
+
+@contextmanager
+def local_model(model: Path, exported: Exported, threads: int | None = None) -> "Iterator[WholeModel]":
+    """The model as it was tuned; its processes and files are gone afterwards.
+
+    Engines run on as many threads as the target has cores unless told otherwise.
+    """
+    with installed("worker"):
+        for library in ("onnx", "tvm"):  # imported by its processes alone
+            if find_spec(library) is None:
+                raise ModuleNotFoundError(name=library)
+        from workers.faces.graphs import Graphs
+        from workers.racing.whole_model import WholeModel
+    count, path, made_for = threads or exported.target.num_cores, {"PATH": search_path()}, exported.manifest
+    with (
+        as_onnx(model) as file,
+        TemporaryDirectory(prefix="mallorn-") as folder,
+        Graphs(env={"TVM_NUM_THREADS": str(count), **path}) as graphs,
+    ):
+        yield WholeModel(
+            path=file.absolute(),
+            target=exported.target,
+            recipe=made_for.recipe,
+            input_shapes=made_for.input_shapes,
+            input_ranges=made_for.input_ranges,
+            dynamic=made_for.dynamic,
+            graphs=graphs,
+            folder=Path(folder),
+            threads=count,
+            env=path,
+        )
+
+
+def onnxruntime_runs(exported: Exported) -> bool:
+    """Whether onnxruntime is here, and a match for the target."""
+    return exported.target.is_cpu and find_spec("onnxruntime") is not None

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from cli.service.reading import FIRST_STEP, find_job, reader, source
-from cli.service.upload import upload_with_bar
+from cli.terminal.bars import upload_with_bar
 from cli.terminal.options import Choices, EffortOptions
 from cli.terminal.output import (
     JsonOption,

@@ -6,7 +6,7 @@ import typer
 
 from cli.removal import rm_models
 from cli.service.reading import reader
-from cli.service.upload import upload_with_bar
+from cli.terminal.bars import upload_with_bar
 from cli.terminal.output import (
     JsonOption,
     Place,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.compile import ModelArgument, SchedulesOption, TargetOption, VersionOption, compile_tuned
-from cli.exported import read_exported
-from cli.local_model import local_model
+from cli.exported import local_model, read_exported
 from cli.terminal.output import JsonOption, latency, print_json, print_note, stdout, table
 from mallorn.core.values.limits import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version

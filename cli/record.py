@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.service.connect import Connected, connected_stack, wait_for_device
-from cli.service.upload import upload_with_bar
+from cli.terminal.bars import upload_with_bar
 from cli.terminal.interrupts import interruptible
 from cli.terminal.options import OnlyOption, SeedOption, TargetOption
 from cli.terminal.output import JsonOption, print_note, print_rows

@@ -7,7 +7,7 @@ import typer
 
 from cli.host_checks import check_host
 from cli.service.connect import connected_stack, wait_for_device
-from cli.service.upload import upload_with_bar
+from cli.terminal.bars import upload_with_bar
 from cli.terminal.interrupts import interruptible
 from cli.terminal.options import Choices, EffortOptions, ForceOption
 from cli.terminal.output import JobArgument, JsonOption, Place, print_note

@@ -17,8 +17,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.listener import check_yours
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
-from mallorn.core.values.api_key import ApiKey, NewApiKey, OwnerStatus
-from mallorn.core.values.audit import AuditEntry
+from mallorn.core.values.api_key import ApiKey, AuditEntry, NewApiKey, OwnerStatus
 from mallorn.core.values.cost_model import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus

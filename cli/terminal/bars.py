@@ -15,6 +15,7 @@ from rich.progress import (
 )
 
 from cli.terminal.output import stderr
+from mallorn.client import Client, is_model_id
 
 #: How far it is, of how much.
 Advance = Callable[[int, int], None]
@@ -41,3 +42,11 @@ def _shown(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
     with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(words, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def upload_with_bar(api: Client, model: str) -> str:
+    """The id of a model: the text itself if it is one, else that of the uploaded file."""
+    if is_model_id(model):
+        return model
+    with bytes_bar("uploading") as advance:
+        return api.upload(model, advance).id

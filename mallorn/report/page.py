@@ -3,10 +3,9 @@
 from mallorn.core.version import VERSION
 from mallorn.report.card import verdict
 from mallorn.report.html import Html, el
-from mallorn.report.policy import POLICY
 from mallorn.report.sections import SECTIONS
 from mallorn.report.story import Story
-from mallorn.report.style import PAGE
+from mallorn.report.style import PAGE, POLICY
 from mallorn.wording.units import moment
 
 

@@ -1,5 +1,7 @@
-"""How reports and cards look, in light and in dark."""
+"""How reports and cards look, in light and in dark, and what a browser may do with a page of that style."""
 
+import base64
+import hashlib
 from typing import Final
 
 from mallorn.report.html import Html
@@ -40,6 +42,11 @@ PAGE: Final = Html(
     "pre { background: var(--code); padding: .7rem .9rem; overflow-x: auto; }\n"
     "code, pre { font: 13px/1.45 ui-monospace, monospace; }\n" + SHARED + CHART
 )
+# By its hash, so that no other style, and no script at all, may stand in the page.
+STYLE_HASH: Final = f"'sha256-{base64.b64encode(hashlib.sha256(PAGE.encode()).digest()).decode()}'"
+POLICY: Final = f"default-src 'none'; style-src {STYLE_HASH}; base-uri 'none'; form-action 'none'"
+# A page cannot say of itself who may frame it: browsers heed that in a header alone.
+SERVED: Final = f"{POLICY}; frame-ancestors 'none'"
 
 
 def scoped(prefix: str) -> Html:

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from mallorn.core.advice import command_in
-from mallorn.core.figures import percent
 from mallorn.core.stand_ins import measured_by
 from mallorn.core.states import SEARCH, ZERO_SHOT, JobState, Mode
+from mallorn.core.text import command_in, percent
 from mallorn.core.values.job import JobWarning
 from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Level, Verdict

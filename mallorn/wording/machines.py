@@ -1,4 +1,4 @@
-"""What a device's machine computes and moves, in words."""
+"""What a device's machine computes and moves, and how far the walls close around what it runs, in words."""
 
 from typing import Final
 
@@ -6,6 +6,8 @@ from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Cache, Machine
 
 KILO: Final = 1024
+PARTLY: Final = "partly"
+_WORDS: Final = ("full", "off")
 
 
 def machine_words(found: DeviceMachine | None) -> str:
@@ -33,3 +35,10 @@ def _level(cache: Cache) -> str:
     size = cache.bytes / KILO
     held = f"{size:.0f} KB" if size < KILO else f"{size / KILO:.0f} MB"
     return f"{held} at {cache.gbytes_per_sec:.0f} GB/s"
+
+
+def sandbox_word(told: str) -> str:
+    """`full`, `off`, `partly`, or a dash where nothing was said."""
+    if not told:
+        return "-"
+    return told if told in _WORDS else PARTLY

@@ -1,6 +1,6 @@
 """What a job may still win, in words."""
 
-from mallorn.core.figures import percent
+from mallorn.core.text import percent
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.outlook import Outlook
 from mallorn.wording.units import latency

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mallorn.core.figures import percent
 from mallorn.core.stand_ins import STAND_INS
+from mallorn.core.text import percent
 from mallorn.core.values.job import JobProgress, JobStatus
 from mallorn.core.values.report import FinishReport, ModelLatency, PointTimes
 from mallorn.wording.answers import rests_on

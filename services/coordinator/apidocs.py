@@ -7,8 +7,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 
 from mallorn.report.html import Html, el
-from mallorn.report.policy import SERVED
-from mallorn.report.style import PAGE
+from mallorn.report.style import PAGE, SERVED
 
 Json = dict[str, Any]
 SCHEMAS: Final = "#/components/schemas/"

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from db.repositories.audit import Audit
 from db.session import Database
 from mallorn.core.errors import MallornError
-from mallorn.core.values.audit import AuditEntry
+from mallorn.core.values.api_key import AuditEntry
 from services.coordinator.web.auth import CallerDep
 from services.coordinator.web.callers import SAFE_METHODS, Caller
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut

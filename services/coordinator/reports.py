@@ -12,8 +12,8 @@ from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus
 from mallorn.report.page import page
-from mallorn.report.policy import SERVED
 from mallorn.report.story import FAILURES_READ, Story
+from mallorn.report.style import SERVED
 from services.coordinator.jobs.rounds import RoundOrder, list_rounds
 from services.coordinator.jobs.service import get_job, list_tasks
 from services.coordinator.records import list_records

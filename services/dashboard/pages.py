@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from mallorn.report.policy import STYLE as REPORT_STYLE
+from mallorn.report.style import STYLE_HASH
 
 STATIC: Final = Path(__file__).parent / "static"
 # Nothing from elsewhere and nothing inline: the page is files of this server and what its API answers.
@@ -18,7 +18,7 @@ POLICY: Final = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
-        f"style-src 'self' {REPORT_STYLE}",
+        f"style-src 'self' {STYLE_HASH}",
         "img-src 'self'",
         "connect-src 'self'",
         "base-uri 'none'",

@@ -1,4 +1,4 @@
-"""API keys as the coordinator tells of them, and who it takes somebody for."""
+"""API keys and owners as the coordinator tells of them, who it takes somebody for, and who did what."""
 
 from typing import Annotated
 
@@ -45,3 +45,15 @@ class Session(Value):
     keys: Annotated[bool, Field(description="Whether a key is needed here at all.")] = False
     provider: Annotated[str | None, Field(description="Who else signs people in; null: nobody.")] = None
     refused: Annotated[str | None, Field(description="Why that one did not, a moment ago.")] = None
+
+
+class AuditEntry(Value):
+    """A request that would change something, by somebody who was known."""
+
+    id: int
+    at: Annotated[float, Field(description="When it was answered.")]
+    owner: Annotated[str, Field(description="Who asked.")]
+    key_id: Annotated[str, Field(description="With which key; empty: one of the environment, or none.")]
+    method: str
+    path: Annotated[str, Field(description="What it was about. No body and no parameter is kept.")]
+    status: Annotated[int, Field(description="What it was answered with; refusals are kept, too.")]

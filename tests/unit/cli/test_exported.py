@@ -23,8 +23,8 @@ def write(folder: Path, **changes: Any) -> Path:
 def test_the_manifest_says_what_the_schedules_are_for(tmp_path: Path) -> None:
     exported = read_exported(write(tmp_path, input_shapes={"x": [1, 8]}), None)
     assert exported.target == parse_target(TARGET)
-    assert exported.recipe.stored() == RECIPE
-    assert exported.input_shapes == {"x": [1, 8]}
+    assert exported.manifest.recipe.stored() == RECIPE
+    assert exported.manifest.input_shapes == {"x": [1, 8]}
 
 
 def test_the_same_target_written_otherwise_is_the_same(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_torn_manifest_is_refused(tmp_path: Path, text: str) -> None:
 def test_logs_of_stock_tvm_need_a_target_and_go_with_the_plain_recipe(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="the target is unknown"):
         read_exported(tmp_path, None)
-    assert read_exported(tmp_path, json.dumps(TARGET)).recipe.name == "plain"
+    assert read_exported(tmp_path, json.dumps(TARGET)).manifest.recipe.name == "plain"
 
 
 def test_a_version_for_busy_machines_is_found_under_the_names_that_tvm_looks_for(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.core.advice import command_in
 from mallorn.core.states import JobState
+from mallorn.core.text import command_in
 from mallorn.core.values.job import JobWarning
 from mallorn.core.values.report import FinishReport, ModelLatency
 from mallorn.core.values.verdict import Beside, Level, Verdict

@@ -1,4 +1,4 @@
-"""Commands inside the words of a reason or a hint."""
+"""Pieces of text for people: shares in percent, and the command that a reason or a hint names."""
 
 import re
 from typing import Final
@@ -6,6 +6,11 @@ from typing import Final
 # What a line begins with that is a command as it stands.
 PROGRAMS: Final = ("mallorn ", "pip ", "python ", "less ", "df ", "ls ", "mkdir ")
 _QUOTED: Final = re.compile(r"`((?:mallorn|pip|python)\b[^`]*)`")
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """`0.938` as `94 %`."""
+    return f"{share * 100:.{digits}f} %"
 
 
 def command_in(text: str) -> str:
