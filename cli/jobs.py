@@ -32,7 +32,6 @@ from cli.watching.winnings import print_verdict
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.core.values.report import FinishReport
 from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.answers import ANSWER_COLUMNS, answer_rows, rests_on
 from mallorn.wording.columns import Cell, Column
@@ -48,7 +47,6 @@ from mallorn.wording.results import (
 from mallorn.wording.tasks import FAMILY_COLUMNS, kinships, stock_words, task_columns
 from mallorn.wording.units import AUTO, moment, spent_of
 
-NO_REPORT: Final = FinishReport()
 JOB_COLUMNS: Final = (
     Column[JobStatus]("JOB", lambda job: job.id),
     Column[JobStatus]("NAME", lambda job: job.name),
@@ -127,7 +125,7 @@ def show(
         rows = []
         with suppress(NotFound):  # an admin sees that another's job is there, and not its tasks
             rows = [] if as_json else handle.tasks()
-    status, report = handle.status, handle.status.report or NO_REPORT
+    status, report = handle.status, handle.status.finish_report
     if as_json:
         print_json(handle.body)
         return

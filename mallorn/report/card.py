@@ -5,7 +5,6 @@ from typing import Final
 
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.core.values.report import FinishReport
 from mallorn.core.values.verdict import Verdict
 from mallorn.report.chart import TRIALS, chart
 from mallorn.report.html import Html, el, facts, table
@@ -44,14 +43,13 @@ def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStat
 
 def _standing(job: JobStatus) -> dict[str, Cell]:
     untuned, tuned = job.median_us("untuned"), job.median_us("tuned")
-    report = job.report or FinishReport()
     ended = job.finished_at
     return {
         "Trials": spent_of(job),
         "Sum over tasks": latency(job.progress.estimated_us),
         "Headroom": headroom(job) or None,
         "Whole model": None if tuned is None else latency(tuned),
-        "Beside onnxruntime": str(beside_onnxruntime(report.latency_us) or ""),
+        "Beside onnxruntime": str(beside_onnxruntime(job.finish_report.latency_us) or ""),
         "Times faster than untuned": f"{untuned / tuned:.1f}" if untuned and tuned else None,
         "Failures": sum(job.progress.failures.values()) or None,
         "Took": None if ended is None else duration(ended - job.created_at),

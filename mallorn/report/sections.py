@@ -7,7 +7,6 @@ from pydantic import JsonValue
 
 from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.values.job import TaskStatus
-from mallorn.core.values.report import FinishReport
 from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el, facts, table
 from mallorn.report.story import Failure, Story
@@ -67,7 +66,7 @@ def _option(value: JsonValue) -> str:
 
 def engines(story: Story) -> Html | None:
     """The whole model, timed in each engine."""
-    report = story.job.report or FinishReport()
+    report = story.job.finish_report
     rows = latency_rows(report.latency_us)
     if not (rows or report.not_done or report.answers):
         return None
@@ -100,7 +99,7 @@ def tasks(story: Story) -> Html | None:
 
 def answers(story: Story) -> Html | None:
     """What each task's schedule rests on, in a job that measured no candidates."""
-    rows = answer_rows(story.job.report or FinishReport())
+    rows = answer_rows(story.job.finish_report)
     return el("section", el("h2", "What answered"), table(rows, ANSWER_COLUMNS)) if rows else None
 
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.core.values.report import FinishReport
 from mallorn.results.history import CurvePoint, at_seconds, at_trials, curve, reached
 from mallorn.results.judging import Contestant, Judgement, judge
 
@@ -71,8 +70,7 @@ def compare(sides: Sequence[Side]) -> Comparison:
 
 def _standing(side: Side, trials: int, seconds: float) -> Contestant:
     job = side.job
-    report = job.report or FinishReport()
-    tuned = report.latency_us.get("tuned")
+    tuned = job.finish_report.latency_us.get("tuned")
     return Contestant(
         id=job.id,
         name=job.name,
@@ -85,7 +83,7 @@ def _standing(side: Side, trials: int, seconds: float) -> Contestant:
         seconds=side.seconds,
         model_us=job.median_us("tuned"),
         interval_us=None if tuned is None else (tuned.low, tuned.high),
-        steady=report.steady,
+        steady=job.finish_report.steady,
         untuned_us=job.median_us("untuned"),
         reached_us=side.points[-1].total_us if side.points else None,
         at_equal_trials_us=at_trials(side.points, trials),

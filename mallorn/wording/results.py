@@ -77,7 +77,7 @@ def _timed(point: PointTimes, engine: str) -> str:
 
 def facts(job: JobStatus) -> list[str]:
     """What else is known of a finished job, a line each."""
-    report = job.report or FinishReport()
+    report = job.finish_report
     took = "-" if job.finished_at is None else duration(job.finished_at - job.created_at)
     trials = f"{job.progress.trials} trials in {took}; failures: {failures(job.progress)}"
     return [

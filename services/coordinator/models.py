@@ -10,7 +10,6 @@ from fastapi.concurrency import run_in_threadpool
 
 from db.repositories.models import Models
 from db.repositories.usage import Usage
-from db.tables import Model
 from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel
 from services import artifacts
@@ -53,14 +52,14 @@ def list_models(
     """List the owner's models, newest first."""
     with parts.database.session() as session:
         page = Models(session).list(owner, cursor, limit)
-    return PageOut(items=[_told(model) for model in page.items], next_cursor=page.cursor)
+    return PageOut(items=[UploadedModel.from_row(model) for model in page.items], next_cursor=page.cursor)
 
 
 @router.get("/{model_id}")
 def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> UploadedModel:
     """Show one model."""
     with parts.database.session() as session:
-        return _told(Models(session).get(model_id, owner))
+        return UploadedModel.from_row(Models(session).get(model_id, owner))
 
 
 @router.delete("/{model_id}", status_code=HTTPStatus.NO_CONTENT)
@@ -106,13 +105,7 @@ def _keep(parts: Parts, owner: str, name: str, upload: Upload) -> UploadedModel:
             check_storage(session, parts.settings, owner)
             if not parts.store.holds(model_id):
                 raise Unavailable("this model was deleted while it arrived", hint="upload it again")
-            return _told(model)
+            return UploadedModel.from_row(model)
     except TooMany:
         artifacts.remove_forgotten(parts.database, parts.settings.artifacts, model_id)
         raise
-
-
-def _told(model: Model) -> UploadedModel:
-    return UploadedModel(
-        id=model.id, name=model.name, size_bytes=model.size_bytes, created_at=model.created_at
-    )

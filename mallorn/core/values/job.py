@@ -111,13 +111,18 @@ class JobStatus(Value):
             return self.trials
         return self.progress.trials + self.outlook.trials
 
+    @property
+    def finish_report(self) -> FinishReport:
+        """The finish's report; an empty one before it."""
+        return self.report or FinishReport()
+
     def chosen(self) -> dict[str, JsonValue]:
         """The options that its coordinator knows of, as JSON."""
         return self.options.model_dump(mode="json", exclude_unset=True)
 
     def median_us(self, engine: str) -> float | None:
         """The median of the whole model in an engine, where the finish timed it."""
-        timing = None if self.report is None else self.report.latency_us.get(engine)
+        timing = self.finish_report.latency_us.get(engine)
         return None if timing is None else timing.median
 
 

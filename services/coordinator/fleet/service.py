@@ -92,19 +92,11 @@ def fleet_activity(
 
 def _device(device: Device, target: str, now_sec: float) -> DeviceStatus:
     seen_sec = max(0.0, now_sec - device.last_seen)
-    return DeviceStatus(
-        id=device.id,
-        name=device.name,
+    return DeviceStatus.from_row(
+        device,
         target=target,
-        host_id=device.host_id,
-        host_class=device.host_class,
-        threads=device.threads,
-        tvm_version=device.tvm_version,
-        info=device.info,
-        machine=device.machine,
         busy=device.info.busy,
         state=state_of_device(device, seen_sec),
-        last_seen=device.last_seen,
         seen_sec=round(seen_sec, 3),
         online=is_online(device, seen_sec),
     )
@@ -112,14 +104,9 @@ def _device(device: Device, target: str, now_sec: float) -> DeviceStatus:
 
 def _worker(worker: Worker, now_sec: float) -> WorkerStatus:
     seen_sec = max(0.0, now_sec - worker.last_seen)
-    return WorkerStatus(
-        id=worker.id,
-        host_id=worker.host_id,
-        info=worker.info,
-        busy_with=worker.busy_with,
+    return WorkerStatus.from_row(
+        worker,
         state=state_of_worker(worker, seen_sec),
-        started_at=worker.started_at,
-        last_seen=worker.last_seen,
         uptime_sec=round(max(0.0, worker.last_seen - worker.started_at), 3),
         seen_sec=round(seen_sec, 3),
     )

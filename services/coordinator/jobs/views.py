@@ -11,32 +11,15 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import TaskSummary
 from db.tables import Job
 from mallorn.core.options import KeptOptions
-from mallorn.core.states import SEARCH, Cause, JobState, TaskState
+from mallorn.core.states import JobState, TaskState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.outlook import Outlook
-from mallorn.core.values.report import FinishReport
-from mallorn.core.values.verdict import Verdict
-from mallorn.results.verdict import JobFacts, judge
+from mallorn.results.verdict import judge
 
 PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "state"} | {
     f"{moment}_at" for moment in ("created", "started", "finished")
 }
-
-
-def verdict_of(job: Job, progress: Progress) -> Verdict:
-    """How well a job did and what to type next."""
-    facts = JobFacts(
-        job_id=job.id,
-        name=job.name,
-        state=JobState(job.state),
-        reason=job.reason,
-        trials=progress.spent,
-        mode=job.options.get("mode", SEARCH),
-        report=job.report or FinishReport(),
-        warnings=job.warnings,
-    )
-    return judge(facts)
 
 
 def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | None]:
@@ -74,37 +57,20 @@ def shown_to(owner: str, job: JobStatus) -> JobStatus:
 
 
 def _job_out(job: Job, target: str, progress: Progress, outlook: Outlook | None) -> JobStatus:
-    return JobStatus(
-        id=job.id,
-        owner=job.owner,
-        name=job.name,
-        model_id=job.model_id,
+    status = JobStatus.from_row(
+        job,
         target=target,
-        trials=job.trials,
-        minutes=job.minutes,
-        seed=job.seed,
-        priority=job.priority,
-        options=KeptOptions.model_validate(job.options),
-        state=JobState(job.state),
-        reason=job.reason,
-        cause=Cause(job.cause),
         progress=progress_out(progress, one_shape=not (job.graph and job.graph.dynamic)),
         suggest=job.suggest if job.state == JobState.FAILED else None,
-        warnings=job.warnings,
-        graph=job.graph,
-        report=job.report,
         outlook=outlook,
-        verdict=verdict_of(job, progress),
+        verdict=None,
         exported=job.export_uri is not None and job.export_deleted_at is None,
-        export_deleted_at=job.export_deleted_at,
         archived=job.archived_at is not None,
-        created_at=job.created_at,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
     )
+    return status.model_copy(update={"verdict": judge(status)})
 
 
-def progress_out(progress: Progress, one_shape: bool = True) -> JobProgress:
+def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
     """Trials, failures and the estimate of the whole model; the tasks of a range add up to no run of it."""
     best_us, weights = progress.best_us, progress.weights
     # What the first pass left out is too small to matter. A task whose first time is still awaited is not: a

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from mallorn.core.states import JobState
 from mallorn.core.text import command_in
-from mallorn.core.values.job import JobWarning
+from mallorn.core.values.job import JobStatus, JobWarning
 from mallorn.core.values.report import FinishReport, ModelLatency
 from mallorn.core.values.verdict import Beside, Level, Verdict
 from mallorn.results.race import beside_onnxruntime, raced
-from mallorn.results.verdict import JobFacts, judge
+from mallorn.results.verdict import judge
 
 RANK = [Level.POOR, Level.FAIR, Level.GOOD]
 
@@ -40,11 +40,14 @@ def said(level: Level, summary: str, following: str = "") -> Verdict:
 
 
 def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Verdict:
-    fields = {"job_id": "j1", "name": "mlp", "state": JobState.DONE, "trials": 8}
+    mode, progress = changes.pop("mode", "search"), {"trials": changes.pop("trials", 8)}
+    fields = {"id": "j1", "name": "mlp", "state": JobState.DONE, "progress": progress}
     report = {"outlook": MUCH_LEFT} | changes.pop("report", {})
     if times is not None:
         report = {"latency_us": latencies(times, spread), **report}
-    verdict = judge(JobFacts(**fields | changes, report=FinishReport.model_validate(report)))
+    verdict = judge(
+        JobStatus.model_validate(fields | changes | {"report": report, "options": {"mode": mode}})
+    )
     return verdict.model_copy(update={"beside": None})  # which has a test of its own
 
 
@@ -139,7 +142,7 @@ def test_a_model_that_was_not_timed_is_not_judged() -> None:
 
 def test_a_failed_job_tells_its_cause_and_the_command_that_helps() -> None:
     def failed(reason: str) -> Verdict:
-        return judge(JobFacts("j1", "mlp", JobState.FAILED, reason))
+        return judge(JobStatus(id="j1", state=JobState.FAILED, reason=reason))
 
     assert failed("no room\ndf -h   (then: mallorn resume JOB)").next == "df -h"
     assert failed("free dimension n\ngive it with --input-shape x:1,3") == said(
@@ -150,7 +153,7 @@ def test_a_failed_job_tells_its_cause_and_the_command_that_helps() -> None:
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.final])
 def test_a_job_that_goes_on_is_not_judged_yet(state: JobState) -> None:
-    verdict = judge(JobFacts("j1", "mlp", state))
+    verdict = judge(JobStatus(id="j1", state=state))
     assert verdict.level is Level.NONE
     assert verdict.summary
     assert verdict.next == f"mallorn {'resume' if state is JobState.PAUSED else 'watch'} j1"
@@ -158,7 +161,7 @@ def test_a_job_that_goes_on_is_not_judged_yet(state: JobState) -> None:
 
 def test_what_a_job_waits_for_names_the_command() -> None:
     words = "waits for a device for llvm: start one with `mallorn device --target llvm`"
-    verdict = judge(JobFacts("j1", "mlp", JobState.TUNING, words))
+    verdict = judge(JobStatus(id="j1", state=JobState.TUNING, reason=words))
     assert (verdict.summary, verdict.next) == (words, "mallorn device --target llvm")
 
 
