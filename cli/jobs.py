@@ -54,7 +54,7 @@ JOB_COLUMNS: Final = (
     Column[JobStatus]("TRIALS", lambda job: spent_of(job, "/")),
     Column[JobStatus]("LATENCY", lambda job: latency(job.median_us("tuned") or job.progress.estimated_us)),
     Column[JobStatus](
-        "VS ONNXRUNTIME", lambda job: str(beside_onnxruntime((job.report or NO_REPORT).latency_us) or "")
+        "VS ONNXRUNTIME", lambda job: str(beside_onnxruntime(job.finish_report.latency_us) or "")
     ),
     Column[JobStatus]("AGE", lambda job: duration(time.time() - job.created_at)),
     Column[JobStatus]("REASON", lambda job: first_line(job.reason)),

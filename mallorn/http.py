@@ -25,16 +25,11 @@ _BY_NAME: Final[dict[str, type[MallornError]]] = {
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, MallornError)
 }
-_BY_STATUS: Final[dict[int, type[MallornError]]] = {
-    401: errors.Unauthorized,
-    403: errors.Forbidden,
-    404: errors.NotFound,
-    409: errors.Conflict,
-    413: errors.TooLarge,
-    422: errors.InvalidRequest,
-    429: errors.TooMany,
-    503: errors.Unavailable,
-    507: errors.StorageFull,
+# Those with a status of their own; of LeaseLost and Conflict, which share one, the first.
+_BY_STATUS: Final = {
+    value.status_code: value
+    for value in reversed(_BY_NAME.values())
+    if value.__base__ is MallornError and "status_code" in vars(value)
 }
 
 

@@ -72,7 +72,7 @@ class SupervisedChild:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.spec.env, **ready},
                 start_new_session=True,
-                preexec_fn=die_with_parent(signal.SIGKILL),
+                preexec_fn=DieWithParent(signal.SIGKILL),
             )
         self.started_at = time.monotonic()
         self.ready = False
@@ -115,17 +115,12 @@ def trim_log(log: Path) -> None:
             os.truncate(log, 0)
 
 
-def die_with_parent(number: signal.Signals) -> "DieWithParent":
-    """A `preexec_fn` that has the kernel send `number` to the child once this process is gone."""
-    return DieWithParent(number, os.getpid())
-
-
 @dataclass(frozen=True)
 class DieWithParent:
-    """Runs between fork and exec; see die_with_parent."""
+    """A `preexec_fn` that has the kernel send `number` to the child once this process is gone."""
 
     number: signal.Signals
-    parent: int
+    parent: int = field(default_factory=os.getpid)
 
     def __call__(self) -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(self.number))

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mallorn.core.errors import MallornError
 from mallorn.core.hosts import host_id
@@ -14,9 +14,6 @@ from mallorn.core.targets import Target
 from mallorn.core.waiting import Here, waiting_words
 from stack.child import ChildSpec
 from stack.supervisor import Supervisor
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

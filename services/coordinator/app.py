@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from mallorn.core.settings import Settings
-from mallorn.core.settings import settings as process_settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from services.coordinator.apidocs import add_docs
 from services.coordinator.audit import Ledger
@@ -68,9 +67,9 @@ class Coordinator(FastAPI):
         return document
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The coordinator as an ASGI app; without settings those of this process."""
-    parts = Parts.from_settings(settings or process_settings())
+def create_app(settings: Settings) -> FastAPI:
+    """The coordinator as an ASGI app."""
+    parts = Parts.from_settings(settings)
     app = Coordinator(
         title="Mallorn",
         version=VERSION,
@@ -81,7 +80,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openapi_url=f"{API}/openapi.json",
     )
     app.state.parts = parts
-    app.state.provider = Provider.of(parts.settings)
+    app.state.provider = Provider.of(settings)
     failures.install(app)
     app.add_middleware(JobLogMiddleware)
     app.add_middleware(Ledger, database=parts.database)

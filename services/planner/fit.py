@@ -55,18 +55,22 @@ class NextBest:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A fitted figure, and the share of it that the data determine, 0 to 1."""
+
+    value: float
+    known: float
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
-    """One task's fitted figures, each with the share of it that the data determine, 0 to 1."""
+    """One task's fitted figures, and what they predict."""
 
     outlook: NextBest
-    drop: float
-    drop_known: float
-    log_noise: float
-    noise_known: float
-    log_knot: float
-    knot_known: float
-    log_power: float
-    power_known: float
+    drop: Figure
+    log_noise: Figure
+    log_knot: Figure
+    log_power: Figure
 
 
 @lru_cache(maxsize=2 * MEMO)
@@ -122,21 +126,18 @@ def _log_prior(prior: CurvePrior) -> Array:
 
 
 def _summary(post: _Posterior, fall: Array, origin: float, prior: CurvePrior) -> Fit:
-    drop, drop_var = _moments(post.share, post.drop, post.var_drop)
-    log_noise, noise_var = _moments(post.share, _LOG_NOISE)
-    log_knot, knot_var = _moments(post.share, _LOG_KNOT)
-    log_power, power_var = _moments(post.share, _LOG_POWER)
     return Fit(
         outlook=_outlook(post, fall, origin),
-        drop=drop,
-        drop_known=_known(drop_var, prior.drop_sd**2),
-        log_noise=log_noise,
-        noise_known=_known(noise_var, NOISE_SD**2),
-        log_knot=log_knot,
-        knot_known=_known(knot_var, KNOT_SD**2),
-        log_power=log_power,
-        power_known=_known(power_var, POWER_SD**2),
+        drop=_figure(prior.drop_sd**2, post.share, post.drop, post.var_drop),
+        log_noise=_figure(NOISE_SD**2, post.share, _LOG_NOISE),
+        log_knot=_figure(KNOT_SD**2, post.share, _LOG_KNOT),
+        log_power=_figure(POWER_SD**2, post.share, _LOG_POWER),
     )
+
+
+def _figure(prior_var: float, share: Array, mean: Array, var: Array | float = 0.0) -> Figure:
+    centre, spread = _moments(share, mean, var)
+    return Figure(centre, min(1.0, max(0.0, 1.0 - spread / prior_var)))
 
 
 def _outlook(post: _Posterior, fall: Array, origin: float) -> NextBest:
@@ -154,10 +155,6 @@ def _outlook(post: _Posterior, fall: Array, origin: float) -> NextBest:
 def _moments(share: Array, mean: Array, var: Array | float = 0.0) -> tuple[float, float]:
     centre = float((share * mean).sum())
     return centre, float((share * ((mean - centre) ** 2 + var)).sum())
-
-
-def _known(var: float, prior_var: float) -> float:
-    return min(1.0, max(0.0, 1.0 - var / prior_var))
 
 
 def _column(values: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from services.planner.fit import REFERENCE, Array, CurvePrior, Fit
+from services.planner.fit import REFERENCE, Array, CurvePrior, Figure, Fit
 
 # A wider group's mean weighs as much as this many well-known tasks of the narrower group.
 SHRINKAGE: Final = 2.0
@@ -53,18 +53,17 @@ def _mean(
 def curve_priors(fits: Sequence[Fit | None], groups: Groups) -> list[CurvePrior]:
     """The prior of each task's curve, from the others' curves."""
 
-    def pool(value: Callable[[Fit], float], known: Callable[[Fit], float], reference: float) -> Array:
-        values = np.array([0.0 if fit is None else value(fit) for fit in fits])
-        return groups.pool(values, np.array([0.0 if fit is None else known(fit) for fit in fits]), reference)
+    def pool(figure: Callable[[Fit], Figure], reference: float, power: int = 1) -> Array:
+        known = [Figure(0.0, 0.0) if fit is None else figure(fit) for fit in fits]
+        values = np.array([each.value**power for each in known])
+        return groups.pool(values, np.array([each.known for each in known]), reference)
 
-    drop = pool(lambda fit: fit.drop, lambda fit: fit.drop_known, REFERENCE.drop)
-    square = pool(
-        lambda fit: fit.drop**2, lambda fit: fit.drop_known, REFERENCE.drop**2 + REFERENCE.drop_sd**2
-    )
+    drop = pool(lambda fit: fit.drop, REFERENCE.drop)
+    square = pool(lambda fit: fit.drop, REFERENCE.drop**2 + REFERENCE.drop_sd**2, power=2)
     drop_sd = np.sqrt(np.maximum(square - drop**2, SMALLEST_DROP_SD**2))
-    noise = pool(lambda fit: fit.log_noise, lambda fit: fit.noise_known, REFERENCE.log_noise)
-    knot = pool(lambda fit: fit.log_knot, lambda fit: fit.knot_known, REFERENCE.log_knot)
-    power = pool(lambda fit: fit.log_power, lambda fit: fit.power_known, REFERENCE.log_power)
+    noise = pool(lambda fit: fit.log_noise, REFERENCE.log_noise)
+    knot = pool(lambda fit: fit.log_knot, REFERENCE.log_knot)
+    power = pool(lambda fit: fit.log_power, REFERENCE.log_power)
     columns = (
         _stepped(drop, DROP_STEP),
         np.maximum(_stepped(drop_sd, DROP_STEP), DROP_STEP),

@@ -89,9 +89,7 @@ def _kept(request: Request) -> dict[str, str]:
         kept = json.loads(request.cookies.get(COOKIE, ""))
     except (ValueError, RecursionError):
         return {}
-    whole = isinstance(kept, dict) and all(
-        isinstance(kept.get(each), str) for each in ("state", "nonce", "verifier")
-    )
+    whole = isinstance(kept, dict) and all(isinstance(kept.get(each), str) for each in KEPT)
     return kept if whole else {}
 
 
