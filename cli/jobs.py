@@ -33,7 +33,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.race import beside_onnxruntime
-from mallorn.wording.answers import ANSWER_COLUMNS, answer_rows, rests_on
+from mallorn.wording.answers import ANSWER_COLUMNS, rests_on
 from mallorn.wording.columns import Cell, Column
 from mallorn.wording.outlook import headroom
 from mallorn.wording.results import (
@@ -139,7 +139,7 @@ def show(
         stdout().print(table(report.points, POINT_COLUMNS))
     if report.answers:
         stdout().print()
-        stdout().print(table(answer_rows(report), ANSWER_COLUMNS))
+        stdout().print(table(report.answers.items(), ANSWER_COLUMNS))
     stdout().print()
     for line in rests_on(report) + left_undone(report) + warnings(status):
         stdout().print(line, markup=False)

@@ -11,7 +11,7 @@ from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el, facts, table
 from mallorn.report.story import Failure, Story
 from mallorn.results.decisions import summarise
-from mallorn.wording.answers import ANSWER_COLUMNS, answer_rows
+from mallorn.wording.answers import ANSWER_COLUMNS
 from mallorn.wording.columns import Column
 from mallorn.wording.outlook import headroom
 from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, unbuilt, warnings
@@ -99,7 +99,7 @@ def tasks(story: Story) -> Html | None:
 
 def answers(story: Story) -> Html | None:
     """What each task's schedule rests on, in a job that measured no candidates."""
-    rows = answer_rows(story.job.finish_report)
+    rows = story.job.finish_report.answers.items()
     return el("section", el("h2", "What answered"), table(rows, ANSWER_COLUMNS)) if rows else None
 
 

@@ -1,7 +1,6 @@
 """What the schedules of a job without a search rest on, task by task."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.values.report import Answered, FinishReport, Source
@@ -15,31 +14,17 @@ RESTS_ON: Final[dict[str, str]] = {
     Source.MODELLED: "a model of this machine",
     Source.CONSTRUCTED: "a construction for this machine",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredTask:
-    """A task and what answered for it."""
-
-    name: str
-    answered: Answered
-
-
+AnsweredTask = tuple[str, Answered]
 ANSWER_COLUMNS: Final = (
-    Column[AnsweredTask]("TASK", lambda row: row.name),
-    Column[AnsweredTask]("ANSWERED BY", lambda row: row.answered.source),
-    Column[AnsweredTask]("SURE", lambda row: row.answered.sure),
+    Column[AnsweredTask]("TASK", lambda row: row[0]),
+    Column[AnsweredTask]("ANSWERED BY", lambda row: row[1].source),
+    Column[AnsweredTask]("SURE", lambda row: row[1].sure),
     Column[AnsweredTask](
-        "EXPECTED", lambda row: "" if row.answered.expected_us is None else latency(row.answered.expected_us)
+        "EXPECTED", lambda row: "" if row[1].expected_us is None else latency(row[1].expected_us)
     ),
-    Column[AnsweredTask]("CHECKED", lambda row: "yes" if row.answered.checked else "no"),
-    Column[AnsweredTask]("BECAUSE", lambda row: row.answered.because),
+    Column[AnsweredTask]("CHECKED", lambda row: "yes" if row[1].checked else "no"),
+    Column[AnsweredTask]("BECAUSE", lambda row: row[1].because),
 )
-
-
-def answer_rows(report: FinishReport) -> list[AnsweredTask]:
-    """One row a task that was answered."""
-    return [AnsweredTask(name, answered) for name, answered in report.answers.items()]
 
 
 def rests_on(report: FinishReport) -> list[str]:

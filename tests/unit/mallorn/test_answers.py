@@ -3,7 +3,7 @@
 from typing import Any
 
 from mallorn.core.values.report import FinishReport, Source
-from mallorn.wording.answers import ANSWER_COLUMNS, RESTS_ON, answer_rows, rests_on
+from mallorn.wording.answers import ANSWER_COLUMNS, RESTS_ON, rests_on
 
 
 def report(checked: int = 0, **expected_us: float) -> FinishReport:
@@ -19,7 +19,8 @@ def report(checked: int = 0, **expected_us: float) -> FinishReport:
 
 
 def test_each_task_has_a_row_with_its_source_and_how_sure_it_is() -> None:
-    rows = [[column.of(row) for column in ANSWER_COLUMNS] for row in answer_rows(report(1, dense=120.0))]
+    answers = report(1, dense=120.0).answers.items()
+    rows = [[column.of(row) for column in ANSWER_COLUMNS] for row in answers]
     assert rows[0] == ["dense", "same", "measured", "120.0 us", "yes", "the fastest that was measured here"]
     assert rows[1] == ["conv", "learned", "likely", "", "no", "what a base likes best"]
     assert len(rows) == 3
@@ -42,5 +43,4 @@ def test_every_source_has_words() -> None:
 
 
 def test_nothing_is_told_of_a_job_that_searched() -> None:
-    assert answer_rows(FinishReport()) == []
     assert rests_on(FinishReport()) == []
