@@ -1,5 +1,5 @@
-/** The frame around every page: its name, the ways to the others, and the question for a key. */
-import { useEffect, useState, type ReactNode } from "react";
+/** The frame around every page: its name, the ways to the others, who is signed in, and the question for a key. */
+import { type ReactNode, useEffect, useState } from "react";
 import { KEY_NEEDED } from "./api/client";
 import { ComparePage } from "./compare/ComparePage";
 import { CostModelsPage } from "./costmodels/CostModelsPage";
@@ -7,14 +7,13 @@ import { DatasetPage } from "./dataset/DatasetPage";
 import { FleetPage } from "./fleet/FleetPage";
 import { JobPage } from "./job/JobPage";
 import { JobsPage } from "./jobs/JobsPage";
-import { Footer } from "./Footer";
 import { KeyDialog } from "./KeyDialog";
 import { KeysPage } from "./keys/KeysPage";
 import { formatRoute, useRoute } from "./route";
 import { TaskPage } from "./task/TaskPage";
 import { Boundary } from "./ui/Boundary";
 import { Empty } from "./ui/states";
-import { Who } from "./Who";
+import { signOut, useSession } from "./api/session";
 
 const PLACES = { jobs: "Jobs", fleet: "Fleet", dataset: "Dataset", costmodels: "Cost models", keys: "Keys" } as const;
 
@@ -94,4 +93,45 @@ function Place({ place, rest }: { place: string; rest: string[] }): ReactNode {
 function skip(event: { preventDefault: () => void }): void {
   event.preventDefault();
   document.getElementById("main")?.focus();
+}
+
+export function Who({ onOut }: { onOut: () => void }): ReactNode {
+  const { data: session } = useSession();
+  if (!session?.keys || !session.owner) return null;
+  const out = async (): Promise<void> => {
+    await signOut().catch(() => undefined); // the next question tells
+    onOut();
+  };
+  return (
+    <span className="who">
+      {session.owner}{" "}
+      <button type="button" className="small" onClick={() => void out()}>
+        Sign out
+      </button>
+    </span>
+  );
+}
+
+type About = { name: string; version: string };
+
+export function Footer(): ReactNode {
+  const [about, setAbout] = useState<About | null>(null);
+  useEffect(() => {
+    const stop = new AbortController();
+    fetch(new URL(".", document.baseURI), { headers: { Accept: "application/json" }, signal: stop.signal })
+      .then((answer) => answer.json() as Promise<About>)
+      .then(setAbout)
+      .catch(() => setAbout(null)); // the places above say that the coordinator does not answer
+    return () => stop.abort();
+  }, []);
+  return (
+    <footer className="foot">
+      <span>Mallorn {about?.version}</span>
+      <a href="docs">API</a>
+      <a href="api/v1/openapi.json">OpenAPI</a>
+      <span>
+        Docs: <code>docs/</code> beside the source, <code>mallorn --help</code>
+      </span>
+    </footer>
+  );
 }

@@ -1,6 +1,6 @@
 /** Signs this browser in with an API key, once the server wants one. */
-import { useState, type FormEvent, type ReactNode } from "react";
-import { useAct } from "./api/act";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { useAct } from "./api/resource";
 import { address } from "./api/client";
 import { signIn, useSession } from "./api/session";
 import { Dialog } from "./ui/parts";

@@ -65,12 +65,6 @@ export function versus(factor: number | null): string {
   return factor >= 1 ? `${times(factor)} faster` : `${times(1 / factor)} slower`;
 }
 
-/** How a thing stands against another that takes `factor` times as long. */
-export function comparison(factor: number | null): string {
-  if (factor === null) return "";
-  return `${versus(factor)} now`;
-}
-
 export function bytes(size: number): string {
   if (size < 1e3) return `${size} B`;
   if (size < 1e6) return `${digits(size / 1e3)} kB`;
@@ -94,11 +88,9 @@ export function duration(sec: number | null): string {
 
 export function clock(sec: number | null): string {
   if (sec === null) return DASH;
-  const date = new Date(sec * 1000);
-  const today = new Date();
-  if (date.toDateString() === today.toDateString()) return date.toLocaleString(undefined, { timeStyle: "short" });
-  const year = date.getFullYear() === today.getFullYear() ? {} : { year: "numeric" as const };
-  return date.toLocaleString(undefined, { ...year, month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+  const moment = new Date(sec * 1000);
+  if (moment.toDateString() === new Date().toDateString()) return moment.toLocaleString(undefined, { timeStyle: "short" });
+  return date(sec);
 }
 
 /** The day and the time, whatever day it is. */

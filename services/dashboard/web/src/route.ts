@@ -1,5 +1,6 @@
-/** Where the user is: a path and its choices behind the `#`, so that a reload, a link and "back" keep them. */
-import { useCallback, useSyncExternalStore } from "react";
+/** Where the user is: a path and its choices behind the `#`, so that a reload, a link and "back" keep them, and a title. */
+import { useCallback, useEffect, useSyncExternalStore } from "react";
+import { formatOrder, parseOrder, type Order } from "./ui/sort";
 
 export type Choices = { readonly [name: string]: string };
 export type Route = { path: string[]; choices: Choices };
@@ -22,13 +23,20 @@ export function useRoute(): Route {
   return parseRoute(useSyncExternalStore(subscribe, () => window.location.hash));
 }
 
-/** Change some choices of the present place; an empty one is left out. */
-export function useChoose(): (changes: Choices) => void {
-  return useCallback((changes) => {
+/** The choices of the present place, and how to change some of them; an empty one is left out. */
+export function useChoices(): [Choices, (changes: Choices) => void] {
+  const choose = useCallback((changes: Choices) => {
     const { path, choices } = parseRoute(window.location.hash);
     window.history.replaceState(null, "", formatRoute(path, { ...choices, ...changes }));
     window.dispatchEvent(new Event("hashchange"));
   }, []);
+  return [useRoute().choices, choose];
+}
+
+/** The order of a table, which the address keeps under this name. */
+export function useOrder(name: string, standard: string): { order: Order; onOrder: (order: Order) => void } {
+  const [choices, choose] = useChoices();
+  return { order: parseOrder(choices[name], standard), onOrder: (order) => choose({ [name]: formatOrder(order) }) };
 }
 
 export function go(path: readonly string[], choices: Choices = {}): void {
@@ -46,4 +54,10 @@ function decode(part: string): string {
   } catch {
     return part;
   }
+}
+
+export function useTitle(words: string): void {
+  useEffect(() => {
+    document.title = `${words} · Mallorn`;
+  }, [words]);
 }

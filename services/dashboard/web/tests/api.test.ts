@@ -3,7 +3,7 @@ import { address } from "../src/api/client";
 import { gathered, retryAfterMs } from "../src/api/live";
 import { pause } from "../src/api/resource";
 import { EventParser } from "../src/api/sse";
-import { settled } from "../src/job/log";
+import { settled } from "../src/job/history";
 import { round } from "./samples";
 
 describe("where the API is", () => {

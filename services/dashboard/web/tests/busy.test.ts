@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { busy } from "../src/job/busy";
+import { busy } from "../src/job/figures";
 import { job } from "./samples";
 
 const report = (loaded_us: number | null, wins_from: number | null) => ({

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { earned } from "../src/job/earned";
+import { earned } from "../src/job/figures";
 import { job } from "./samples";
 
 const found_by = { default: 1, mutation: 4 };

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { accuracy, accuracyWords, lines } from "../src/costmodels/lines";
 import { byHealth, isAway } from "../src/fleet/health";
 import { versus } from "../src/format";
-import { apart } from "../src/jobs/apart";
+import { apart } from "../src/jobs/choose";
 import { modelBytes } from "../src/jobs/example";
 import { snippets } from "../src/jobs/snippets";
 import { job } from "./samples";

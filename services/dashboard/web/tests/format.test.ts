@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { age, apart, bytes, comparison, duration, flops, latency, percent, plural, target, times, tiny } from "../src/format";
+import { age, apart, bytes, duration, flops, latency, percent, plural, target, times, tiny, versus } from "../src/format";
 import { formatRoute, parseRoute } from "../src/route";
 
 describe("numbers with their units", () => {
@@ -15,7 +15,7 @@ describe("numbers with their units", () => {
     expect([bytes(12), bytes(46_750_000)]).toEqual(["12 B", "46.75 MB"]);
     expect([percent(0.126), percent(0.0126), percent(null)]).toEqual(["13 %", "1.3 %", "–"]);
     expect([times(0.000259), times(1.145), times(51.09), times(943.2)]).toEqual(["0.00026×", "1.15×", "51.1×", "943×"]);
-    expect([comparison(2), comparison(0.5), comparison(null)]).toEqual(["2.00× faster now", "2.00× slower now", ""]);
+    expect([versus(2), versus(0.5), versus(null)]).toEqual(["2.00× faster", "2.00× slower", "–"]);
     expect([latency(0.0000121), latency(0)]).toEqual(["<0.001 µs", "0 µs"]);
     expect([plural(1, "job"), plural(1200, "job")]).toEqual(["1 job", "1,200 jobs"]);
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { headroom } from "../src/job/headroom";
+import { headroom } from "../src/job/figures";
 import { expectedTrials, isAuto, secondsLeft } from "../src/jobs/standing";
 import { job } from "./samples";
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { curve, nextGainUs } from "../src/job/history";
 import { picture } from "../src/job/picture";
-import { lastKnown, lastOr, pointed } from "../src/ui/legend";
+import { lastKnown, lastOr, pointed } from "../src/ui/axes";
 import { round, task } from "./samples";
 
 const TASKS = [task(0, { weight: 2, latency_us: 5 }), task(1, { latency_us: 7 })];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isKnown, stockOf } from "../src/job/stock";
+import { hasStock, stockOf } from "../src/job/figures";
 import { task } from "./samples";
 
 describe("what stock's tuner found", () => {
@@ -18,7 +18,7 @@ describe("what stock's tuner found", () => {
 
   it("is left out where no log tells of it", () => {
     expect(stockOf(task(0))).toBeNull();
-    expect(isKnown([task(0), task(1)])).toBe(false);
-    expect(isKnown([task(0), task(1, { stock_us: 12 })])).toBe(true);
+    expect(hasStock([task(0), task(1)])).toBe(false);
+    expect(hasStock([task(0), task(1, { stock_us: 12 })])).toBe(true);
   });
 });

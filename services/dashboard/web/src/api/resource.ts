@@ -1,4 +1,4 @@
-/** A thing of the API that is asked for again and again, and keeps its last answer when asking fails. */
+/** What is asked for again and again, and keeps its last answer when asking fails; and what is done once. */
 import { useCallback, useEffect, useRef, useState } from "react";
 import { apiError, type ApiError } from "./client";
 
@@ -70,4 +70,22 @@ export function pause(everySec: number | null, failed: boolean, asked: boolean):
   if (asked) return 250;
   if (failed) return 5000;
   return everySec === null ? null : everySec * 1000;
+}
+
+type Act = { busy: boolean; error: ApiError | null; act: (action: () => Promise<unknown>) => Promise<void> };
+
+export function useAct(): Act {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<ApiError | null>(null);
+  const act = async (action: () => Promise<unknown>): Promise<void> => {
+    setBusy(true);
+    setError(null);
+    try {
+      await action();
+    } catch (reason) {
+      setError(apiError(reason));
+    }
+    setBusy(false);
+  };
+  return { busy, error, act };
 }

@@ -1,20 +1,18 @@
 /** The weighted latency of every job against trials or seconds, one line each. */
-import { useMemo, type ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import type uPlot from "uplot";
 import type { Point } from "../job/history";
 import { duration, latency, plural } from "../format";
-import { useChoose, useRoute } from "../route";
-import { countAxis, latencyAxis, LINEAR, timeAxis } from "../ui/axes";
+import { useChoices } from "../route";
+import { countAxis, lastOr, latencyAxis, LINEAR, stepped, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
-import { lastOr } from "../ui/legend";
 import { AxisSwitch } from "../ui/parts";
 import { Empty } from "../ui/states";
-import { stepped } from "../ui/steps";
-import { labels, overlay, type Compared } from "./overlay";
+import { type Compared, labels, overlay } from "./overlay";
 
 export function CompareChart({ jobs }: { jobs: readonly Compared[] }): ReactNode {
-  const bySeconds = useRoute().choices["x"] === "seconds";
-  const choose = useChoose();
+  const [choices, choose] = useChoices();
+  const bySeconds = choices["x"] === "seconds";
   const names = labels(jobs.map(({ job }) => job));
   const curves = useMemo(() => jobs.map(({ points }) => points), [jobs]);
   const data = useMemo<uPlot.AlignedData>(() => {

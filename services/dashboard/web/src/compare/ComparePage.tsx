@@ -1,14 +1,14 @@
 /** Two or more jobs over one another. */
-import { useMemo, type ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import { useResource } from "../api/resource";
 import { isFinal } from "../jobs/standing";
-import { formatRoute, useChoose, useRoute } from "../route";
+import { formatRoute, useChoices, useTitle } from "../route";
+import { Crumbs } from "../ui/parts";
 import { Empty, Failed, Shown } from "../ui/states";
-import { useTitle } from "../ui/title";
 import { selection } from "../jobs/choose";
 import { CompareChart } from "./CompareChart";
 import { JobColumns } from "./JobColumns";
-import { loadAll, type Entry } from "./load";
+import { type Entry, loadAll } from "./load";
 import { TaskColumns } from "./TaskColumns";
 
 const REFRESH_SEC = 5;
@@ -17,13 +17,11 @@ const MOST = 6;
 
 export function ComparePage(): ReactNode {
   useTitle("Compare");
-  const { choices } = useRoute();
+  const [choices] = useChoices();
   const ids = [...selection(choices["jobs"])];
   return (
     <>
-      <p className="crumbs">
-        <a href={formatRoute(["jobs"])}>Jobs</a>
-      </p>
+      <Crumbs />
       <h1>Compare</h1>
       {ids.length < 2 ? (
         <Empty title="Choose two jobs or more">
@@ -54,8 +52,7 @@ function Jobs({ ids, left }: { ids: readonly string[]; left: number }): ReactNod
 }
 
 function Missing({ id, error, kept }: { id: string; error: NonNullable<Entry["error"]>; kept: boolean }): ReactNode {
-  const choose = useChoose();
-  const { choices } = useRoute();
+  const [choices, choose] = useChoices();
   if (kept) return <p className="stale" role="status">{error.message} What is shown of {id} is from before.</p>;
   const others = [...selection(choices["jobs"])].filter((other) => other !== id);
   return (

@@ -1,15 +1,13 @@
 /** The same task in every job: the latency it came to and the trials it took; the fastest is marked. */
 import { useMemo, type ReactNode } from "react";
 import { latency, plural } from "../format";
-import { formatRoute, useChoose, useRoute } from "../route";
-import { formatOrder, parseOrder } from "../ui/sort";
+import { formatRoute, useOrder } from "../route";
 import { Empty } from "../ui/states";
 import { Table, type Column } from "../ui/Table";
 import { fastest, heaviest, labels, sideBySide, type Compared, type TaskRow } from "./overlay";
 
 export function TaskColumns({ jobs }: { jobs: readonly Compared[] }): ReactNode {
-  const { choices } = useRoute();
-  const choose = useChoose();
+  const order = useOrder("sort", "-share");
   const rows = useMemo(() => sideBySide(jobs), [jobs]);
   if (rows.length === 0) return <Empty title="No tasks yet">They are there once a model is imported.</Empty>;
   return (
@@ -18,8 +16,7 @@ export function TaskColumns({ jobs }: { jobs: readonly Compared[] }): ReactNode 
       columns={columns(jobs)}
       rows={rows}
       rowKey={(row) => row.workload}
-      order={parseOrder(choices["sort"], "-share")}
-      onOrder={(order) => choose({ sort: formatOrder(order) })}
+      {...order}
     />
   );
 }

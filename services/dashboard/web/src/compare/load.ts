@@ -1,8 +1,7 @@
 /** The jobs that are compared, each with its tasks and rounds; one that cannot be had says why. */
 import { ApiError, get } from "../api/client";
 import type { Job, List, Task } from "../api/types";
-import { curve, reached } from "../job/history";
-import { loadRounds, roundsOf, type Leaf } from "../job/log";
+import { curve, type Leaf, loadRounds, reached, roundsOf } from "../job/history";
 import { isFinal } from "../jobs/standing";
 import type { Compared } from "./overlay";
 

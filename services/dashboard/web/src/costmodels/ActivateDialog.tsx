@@ -1,6 +1,6 @@
 /** Puts another version into use after a question. */
 import type { ReactNode } from "react";
-import { useAct } from "../api/act";
+import { useAct } from "../api/resource";
 import { post } from "../api/client";
 import type { CostModel } from "../api/types";
 import { count, target } from "../format";

@@ -1,17 +1,15 @@
 /** Trained cost models: a line for every family and target, its versions, and the way back to an earlier one. */
-import { useMemo, useState, type ReactNode } from "react";
+import { type ReactNode, useMemo, useState } from "react";
 import { all } from "../api/client";
 import { useResource } from "../api/resource";
 import type { CostModel } from "../api/types";
 import { count, percent, plural, target } from "../format";
-import { useChoose, useRoute } from "../route";
-import { formatOrder, parseOrder } from "../ui/sort";
+import { useChoices, useOrder, useTitle } from "../route";
 import { Empty, Shown } from "../ui/states";
-import { Table, type Column } from "../ui/Table";
-import { useTitle } from "../ui/title";
-import { When } from "../ui/When";
+import { type Column, Table } from "../ui/Table";
+import { When } from "../ui/parts";
 import { ActivateDialog } from "./ActivateDialog";
-import { accuracy, accuracyWords, lines, newestRows, type Line } from "./lines";
+import { accuracy, accuracyWords, type Line, lines, newestRows } from "./lines";
 import { Versions } from "./Versions";
 
 const REFRESH_SEC = 15;
@@ -50,8 +48,8 @@ export function CostModelsPage(): ReactNode {
 type LinesProps = { models: readonly CostModel[]; onActivate: (model: CostModel, line: Line) => void };
 
 function Lines({ models, onActivate }: LinesProps): ReactNode {
-  const { choices } = useRoute();
-  const choose = useChoose();
+  const [choices, choose] = useChoices();
+  const order = useOrder("sort", "-rows");
   const found = useMemo(() => lines(models), [models]);
   const text = (choices["q"] ?? "").trim().toLowerCase();
   const shown = useMemo(() => found.filter((line) => line.key.toLowerCase().includes(text)), [found, text]);
@@ -81,8 +79,7 @@ function Lines({ models, onActivate }: LinesProps): ReactNode {
           rowKey={(line) => line.key}
           rowHeight={54}
           cards
-          order={parseOrder(choices["sort"], "-rows")}
-          onOrder={(order) => choose({ sort: formatOrder(order) })}
+          {...order}
           rowClass={(line) => (line === open ? "picked" : "")}
         />
       )}

@@ -1,15 +1,13 @@
 /** What is known: how much was measured, and the best verified schedule of every workload. */
-import { useMemo, type ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import { all } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Model, Schedule } from "../api/types";
 import { bytes, clock, count, latency, target, tiny } from "../format";
-import { formatRoute, useChoose, useRoute } from "../route";
+import { formatRoute, useChoices, useOrder, useTitle } from "../route";
 import { Fact, Facts } from "../ui/parts";
-import { formatOrder, parseOrder } from "../ui/sort";
 import { Empty, Shown } from "../ui/states";
-import { Table, type Column } from "../ui/Table";
-import { useTitle } from "../ui/title";
+import { type Column, Table } from "../ui/Table";
 import { byTarget, fitting } from "./counts";
 import { Numbers } from "./Numbers";
 
@@ -54,8 +52,8 @@ function NoSchedules(): ReactNode {
 }
 
 function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
-  const { choices } = useRoute();
-  const choose = useChoose();
+  const [choices, choose] = useChoices();
+  const order = useOrder("sort", "-latency");
   const counts = useMemo(() => byTarget(items), [items]);
   const wanted = choices["target"] ?? "";
   const text = choices["q"] ?? "";
@@ -97,8 +95,7 @@ function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
           columns={SCHEDULES}
           rows={shown}
           rowKey={(schedule) => String(schedule.id)}
-          order={parseOrder(choices["sort"], "-latency")}
-          onOrder={(order) => choose({ sort: formatOrder(order) })}
+          {...order}
         />
       )}
     </>

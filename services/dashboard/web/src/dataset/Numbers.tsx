@@ -1,17 +1,15 @@
 /** The dataset in numbers: how much there is, of what, and how it grew. */
-import { useMemo, type ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import uPlot from "uplot";
 import { get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Statistics } from "../api/types";
 import { count, percent, plural, target } from "../format";
 import { outcomeWords } from "../job/words";
-import { dayAxis, plainAxis } from "../ui/axes";
+import { dayAxis, lastOr, plainAxis, stepped } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
-import { lastOr } from "../ui/legend";
 import { Fact, Facts, Meter } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
-import { stepped } from "../ui/steps";
 import { growth } from "./counts";
 
 const REFRESH_SEC = 30;

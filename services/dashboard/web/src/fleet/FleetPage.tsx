@@ -1,14 +1,13 @@
 /** Who works, what is measured on, and what all of them did lately. */
 import type { ReactNode } from "react";
 import { get } from "../api/client";
-import { useResource } from "../api/resource";
+import { useResource, type Resource } from "../api/resource";
 import type { Activity, Device, List, Worker } from "../api/types";
 import { duration, plural, target } from "../format";
-import { useChoose, useRoute } from "../route";
+import { useChoices, useTitle } from "../route";
 import { Empty, Shown } from "../ui/states";
-import { Table, type Column } from "../ui/Table";
-import { useTitle } from "../ui/title";
-import { When } from "../ui/When";
+import { type Column, Table } from "../ui/Table";
+import { When } from "../ui/parts";
 import { byHealth, isAway } from "./health";
 import { machineWords, peakWords } from "./machine";
 import { Timeline } from "./Timeline";
@@ -26,51 +25,57 @@ export function FleetPage(): ReactNode {
     <>
       <h1>Fleet</h1>
       <Lately workers={workers.data?.items ?? []} devices={devices.data?.items ?? []} />
-      <section aria-labelledby="devices">
-        <h2 id="devices">Devices</h2>
-        <Shown of={devices} what="devices">
-          {({ items }) =>
-            items.length === 0 ? (
-              <Empty title="No device yet">
-                <p>
-                  On the machine that is to be measured on: <code>mallorn device</code>
-                </p>
-              </Empty>
-            ) : (
-              <>
-                <p className="note">{deviceWords(items)}</p>
-                <Table label="Devices" columns={DEVICES} rows={byHealth(items)} rowKey={(device) => String(device.id)} rowHeight={54} cards />
-              </>
-            )
-          }
-        </Shown>
-      </section>
-      <section aria-labelledby="workers">
-        <h2 id="workers">Worker slots</h2>
-        <Shown of={workers} what="workers">
-          {({ items }) =>
-            items.length === 0 ? (
-              <Empty title="No worker within a day">
-                <p>
-                  Start one with <code>mallorn worker</code>
-                </p>
-              </Empty>
-            ) : (
-              <>
-                <p className="note">{workerWords(items)}</p>
-                <Table label="Worker slots" columns={WORKERS} rows={byHealth(items)} rowKey={(worker) => worker.id} rowHeight={54} cards />
-              </>
-            )
-          }
-        </Shown>
-      </section>
+      <Members id="devices" title="Devices" of={devices} words={deviceWords} columns={DEVICES} rowKey={(device) => String(device.id)}>
+        <Empty title="No device yet">
+          <p>
+            On the machine that is to be measured on: <code>mallorn device</code>
+          </p>
+        </Empty>
+      </Members>
+      <Members id="workers" title="Worker slots" of={workers} words={workerWords} columns={WORKERS} rowKey={(worker) => worker.id}>
+        <Empty title="No worker within a day">
+          <p>
+            Start one with <code>mallorn worker</code>
+          </p>
+        </Empty>
+      </Members>
     </>
   );
 }
 
+type MembersProps<Row> = {
+  id: string;
+  title: string;
+  of: Resource<List<Row>>;
+  words: (rows: readonly Row[]) => string;
+  columns: readonly Column<Row>[];
+  rowKey: (row: Row) => string;
+  /** What stands where there are none. */
+  children: ReactNode;
+};
+
+function Members<Row extends Device | Worker>({ id, title, of, words, columns, rowKey, children }: MembersProps<Row>): ReactNode {
+  return (
+    <section aria-labelledby={id}>
+      <h2 id={id}>{title}</h2>
+      <Shown of={of} what={id}>
+        {({ items }) =>
+          items.length === 0 ? (
+            children
+          ) : (
+            <>
+              <p className="note">{words(items)}</p>
+              <Table label={title} columns={columns} rows={byHealth(items)} rowKey={rowKey} rowHeight={54} cards />
+            </>
+          )
+        }
+      </Shown>
+    </section>
+  );
+}
+
 function Lately({ workers, devices }: { workers: readonly Worker[]; devices: readonly Device[] }): ReactNode {
-  const { choices } = useRoute();
-  const choose = useChoose();
+  const [choices, choose] = useChoices();
   const minutes = MINUTES[choices["window"] ?? ""] ?? STANDARD_MINUTES;
   const activity = useResource<Activity>(`activity/${minutes}`, (signal) => get("fleet/activity", { minutes }, signal), ACTIVITY_SEC);
   return (

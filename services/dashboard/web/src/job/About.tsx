@@ -4,9 +4,9 @@ import type { Job, JobOption } from "../api/types";
 import { date } from "../format";
 import { useOptions } from "../jobs/OptionFields";
 import { formatValue } from "../jobs/options";
-import { Copy } from "../ui/Copy";
+import { Copy } from "../ui/parts";
 import { commandsFor } from "./commands";
-import { ReportLink } from "./ReportLink";
+import { address } from "../api/client";
 
 export function About({ job }: { job: Job }): ReactNode {
   const known = useOptions();
@@ -64,4 +64,12 @@ function changed(job: Job, options: readonly JobOption[]): string {
     .filter(({ name, default: usual }) => name in given && formatValue(given[name]) !== formatValue(usual))
     .map(({ name }) => `${name} ${formatValue(given[name])}`)
     .join(" · ");
+}
+
+export function ReportLink({ job }: { job: Job }): ReactNode {
+  return (
+    <a href={address(`jobs/${job.id}/report`)} target="_blank" rel="noreferrer">
+      Report (HTML)
+    </a>
+  );
 }

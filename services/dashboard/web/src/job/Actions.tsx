@@ -1,13 +1,13 @@
 /** What can be done with a job now: pause, resume, more trials, cancel, download. */
-import { useState, type FormEvent, type ReactNode } from "react";
-import { useAct } from "../api/act";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { useAct } from "../api/resource";
 import { post } from "../api/client";
 import type { Job, Round, Task } from "../api/types";
-import { RemoveDialog, type Removal } from "../jobs/RemoveDialog";
+import { type Removal, RemoveDialog } from "../jobs/RemoveDialog";
 import { go } from "../route";
 import { CancelDialog } from "../jobs/CancelDialog";
 import { canPause, canResume, isAuto, isFinal } from "../jobs/standing";
-import { Buttons, Dialog } from "../ui/parts";
+import { Buttons, Dialog, Press } from "../ui/parts";
 import { Failed } from "../ui/states";
 import { saveReport, saveSchedules } from "./download";
 
@@ -27,50 +27,23 @@ export function Actions({ job, rounds, tasks, onDone, onAgain }: Props): ReactNo
   return (
     <div className="actions">
       <div className="buttons">
-        {canPause(job) && (
-          <button type="button" disabled={busy} onClick={() => void act(() => post(`jobs/${job.id}/pause`))}>
-            Pause
-          </button>
-        )}
-        {job.state === "paused" && (
-          <button type="button" className="primary" disabled={busy} onClick={() => void act(() => post(`jobs/${job.id}/resume`))}>
-            Resume
-          </button>
-        )}
-        {canResume(job) && (
-          <button type="button" disabled={busy} onClick={() => setAsking("more")}>
-            Add trials …
-          </button>
-        )}
-        <button type="button" disabled={busy || !job.exported} title={noDownload(job)} onClick={() => void act(() => saveSchedules(job))}>
-          Download schedules
-        </button>
-        <button type="button" disabled={busy} onClick={() => saveReport(job, tasks, rounds)}>
-          Download report (JSON)
-        </button>
-        {isFinal(job) && (
+        {canPause(job) && <Press words="Pause" disabled={busy} onPress={() => void act(() => post(`jobs/${job.id}/pause`))} />}
+        {job.state === "paused" && <Press words="Resume" kind="primary" disabled={busy} onPress={() => void act(() => post(`jobs/${job.id}/resume`))} />}
+        {canResume(job) && <Press words="Add trials …" disabled={busy} onPress={() => setAsking("more")} />}
+        <Press words="Download schedules" disabled={busy || !job.exported} title={noDownload(job)} onPress={() => void act(() => saveSchedules(job))} />
+        <Press words="Download report (JSON)" disabled={busy} onPress={() => saveReport(job, tasks, rounds)} />
+        {isFinal(job) ? (
           <>
-            <button type="button" disabled={busy} onClick={onAgain}>
-              Tune again …
-            </button>
+            <Press words="Tune again …" disabled={busy} onPress={onAgain} />
             {job.archived ? (
-              <button type="button" disabled={busy} onClick={() => void act(() => post(`jobs/${job.id}/unarchive`))}>
-                Take out of the archive
-              </button>
+              <Press words="Take out of the archive" disabled={busy} onPress={() => void act(() => post(`jobs/${job.id}/unarchive`))} />
             ) : (
-              <button type="button" disabled={busy} onClick={() => setAsking("archive")}>
-                Archive …
-              </button>
+              <Press words="Archive …" disabled={busy} onPress={() => setAsking("archive")} />
             )}
-            <button type="button" className="danger" disabled={busy} onClick={() => setAsking("delete")}>
-              Delete …
-            </button>
+            <Press words="Delete …" kind="danger" disabled={busy} onPress={() => setAsking("delete")} />
           </>
-        )}
-        {!isFinal(job) && (
-          <button type="button" className="danger" disabled={busy} onClick={() => setAsking("cancel")}>
-            Cancel …
-          </button>
+        ) : (
+          <Press words="Cancel …" kind="danger" disabled={busy} onPress={() => setAsking("cancel")} />
         )}
       </div>
       {error && <Failed error={error} />}

@@ -3,8 +3,8 @@ import type { ReactNode } from "react";
 import type { Job } from "../api/types";
 import { level } from "../jobs/standing";
 import { formatValue } from "../jobs/options";
-import { Copy } from "../ui/Copy";
-import { adviceOf, commandIn, obstacle, type Advice } from "./advice";
+import { Copy } from "../ui/parts";
+import { type Advice, adviceOf, commandIn, obstacle } from "./advice";
 import { reaching } from "./commands";
 import { remarks } from "./remarks";
 

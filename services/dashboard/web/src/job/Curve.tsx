@@ -1,16 +1,14 @@
 /** The weighted latency of the whole model against trials or seconds, beside what the engines were timed at. */
-import { useMemo, type ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import type uPlot from "uplot";
 import type { Job, Round, Task } from "../api/types";
 import { duration, latency, plural } from "../format";
 import { engines, isFinal } from "../jobs/standing";
-import { useChoose, useRoute } from "../route";
-import { countAxis, latencyAxis, LINEAR, LOGARITHMIC, timeAxis } from "../ui/axes";
+import { useChoices } from "../route";
+import { countAxis, lastOr, latencyAxis, LINEAR, LOGARITHMIC, stepped, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
-import { lastOr } from "../ui/legend";
 import { AxisSwitch } from "../ui/parts";
 import { Empty } from "../ui/states";
-import { stepped } from "../ui/steps";
 import { curve, type Point } from "./history";
 import { picture, type Picture } from "./picture";
 
@@ -18,8 +16,8 @@ import { picture, type Picture } from "./picture";
 const MOST_DOTS = 40;
 
 export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round[]; tasks: readonly Task[] }): ReactNode {
-  const bySeconds = useRoute().choices["x"] === "seconds";
-  const choose = useChoose();
+  const [choices, choose] = useChoices();
+  const bySeconds = choices["x"] === "seconds";
   const isWhole = isFinal(job) || job.progress.estimated_us !== null;
   const found = useMemo(() => (isWhole ? curve(rounds, tasks, job.created_at) : []), [rounds, tasks, job.created_at, isWhole]);
   const shown = useMemo(() => picture(found, engines(job), (point) => (bySeconds ? point.sec : point.trials)), [found, bySeconds, job.report]);

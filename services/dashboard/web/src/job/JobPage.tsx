@@ -1,16 +1,15 @@
 /** One job: how it stands, its curve, its tasks, why every round was made, and what failed. */
-import { useMemo, useState, type ReactNode } from "react";
+import { type ReactNode, useMemo, useState } from "react";
 import { get } from "../api/client";
-import { useLive, type Liveness } from "../api/live";
-import { useResource, type Resource } from "../api/resource";
+import { type Liveness, useLive } from "../api/live";
+import { type Resource, useResource } from "../api/resource";
 import type { Job, List, Round, Task } from "../api/types";
-import { formatRoute } from "../route";
+import { useTitle } from "../route";
 import { isFinal, mark } from "../jobs/standing";
 import { SubmitDialog } from "../jobs/SubmitDialog";
 import { useNarrow } from "../ui/Cards";
-import { StateMark } from "../ui/parts";
+import { Crumbs, StateMark } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
-import { useTitle } from "../ui/title";
 import { About } from "./About";
 import { Actions } from "./Actions";
 import { obstacle } from "./advice";
@@ -20,7 +19,7 @@ import { DecisionLog } from "./DecisionLog";
 import { Failures } from "./Failures";
 import { Graph } from "./Graph";
 import { NoJob } from "./NoJob";
-import { loadRounds, roundsOf, type Leaf } from "./log";
+import { type Leaf, loadRounds, roundsOf } from "./history";
 import { Points } from "./Points";
 import { Summary } from "./Summary";
 import { TaskTable } from "./TaskTable";
@@ -46,9 +45,7 @@ export function JobPage({ jobId }: { jobId: string }): ReactNode {
     <Shown of={job} what="the job">
       {(known) => (
         <>
-          <p className="crumbs">
-            <a href={formatRoute(["jobs"])}>Jobs</a>
-          </p>
+          <Crumbs />
           <div className="title-row">
             <h1>
               {known.name} <StateMark state={known.state} mark={mark(known)} /> <LiveMark liveness={liveness} />

@@ -3,6 +3,7 @@ import type { ReactNode } from "react";
 import type { Resource } from "../api/resource";
 import type { Job } from "../api/types";
 import { formatRoute } from "../route";
+import { Crumbs } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 
 const NOT_FOUND = 404;
@@ -10,9 +11,7 @@ const NOT_FOUND = 404;
 export function NoJob({ jobId, of }: { jobId: string; of: Resource<Job> }): ReactNode {
   return (
     <>
-      <p className="crumbs">
-        <a href={formatRoute(["jobs"])}>Jobs</a>
-      </p>
+      <Crumbs />
       <h1>
         Job <span className="id">{jobId}</span>
       </h1>

@@ -1,19 +1,18 @@
 /** How a job stands, in a few large numbers. */
 import type { ReactNode } from "react";
 import type { Job, OptionName } from "../api/types";
-import { clock, comparison, count, duration, latency, percent, target } from "../format";
+import { clock, count, duration, latency, percent, target, versus } from "../format";
 import { bestUs, engines, isAuto, isFinal, secondsLeft, speedUp, spentOf } from "../jobs/standing";
 import { Rivalry } from "../jobs/Rivalry";
 import { Fact, Facts, Meter } from "../ui/parts";
 import { rests } from "./answers";
-import { busy } from "./busy";
-import { earned } from "./earned";
-import { headroom } from "./headroom";
+import { busy, earned, headroom } from "./figures";
 import { peakShare } from "./remarks";
 
 export function Summary({ job }: { job: Job }): ReactNode {
   const { untuned, onnxruntime, tuned } = engines(job);
   const { trials, tasks, tasks_measured, in_flight } = job.progress;
+  const faster = speedUp(job);
   const endSec = job.finished_at ?? Date.now() / 1000;
   return (
     <Facts>
@@ -21,7 +20,7 @@ export function Summary({ job }: { job: Job }): ReactNode {
         {latency(bestUs(job))}
       </Fact>
       {untuned !== undefined && (
-        <Fact name="Untuned" note={comparison(speedUp(job))}>
+        <Fact name="Untuned" note={faster !== null && `${versus(faster)} now`}>
           {latency(untuned)}
         </Fact>
       )}

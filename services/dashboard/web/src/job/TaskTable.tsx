@@ -1,21 +1,19 @@
 /** MetaSchedule's table of tasks, with each task's way down and the belief of its next gain. */
-import { useMemo, type ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import type { Job, Round, Task } from "../api/types";
 import { count, digits, flops, latency, percent } from "../format";
-import { formatRoute, useChoose, useRoute } from "../route";
+import { formatRoute, useOrder } from "../route";
 import { isFinal } from "../jobs/standing";
 import { Sparkline, StateMark } from "../ui/parts";
-import { formatOrder, parseOrder } from "../ui/sort";
-import { Table, type Column } from "../ui/Table";
+import { type Column, Table } from "../ui/Table";
 import { answerOf, answers, inFull, inShort } from "./answers";
-import { nextGainUs, ways, type Way } from "./history";
-import { isKnown, stockOf } from "./stock";
+import { nextGainUs, type Way, ways } from "./history";
+import { hasStock, stockOf } from "./figures";
 
 type Props = { job: Job; tasks: readonly Task[]; rounds: readonly Round[] };
 
 export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
-  const { choices } = useRoute();
-  const choose = useChoose();
+  const order = useOrder("tasks", "-share");
   const waysDown = useMemo(() => ways(rounds), [rounds]);
   const totalUs = tasks.reduce((sum, task) => sum + (task.weighted_latency_us ?? 0), 0);
   const columns = taskColumns(job, totalUs, waysDown).filter(({ key }) => isTold(key, job, tasks));
@@ -25,15 +23,14 @@ export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
       columns={columns}
       rows={tasks}
       rowKey={(task) => String(task.index)}
-      order={parseOrder(choices["tasks"], "-share")}
-      onOrder={(order) => choose({ tasks: formatOrder(order) })}
+      {...order}
     />
   );
 }
 
 /** A job that ended has no next round, one that answered from what is known had none, and few have stock's logs beside them. */
 function isTold(key: string, job: Job, tasks: readonly Task[]): boolean {
-  if (key === "stock") return isKnown(tasks);
+  if (key === "stock") return hasStock(tasks);
   if (key === "answer") return answers(job).length > 0;
   if (key === "way") return answers(job).length === 0;
   return key !== "next" || !isFinal(job);

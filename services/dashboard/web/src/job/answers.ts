@@ -2,7 +2,7 @@
 import type { Job, Task } from "../api/types";
 import { latency, plural } from "../format";
 import { searches } from "../jobs/standing";
-import type { Figure } from "./headroom";
+import type { Figure } from "./figures";
 
 export type Answer = NonNullable<NonNullable<Job["report"]>["answers"]>[string];
 

@@ -1,5 +1,32 @@
-/** What a job's rounds add up to: its curve, and each task's way down. */
-import type { Round, Task } from "../api/types";
+/** A job's rounds, and what they add up to: its curve, and each task's way down. */
+import type { Page, Round, Task } from "../api/types";
+import { get } from "../api/client";
+
+export type Leaf = { cursor: string | null; page: Page<Round> };
+const PAGE_ROUNDS = 500;
+const OPEN = new Set(["queued", "leased"]);
+
+export async function loadRounds(jobId: string, signal: AbortSignal, last: readonly Leaf[] | undefined): Promise<Leaf[]> {
+  const leaves = settled(last ?? []);
+  let cursor = leaves.at(-1)?.page.next_cursor ?? null;
+  do {
+    const query = { order: "oldest", limit: PAGE_ROUNDS, cursor };
+    const page: Page<Round> = await get(`jobs/${jobId}/rounds`, query, signal);
+    leaves.push({ cursor, page });
+    cursor = page.next_cursor;
+  } while (cursor !== null);
+  return leaves;
+}
+
+/** The first pages that cannot change any more: they are followed by another and hold no open round. */
+export function settled(leaves: readonly Leaf[]): Leaf[] {
+  const changing = leaves.findIndex(({ page }) => page.next_cursor === null || page.items.some((round) => OPEN.has(round.state)));
+  return leaves.slice(0, changing === -1 ? leaves.length : changing);
+}
+
+export function roundsOf(leaves: readonly Leaf[] | undefined): Round[] {
+  return (leaves ?? []).flatMap(({ page }) => page.items);
+}
 
 export type Point = { trials: number; sec: number; totalUs: number };
 export type Way = { best: number[]; expectedGainUs: number | null; promise: number | null };

@@ -1,14 +1,12 @@
 /** All jobs: how they stand, what they won, and ways to start and to end some. */
-import { useMemo, useState, type ReactNode } from "react";
+import { type ReactNode, useMemo, useState } from "react";
 import { get } from "../api/client";
 import { useResource } from "../api/resource";
 import type { Job, Page } from "../api/types";
 import { plural } from "../format";
-import { go, useChoose, useRoute } from "../route";
+import { go, useChoices, useOrder, useTitle } from "../route";
 import { Empty, Failed, Shown } from "../ui/states";
-import { formatOrder, parseOrder } from "../ui/sort";
 import { Table } from "../ui/Table";
-import { useTitle } from "../ui/title";
 import { CancelDialog } from "./CancelDialog";
 import { chosen, formatSelection, merged, selection } from "./choose";
 import { jobColumns } from "./columns";
@@ -27,8 +25,8 @@ const STATES = ["queued", "importing", "tuning", "finishing", "paused", ...FINAL
 
 export function JobsPage(): ReactNode {
   useTitle("Jobs");
-  const { choices } = useRoute();
-  const choose = useChoose();
+  const [choices, choose] = useChoices();
+  const order = useOrder("sort", "-created");
   const archived = choices["state"] === ARCHIVED;
   const newest = useResource<Page<Job>>(archived ? ARCHIVED : "jobs", (signal, last) => loadNewest(archived, signal, last), REFRESH_SEC);
   const older = useOlderJobs(newest.data?.next_cursor ?? null, archived);
@@ -112,8 +110,7 @@ export function JobsPage(): ReactNode {
                   rowKey={(job) => job.id}
                   rowHeight={54}
                   cards
-                  order={parseOrder(choices["sort"], "-created")}
-                  onOrder={(order) => choose({ sort: formatOrder(order) })}
+                  {...order}
                   rowClass={(job) => (picked.has(job.id) ? "picked" : "")}
                 />
               )}

@@ -1,11 +1,11 @@
 /** The first thing that a newcomer sees: ways to a first job. */
 import type { ReactNode } from "react";
-import { useAct } from "../api/act";
+import { useAct } from "../api/resource";
 import { post } from "../api/client";
 import { useSession } from "../api/session";
 import type { Job } from "../api/types";
 import { go } from "../route";
-import { Copy } from "../ui/Copy";
+import { Copy } from "../ui/parts";
 import { Empty, Failed } from "../ui/states";
 import { EXAMPLE_NAME, exampleModel } from "./example";
 import { snippets } from "./snippets";

@@ -1,6 +1,6 @@
 /** Takes a job that has ended out of the list, or deletes it, after a question. */
 import type { ReactNode } from "react";
-import { useAct } from "../api/act";
+import { useAct } from "../api/resource";
 import { ask, post } from "../api/client";
 import type { Job } from "../api/types";
 import { Buttons, Dialog } from "../ui/parts";

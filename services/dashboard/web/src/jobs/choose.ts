@@ -1,6 +1,7 @@
-/** Which jobs are shown and in which order, as the address of the page says. */
-import type { Job } from "../api/types";
+/** Which jobs are shown, in which order, and what tells those of one name apart. */
+import type { Job, OptionName } from "../api/types";
 import { isFinal } from "./standing";
+import { formatValue } from "./options";
 
 /** A choice of the state filter: a state, `active` or nothing. */
 export function chosen(jobs: readonly Job[], state: string, text: string): Job[] {
@@ -24,4 +25,20 @@ export function formatSelection(ids: Iterable<string>): string {
 export function merged(newest: readonly Job[], older: readonly Job[]): Job[] {
   const known = new Set(newest.map((job) => job.id));
   return [...newest, ...older.filter((job) => !known.has(job.id))];
+}
+
+/** By id: seed, trials and options in which a job is not as all others of its name. */
+export function apart(jobs: readonly Job[]): ReadonlyMap<string, string> {
+  const groups = new Map<string, Job[]>();
+  for (const job of jobs) groups.set(job.name, [...(groups.get(job.name) ?? []), job]);
+  return new Map([...groups.values()].flatMap((alike) => alike.map((job): [string, string] => [job.id, words(job, alike)])));
+}
+
+function words(job: Job, alike: readonly Job[]): string {
+  const differs = (of: (job: Job) => unknown): boolean => new Set(alike.map((other) => JSON.stringify(of(other) ?? null))).size > 1;
+  const options = [...new Set(alike.flatMap((other) => Object.keys(other.options) as OptionName[]))].sort();
+  return [
+    ...(differs(({ seed }) => seed) ? [`seed ${job.seed}`] : []),
+    ...options.filter((name) => differs((other) => other.options[name])).map((name) => `${name} ${formatValue(job.options[name]) || "as usual"}`),
+  ].join(" · ");
 }

@@ -3,10 +3,9 @@ import type { ReactNode } from "react";
 import type { Job } from "../api/types";
 import { count, duration, latency, target, versus } from "../format";
 import { formatRoute } from "../route";
-import { Meter, StateMark } from "../ui/parts";
+import { Meter, StateMark, When } from "../ui/parts";
 import type { Column } from "../ui/Table";
-import { When } from "../ui/When";
-import { apart } from "./apart";
+import { apart } from "./choose";
 import { Rivalry } from "./Rivalry";
 import { bestUs, engines, failureCount, isFinal, mark, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "./standing";
 

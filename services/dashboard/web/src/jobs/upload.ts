@@ -1,6 +1,6 @@
 /** Sends a model up, with a word on how far it is: fetch cannot tell. */
-import { address, ApiError, KEY_NEEDED } from "../api/client";
-import type { ErrorBody, Model } from "../api/types";
+import { address, ApiError, refusal } from "../api/client";
+import type { Model } from "../api/types";
 
 export function upload(file: File, onShare: (share: number) => void): Promise<Model> {
   return new Promise((resolve, reject) => {
@@ -11,18 +11,8 @@ export function upload(file: File, onShare: (share: number) => void): Promise<Mo
     request.onerror = () => reject(new ApiError(0, "The upload broke off.", "Try again; nothing was kept of it."));
     request.onload = () => {
       if (request.status === 200) resolve(JSON.parse(request.responseText) as Model);
-      else reject(refused(request));
+      else void refusal(new Response(request.responseText, { status: request.status })).then(reject);
     };
     request.send(file);
   });
-}
-
-function refused(request: XMLHttpRequest): ApiError {
-  if (request.status === 401) window.dispatchEvent(new Event(KEY_NEEDED));
-  try {
-    const body = JSON.parse(request.responseText) as ErrorBody;
-    return new ApiError(request.status, body.detail, body.hint);
-  } catch {
-    return new ApiError(request.status, `The server answered ${request.status}.`, "");
-  }
 }

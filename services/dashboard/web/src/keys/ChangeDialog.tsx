@@ -1,6 +1,6 @@
 /** Replaces a key's secret, or revokes it, after a question. */
 import type { ReactNode } from "react";
-import { useAct } from "../api/act";
+import { useAct } from "../api/resource";
 import { ask, post } from "../api/client";
 import type { ApiKey, MadeKey } from "../api/types";
 import { Buttons, Dialog } from "../ui/parts";

@@ -1,17 +1,15 @@
 /** API keys: whose they are, what they open, and for how long. */
-import { useMemo, useState, type ReactNode } from "react";
+import { type ReactNode, useMemo, useState } from "react";
 import { get } from "../api/client";
 import { useResource } from "../api/resource";
 import { isAdmin, useSession } from "../api/session";
 import type { ApiKey, List, MadeKey } from "../api/types";
 import { plural } from "../format";
-import { Copy } from "../ui/Copy";
-import { Dialog } from "../ui/parts";
+import { Copy, Dialog, When } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
-import { Table, type Column } from "../ui/Table";
-import { useTitle } from "../ui/title";
-import { When } from "../ui/When";
-import { ChangeDialog, type Change } from "./ChangeDialog";
+import { type Column, Table } from "../ui/Table";
+import { useTitle } from "../route";
+import { type Change, ChangeDialog } from "./ChangeDialog";
 import { MakeDialog } from "./MakeDialog";
 import { inOrder, isOver, stateOf } from "./state";
 

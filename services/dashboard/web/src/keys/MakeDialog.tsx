@@ -1,6 +1,6 @@
 /** Asks for what a new key is to open. */
 import type { FormEvent, ReactNode } from "react";
-import { useAct } from "../api/act";
+import { useAct } from "../api/resource";
 import { post } from "../api/client";
 import type { MadeKey } from "../api/types";
 import { Buttons, Dialog } from "../ui/parts";

@@ -1,11 +1,10 @@
 /** What the cost model thought of candidates, and what became of them. */
-import { useMemo, type ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import type uPlot from "uplot";
 import type { MeasuredRecord, Round } from "../api/types";
 import { latency, percent, plural } from "../format";
-import { latencyAxis, latencyAxisBelow, LOGARITHMIC } from "../ui/axes";
+import { latencyAxis, latencyAxisBelow, LOGARITHMIC, pointed } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
-import { pointed } from "../ui/legend";
 import { Empty } from "../ui/states";
 import { pairs, pairsInOrder } from "./measurements";
 

@@ -3,21 +3,18 @@ import type { ReactNode } from "react";
 import type { MeasuredRecord } from "../api/types";
 import { clock, digits, latency } from "../format";
 import { outcomeOf, outcomeWords } from "../job/words";
-import { useChoose, useRoute } from "../route";
-import { formatOrder, parseOrder } from "../ui/sort";
+import { useOrder } from "../route";
 import { Table, type Column } from "../ui/Table";
 
 export function RecordTable({ records }: { records: readonly MeasuredRecord[] }): ReactNode {
-  const { choices } = useRoute();
-  const choose = useChoose();
+  const order = useOrder("sort", "latency");
   return (
     <Table
       label="Measurements"
       columns={COLUMNS}
       rows={records}
       rowKey={(record) => String(record.id)}
-      order={parseOrder(choices["sort"], "latency")}
-      onOrder={(order) => choose({ sort: formatOrder(order) })}
+      {...order}
     />
   );
 }

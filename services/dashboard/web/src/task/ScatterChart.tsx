@@ -1,11 +1,10 @@
 /** Every trial as a point: when, how fast, whose idea, how far its repeats lay apart. */
-import { useMemo, useRef, type ReactNode } from "react";
+import { type ReactNode, useMemo, useRef } from "react";
 import type uPlot from "uplot";
 import type { MeasuredRecord } from "../api/types";
 import { duration, latency, plural } from "../format";
-import { latencyAxis, LOGARITHMIC, timeAxis } from "../ui/axes";
+import { lastOr, latencyAxis, LOGARITHMIC, pointed, timeAxis } from "../ui/axes";
 import { Chart, type Plan } from "../ui/Chart";
-import { lastOr, pointed } from "../ui/legend";
 import { scatter, type Scatter } from "./measurements";
 
 export function ScatterChart({ records, createdAt }: { records: readonly MeasuredRecord[]; createdAt: number }): ReactNode {

@@ -5,7 +5,8 @@ import { useResource } from "../api/resource";
 import type { Job, Schedule, Task, WholeSchedule } from "../api/types";
 import { clock, latency, tiny } from "../format";
 import { noSchedule } from "../job/answers";
-import { formatRoute, useChoose, useRoute } from "../route";
+import { formatRoute, useChoices } from "../route";
+import { Switch } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { CodeView, DiffView } from "./DiffView";
 import { chosenPair, faster } from "./pair";
@@ -38,8 +39,7 @@ function NoSchedule({ job }: { job: Job }): ReactNode {
 }
 
 function Chosen({ job, schedules }: { job: Job; schedules: readonly Schedule[] }): ReactNode {
-  const { choices } = useRoute();
-  const choose = useChoose();
+  const [choices, choose] = useChoices();
   const { shown, other } = chosenPair(schedules, job.id, choices["schedule"], choices["beside"]);
   const trace = choices["view"] === "trace";
   return (
@@ -68,14 +68,7 @@ function Chosen({ job, schedules }: { job: Job; schedules: readonly Schedule[] }
               ))}
           </select>
         </label>
-        <div className="switch" role="radiogroup" aria-label="What is shown">
-          {["program", "trace"].map((view) => (
-            <label key={view}>
-              <input type="radio" name="view" checked={(view === "trace") === trace} onChange={() => choose({ view: view === "trace" ? view : "" })} />
-              {view}
-            </label>
-          ))}
-        </div>
+        <Switch label="What is shown" name="view" options={["program", "trace"]} value={trace ? "trace" : "program"} onChange={(view) => choose({ view: view === "trace" ? view : "" })} />
       </div>
       <Facts shown={shown} other={other} />
       <Scripts shown={shown} other={other} trace={trace} />

@@ -1,18 +1,17 @@
 /** One task of a job: every measurement, how far its cost model can be trusted, and what came out. */
-import { useEffect, useMemo, type ReactNode } from "react";
+import { type ReactNode, useEffect, useMemo } from "react";
 import { all, get } from "../api/client";
 import { useLive } from "../api/live";
-import { useResource, type Resource } from "../api/resource";
+import { type Resource, useResource } from "../api/resource";
 import type { Job, List, MeasuredRecord, Round, Task } from "../api/types";
 import { count, digits, flops, latency } from "../format";
 import { answerOf, inFull, inShort } from "../job/answers";
 import { NoJob } from "../job/NoJob";
-import { stockOf } from "../job/stock";
+import { stockOf } from "../job/figures";
 import { isFinal } from "../jobs/standing";
-import { formatRoute } from "../route";
-import { Fact, Facts, StateMark } from "../ui/parts";
+import { formatRoute, useTitle } from "../route";
+import { Crumbs, Fact, Facts, StateMark } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
-import { useTitle } from "../ui/title";
 import { loadRecords } from "./measurements";
 import { Prediction } from "./Prediction";
 import { RecordTable } from "./RecordTable";
@@ -47,14 +46,6 @@ function NoTask({ job, of }: { job: Job; of: Resource<List<Task>> }): ReactNode 
         )}
       </Shown>
     </>
-  );
-}
-
-function Crumbs({ job }: { job: Job }): ReactNode {
-  return (
-    <p className="crumbs">
-      <a href={formatRoute(["jobs"])}>Jobs</a> / <a href={formatRoute(["jobs", job.id])}>{job.name}</a>
-    </p>
   );
 }
 

@@ -2,17 +2,18 @@
 import { useEffect, useState, type ReactNode } from "react";
 import type { Column } from "./Table";
 
-const NARROW = "(max-width: 44rem)";
+export const useNarrow = (): boolean => useMedia("(max-width: 44rem)");
 
-export function useNarrow(): boolean {
-  const [narrow, setNarrow] = useState(matchMedia(NARROW).matches);
+/** Whether the screen, or what its reader prefers, is so now. */
+export function useMedia(question: string): boolean {
+  const [is, setIs] = useState(matchMedia(question).matches);
   useEffect(() => {
-    const query = matchMedia(NARROW);
-    const changed = (): void => setNarrow(query.matches);
+    const query = matchMedia(question);
+    const changed = (): void => setIs(query.matches);
     query.addEventListener("change", changed);
     return () => query.removeEventListener("change", changed);
-  }, []);
-  return narrow;
+  }, [question]);
+  return is;
 }
 
 type Props<Row> = { label: string; columns: readonly Column<Row>[]; rows: readonly Row[]; rowKey: (row: Row) => string; rowClass: ((row: Row) => string) | undefined };

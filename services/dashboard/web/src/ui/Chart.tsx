@@ -1,8 +1,9 @@
 /** uPlot for React: new data flows in, what the reader zoomed to stays. */
-import { useEffect, useRef, useState, type ReactNode } from "react";
+import { type ReactNode, useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { palette, type Palette } from "./palette";
+import { palette, type Palette } from "./axes";
+import { useMedia } from "./Cards";
 
 export type Plan = (colours: Palette) => Omit<uPlot.Options, "width" | "height">;
 
@@ -22,7 +23,7 @@ export function Chart({ label, planKey, plan, data, height = 280 }: Props): Reac
   const zoomed = useRef(false);
   const latest = useRef(data);
   latest.current = data;
-  const scheme = useScheme();
+  const scheme = useMedia("(prefers-color-scheme: dark)") ? "dark" : "light";
 
   useEffect(() => {
     const element = box.current;
@@ -57,17 +58,4 @@ export function Chart({ label, planKey, plan, data, height = 280 }: Props): Reac
   }, [data]);
 
   return <div className="chart" ref={box} role="img" aria-label={label} />;
-}
-
-/** "light" or "dark", as the system says now. */
-function useScheme(): string {
-  const dark = "(prefers-color-scheme: dark)";
-  const [scheme, setScheme] = useState(matchMedia(dark).matches ? "dark" : "light");
-  useEffect(() => {
-    const query = matchMedia(dark);
-    const changed = (): void => setScheme(query.matches ? "dark" : "light");
-    query.addEventListener("change", changed);
-    return () => query.removeEventListener("change", changed);
-  }, []);
-  return scheme;
 }

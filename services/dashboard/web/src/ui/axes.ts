@@ -1,7 +1,6 @@
-/** The axes that charts share. */
-import type uPlot from "uplot";
+/** What charts share: colours, axes, how a best latency is drawn, and what legends read. */
+import uPlot from "uplot";
 import { apart, duration, shortLatency } from "../format";
-import type { Palette } from "./palette";
 
 const LABEL_PX = 90;
 const DAY_SEC = 86_400;
@@ -75,4 +74,43 @@ export function roundDown(value: number): number {
   const decade = 10 ** Math.floor(Math.log10(size));
   const steps = [1, 2, 5, 10].map((step) => step * decade);
   return value > 0 ? (steps.findLast((step) => step <= size) ?? decade) : -(steps.find((step) => step >= size) ?? 10 * decade);
+}
+
+export type Palette = { text: string; muted: string; line: string; grid: string; series: readonly string[]; bad: string };
+
+export function palette(element: Element): Palette {
+  const styles = getComputedStyle(element);
+  const colour = (name: string): string => styles.getPropertyValue(`--${name}`).trim();
+  return {
+    text: colour("text"),
+    muted: colour("muted"),
+    line: colour("accent"),
+    grid: colour("line"),
+    bad: colour("bad"),
+    series: [1, 2, 3, 4, 5, 6].map((number) => colour(`series-${number}`)),
+  };
+}
+
+const paths = uPlot.paths.stepped?.({ align: 1 });
+export const stepped = paths ? { paths } : {};
+
+type Words = (value: number | null) => string;
+type Told = (u: uPlot, value: number, series: number, at: number | null) => string;
+
+/** While nobody points, the last value of the line. */
+export function lastOr(words: Words): Told {
+  return (u, value, series, at) => words(at == null ? lastKnown(u.data[series] ?? []) : value);
+}
+
+/** While nobody points, nothing: for points that do not follow one another. */
+export function pointed(words: Words): Told {
+  return (_u, value, _series, at) => (at == null || value === null ? "" : words(value));
+}
+
+export function lastKnown(values: ArrayLike<number | null | undefined>): number | null {
+  for (let at = values.length - 1; at >= 0; at -= 1) {
+    const value = values[at];
+    if (value != null) return value;
+  }
+  return null;
 }

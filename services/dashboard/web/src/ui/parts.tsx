@@ -1,9 +1,26 @@
 /** Small pieces that several places show. */
-import { useEffect, useRef, type ReactNode } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
+import { age, date } from "../format";
+import { formatRoute } from "../route";
 
 /** `mark` where it is not coloured as its state. */
 export function StateMark({ state, mark = state }: { state: string; mark?: string }): ReactNode {
   return <span className={`mark mark-${mark.replaceAll(" ", "-")}`}>{state}</span>;
+}
+
+/** The way back: to the jobs, and to one of them. */
+export function Crumbs({ job }: { job?: { id: string; name: string } }): ReactNode {
+  return (
+    <p className="crumbs">
+      <a href={formatRoute(["jobs"])}>Jobs</a>
+      {job && (
+        <>
+          {" / "}
+          <a href={formatRoute(["jobs", job.id])}>{job.name}</a>
+        </>
+      )}
+    </p>
+  );
 }
 
 export function Meter({ value, of, label }: { value: number; of: number; label: string }): ReactNode {
@@ -29,16 +46,32 @@ export function Fact({ name, note, children }: { name: string; note?: ReactNode;
   );
 }
 
-export function AxisSwitch({ bySeconds, onChange }: { bySeconds: boolean; onChange: (seconds: boolean) => void }): ReactNode {
+type SwitchProps = { label: string; name: string; options: readonly string[]; value: string; onChange: (option: string) => void };
+
+export function Switch({ label, name, options, value, onChange }: SwitchProps): ReactNode {
   return (
-    <div className="switch" role="radiogroup" aria-label="Horizontal axis">
-      {["trials", "seconds"].map((axis) => (
-        <label key={axis}>
-          <input type="radio" name="axis" checked={(axis === "seconds") === bySeconds} onChange={() => onChange(axis === "seconds")} />
-          {axis}
+    <div className="switch" role="radiogroup" aria-label={label}>
+      {options.map((option) => (
+        <label key={option}>
+          <input type="radio" name={name} checked={option === value} onChange={() => onChange(option)} />
+          {option}
         </label>
       ))}
     </div>
+  );
+}
+
+export function AxisSwitch({ bySeconds, onChange }: { bySeconds: boolean; onChange: (seconds: boolean) => void }): ReactNode {
+  return <Switch label="Horizontal axis" name="axis" options={["trials", "seconds"]} value={bySeconds ? "seconds" : "trials"} onChange={(axis) => onChange(axis === "seconds")} />;
+}
+
+type PressProps = { words: string; onPress: () => void; kind?: "primary" | "danger"; disabled?: boolean; title?: string | undefined };
+
+export function Press({ words, onPress, kind, disabled = false, title }: PressProps): ReactNode {
+  return (
+    <button type="button" className={kind} disabled={disabled} title={title} onClick={onPress}>
+      {words}
+    </button>
   );
 }
 
@@ -84,5 +117,45 @@ export function Sparkline({ values, label }: { values: readonly number[]; label:
     <svg className="sparkline" viewBox="0 0 80 20" role="img" aria-label={label}>
       <polyline points={points} />
     </svg>
+  );
+}
+
+/** `agoSec` where the server tells, whose clock may differ from the reader's. */
+export function When({ sec, agoSec }: { sec: number | null | undefined; agoSec?: number }): ReactNode {
+  if (sec == null) return "–";
+  const words = date(sec);
+  return (
+    <>
+      {age(agoSec ?? Math.max(0, Date.now() / 1000 - sec))} ago
+      <small title={words}>
+        <time dateTime={new Date(sec * 1000).toISOString()}>{words}</time>
+      </small>
+    </>
+  );
+}
+
+export function Copy({ text, label = text }: { text: string; label?: string }): ReactNode {
+  const code = useRef<HTMLElement>(null);
+  const [done, setDone] = useState("");
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setDone("copied");
+    } catch {
+      // Without https there is no clipboard, and a browser may refuse it.
+      if (code.current) getSelection()?.selectAllChildren(code.current);
+      setDone("selected: press Ctrl+C");
+    }
+  };
+  return (
+    <span className="copy">
+      <code ref={code} tabIndex={0}>
+        {text}
+      </code>
+      <button type="button" className="small" aria-label={`Copy ${label}`} onClick={() => void copy()}>
+        Copy
+      </button>
+      <span role="status">{done}</span>
+    </span>
   );
 }
