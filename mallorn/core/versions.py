@@ -1,11 +1,14 @@
-"""Names of versions of cost models: `operator:matmul/xgboost@3`; without `@3` the line's active one."""
+"""Names of cost models, as `operator:matmul/xgboost@3` (without `@3` the active one), and their families."""
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final, Self
 
 from mallorn.core.errors import InvalidRequest
 
 BASE: Final = "base:"
+PRIVATE: Final = "private-"
+_CHARS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +45,13 @@ class VersionName:
 def base_family(op: str) -> str:
     """The line of the models that were pre-trained for an operator."""
     return f"{BASE}{op}"
+
+
+def scope_of(owner: str) -> str:
+    """What the families of an owner's private jobs begin with, so that nobody else's share a cost model."""
+    return f"{PRIVATE}{sha256(owner.encode()).hexdigest()[:_CHARS]}:"
+
+
+def in_scope(family: str, scope: str) -> bool:
+    """Whether a family belongs to this scope; the empty one is everybody's."""
+    return family.startswith(scope) if scope else not family.startswith(PRIVATE)

@@ -12,8 +12,8 @@ from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
-from mallorn.core.private import in_scope, scope_of
 from mallorn.core.values.event import FamilyChangedEvent
+from mallorn.core.versions import in_scope, scope_of
 from services.control.messages import Message
 from services.planner.families.base import Families, Member, Ranking
 

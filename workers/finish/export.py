@@ -14,9 +14,8 @@ from sqlalchemy.orm import Session
 from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
-from mallorn.core.artifacts import export_uri
+from mallorn.core.artifacts import export_uri, reaching
 from mallorn.core.errors import MallornError
-from mallorn.core.store import reaching
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.machine import assumed
 from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload, read_manifest

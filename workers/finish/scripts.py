@@ -5,8 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from mallorn.core.artifacts import scripts_uri
-from mallorn.core.store import reaching
+from mallorn.core.artifacts import reaching, scripts_uri
 from workers.children.errors import ChildError
 from workers.faces.graphs import Graphs
 from workers.finish.winners import Winner

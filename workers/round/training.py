@@ -25,10 +25,10 @@ from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Un
 from mallorn.core.options import KeptOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.plugins import blaming
-from mallorn.core.private import in_scope
 from mallorn.core.states import StageKind
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
+from mallorn.core.versions import in_scope
 from workers.round.bases import Beginning, beginning
 from workers.round.context import work_of
 from workers.round.falling_back import warn

@@ -15,12 +15,11 @@ from db.repositories.models import Models
 from db.repositories.stages import STAGES
 from db.repositories.targets import Targets
 from db.tables import Job
-from mallorn.core.artifacts import model_uri
+from mallorn.core.artifacts import model_uri, reaching
 from mallorn.core.errors import LeaseLost
 from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.stand_ins import stand_in
 from mallorn.core.states import JobState
-from mallorn.core.store import reaching
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph import GraphReport

@@ -10,10 +10,9 @@ from types import TracebackType
 from typing import IO, Final, Self
 from uuid import uuid4
 
-from mallorn.core.artifacts import model_uri, open_store, scripts_uri
+from mallorn.core.artifacts import away, model_uri, open_store, scripts_uri
 from mallorn.core.errors import InvalidRequest, TooLarge
 from mallorn.core.refused import refused
-from mallorn.core.store import away
 from mallorn.core.values.dataset import ScheduleScripts
 
 CHUNK_BYTES: Final = 1 << 20

@@ -11,9 +11,9 @@ from db.repositories.tasks import Tasks
 from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core import queues
 from mallorn.core.options import JobOptions
-from mallorn.core.private import scope_of
 from mallorn.core.targets import parse_target
 from mallorn.core.values.decision_log import PlannedRound
+from mallorn.core.versions import scope_of
 from services.control.grouping import group
 from workers.round.training import train
 

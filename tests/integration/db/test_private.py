@@ -25,8 +25,8 @@ from db.repositories.workloads import Networks, Workloads
 from db.tables import Job, Measurement, Round, Task
 from mallorn.core.errors import NotFound
 from mallorn.core.options import JobOptions
-from mallorn.core.private import scope_of
 from mallorn.core.states import JobState, RoundState
+from mallorn.core.versions import scope_of
 from tests.fixtures.rows import Rows, new_job, new_workload
 from tests.fixtures.stored import workload_named
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mallorn.core.artifacts import reaching
 from mallorn.core.errors import HostFault, InvalidModel, MallornError, NotFound, StorageFull, StoreAway
-from mallorn.core.store import reaching
 
 
 class EndpointConnectionError(Exception):
