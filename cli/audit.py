@@ -9,8 +9,7 @@ from cli.service.reading import reader
 from cli.terminal.output import JsonOption, Place, print_rows
 from cli.terminal.shared import shared
 from mallorn.core.values.api_key import AuditEntry
-from mallorn.wording.columns import Column
-from mallorn.wording.units import moment
+from mallorn.wording.units import Column, moment
 
 COLUMNS: Final = (
     Column[AuditEntry]("AT", lambda entry: moment(entry.at)),

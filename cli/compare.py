@@ -21,7 +21,7 @@ from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 from mallorn.results.comparison import Comparison, Side
 from mallorn.results.comparison import compare as compared
-from mallorn.wording.columns import Column
+from mallorn.wording.units import Column
 
 DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "families", "round_size")
 Line = list[str]  # what is told, and of every job

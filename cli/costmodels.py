@@ -23,8 +23,7 @@ from mallorn.client import Client
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.values.cost_model import CostModelMetrics, CostModelVersion
 from mallorn.core.versions import VersionName
-from mallorn.wording.columns import Cell, Column
-from mallorn.wording.units import moment
+from mallorn.wording.units import Cell, Column, moment
 
 COLUMNS: Final = (
     Column[CostModelVersion]("ID", lambda found: found.id),

@@ -26,8 +26,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record, VerifiedSchedule
 from mallorn.core.values.fleet import WorkerStatus
 from mallorn.outdir import check_model, check_target
-from mallorn.wording.columns import Column
 from mallorn.wording.machines import PARTLY, sandbox_word
+from mallorn.wording.units import Column
 
 ERROR_SHOWN: Final = 100
 JOB_ID_CHARS: Final = 16

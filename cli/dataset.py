@@ -24,8 +24,7 @@ from cli.terminal.output import (
 )
 from cli.terminal.shared import shared
 from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.wording.columns import Column
-from mallorn.wording.units import moment
+from mallorn.wording.units import Column, moment
 
 if TYPE_CHECKING:
     from db.tables import Snapshot

@@ -18,7 +18,7 @@ from cli.tuned import SEARCHERS, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
-from mallorn.wording.columns import Column
+from mallorn.wording.units import Column
 
 if TYPE_CHECKING:
     from research.generate.drawing import Drawn

@@ -4,7 +4,7 @@ from typing import Final
 
 from cli.terminal.output import print_json, print_note, stdout, table
 from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
-from mallorn.wording.columns import Column
+from mallorn.wording.units import Column
 
 DAY_COLUMNS: Final = (
     Column[DayCount]("DAY", lambda day: day.day.isoformat()),

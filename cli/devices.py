@@ -11,8 +11,8 @@ from cli.removal import YesOption, ask
 from cli.terminal.output import Address, JsonOption, ago, client, print_json, print_note, print_rows
 from cli.terminal.shared import shared
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn
-from mallorn.wording.columns import Column
 from mallorn.wording.machines import machine_words, sandbox_word
+from mallorn.wording.units import Column
 
 COLUMNS: Final = (
     Column[DeviceStatus]("DEVICE", lambda row: row.name),

@@ -16,7 +16,7 @@ from cli.terminal.output import JsonOption, print_json, print_note, stdout, tabl
 from cli.training_data import Taught, note_skipped, training_data_from
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name, resolve
-from mallorn.wording.columns import Column
+from mallorn.wording.units import Column
 
 if TYPE_CHECKING:
     from db.dataset.snapshots import Progress

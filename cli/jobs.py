@@ -34,8 +34,6 @@ from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.answers import ANSWER_COLUMNS, rests_on
-from mallorn.wording.columns import Cell, Column
-from mallorn.wording.outlook import headroom
 from mallorn.wording.results import (
     ENGINE_COLUMNS,
     POINT_COLUMNS,
@@ -45,7 +43,7 @@ from mallorn.wording.results import (
     warnings,
 )
 from mallorn.wording.tasks import FAMILY_COLUMNS, kinships, stock_words, task_columns
-from mallorn.wording.units import AUTO, moment, spent_of
+from mallorn.wording.units import AUTO, Cell, Column, headroom, moment, spent_of
 
 JOB_COLUMNS: Final = (
     Column[JobStatus]("JOB", lambda job: job.id),

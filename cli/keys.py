@@ -11,8 +11,7 @@ from cli.terminal.output import JsonOption, Place, client, print_json, print_not
 from cli.terminal.shared import shared
 from mallorn.core.api_keys import USUAL_SCOPES, Scope
 from mallorn.core.values.api_key import ApiKey, NewApiKey
-from mallorn.wording.columns import Column
-from mallorn.wording.units import ago, duration
+from mallorn.wording.units import Column, ago, duration
 
 NONE_YET: Final = "no keys yet; make the first one with   mallorn keys create NAME --scope admin"
 COLUMNS: Final = (

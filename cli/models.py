@@ -17,7 +17,7 @@ from cli.terminal.output import (
 )
 from cli.terminal.shared import shared
 from mallorn.core.values.dataset import UploadedModel
-from mallorn.wording.columns import Column
+from mallorn.wording.units import Column
 
 COLUMNS: Final = (
     Column[UploadedModel]("MODEL", lambda model: model.id),

@@ -10,8 +10,7 @@ from cli.terminal.output import JsonOption, Place, client, print_note, print_row
 from cli.terminal.shared import shared
 from mallorn.core.api_keys import OwnerDeed
 from mallorn.core.values.api_key import OwnerStatus
-from mallorn.wording.columns import Column
-from mallorn.wording.units import moment
+from mallorn.wording.units import Column, moment
 
 COLUMNS: Final = (
     Column[OwnerStatus]("OWNER", lambda owner: owner.owner),

@@ -17,7 +17,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import check_name
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import parse_target
-from mallorn.wording.columns import Column
+from mallorn.wording.units import Column
 
 if TYPE_CHECKING:
     from research.pretraining.bases import PretrainedBase

@@ -13,7 +13,7 @@ from cli.terminal.output import JsonOption, latency, print_json, print_note, std
 from mallorn.core.values.limits import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version
 from mallorn.exporting import existing
-from mallorn.wording.columns import Column
+from mallorn.wording.units import Column
 
 if TYPE_CHECKING:
     from mallorn.core.values.machine import Machine

@@ -19,7 +19,7 @@ from mallorn.core.errors import InvalidModel, InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
-from mallorn.wording.columns import Column
+from mallorn.wording.units import Column
 
 if TYPE_CHECKING:
     from research.replay.recording import RecordedTask

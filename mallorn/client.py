@@ -25,8 +25,7 @@ from mallorn.exporting import as_onnx
 from mallorn.frames import frame
 from mallorn.http import Connection, Json
 from mallorn.job import Job
-from mallorn.parcel import Parcel
-from mallorn.uploading import Outgoing, Progress
+from mallorn.parcel import Outgoing, Parcel, Progress
 from mallorn.wording.units import short_name
 
 if TYPE_CHECKING:

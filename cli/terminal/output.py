@@ -17,7 +17,7 @@ from cli.terminal.tables import table as table
 from mallorn.client import Client
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import Settings
-from mallorn.wording.columns import Column
+from mallorn.wording.units import Column
 from mallorn.wording.units import ago as ago
 from mallorn.wording.units import cell as cell
 from mallorn.wording.units import duration as duration

@@ -19,8 +19,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.core.waiting import command_for
 from mallorn.job import Job
-from mallorn.wording.outlook import headroom
-from mallorn.wording.units import spent_of
+from mallorn.wording.units import headroom, spent_of
 
 REFRESH_SEC: Final = 0.5
 SILENCE_SEC: Final = 120.0

@@ -11,9 +11,7 @@ from mallorn.report.html import Html, el, facts, table
 from mallorn.report.style import scoped
 from mallorn.results.history import curve
 from mallorn.results.race import beside_onnxruntime
-from mallorn.wording.columns import Cell, Column
-from mallorn.wording.outlook import headroom
-from mallorn.wording.units import duration, first_line, latency, spent_of
+from mallorn.wording.units import Cell, Column, duration, first_line, headroom, latency, spent_of
 
 SHOWN: Final = 8
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final, TypeVar
 
-from mallorn.wording.columns import Cell, Column
-from mallorn.wording.units import cell
+from mallorn.wording.units import Cell, Column, cell
 
 T = TypeVar("T")
 VOID: Final = frozenset({"meta"})

@@ -4,8 +4,7 @@ from collections import Counter
 from typing import Final
 
 from mallorn.core.values.report import Answered, FinishReport, Source
-from mallorn.wording.columns import Column
-from mallorn.wording.units import latency
+from mallorn.wording.units import Column, latency
 
 RESTS_ON: Final[dict[str, str]] = {
     Source.SAME: "measurements of the same workload",

@@ -9,8 +9,7 @@ from mallorn.core.text import percent
 from mallorn.core.values.job import JobProgress, JobStatus
 from mallorn.core.values.report import FinishReport, ModelLatency, PointTimes
 from mallorn.wording.answers import rests_on
-from mallorn.wording.columns import Column
-from mallorn.wording.units import duration, latency
+from mallorn.wording.units import Column, duration, latency
 
 ENGINES: Final = {
     "untuned": "TVM, default build",

@@ -8,8 +8,7 @@ from typing import Final
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import LoggedRound
 from mallorn.results.decisions import FIRST_VISITS
-from mallorn.wording.columns import Cell, Column
-from mallorn.wording.units import first_line, latency
+from mallorn.wording.units import Cell, Column, first_line, latency
 
 
 @dataclass(frozen=True, slots=True)

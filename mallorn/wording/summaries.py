@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mallorn.results.decisions import DecisionSummary, Share
-from mallorn.wording.columns import Column
-from mallorn.wording.units import first_line, latency
+from mallorn.wording.units import Column, first_line, latency
 
 TOP: Final = 10
 INTENDED: Final = "an 80 % interval should hold 70 to 90 %"

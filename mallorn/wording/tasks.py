@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.values.job import TaskStatus
-from mallorn.wording.columns import Column
-from mallorn.wording.units import latency
+from mallorn.wording.units import Column, latency
 
 TASK_COLUMNS: Final = (
     Column[TaskStatus]("ID", lambda task: task.index),

@@ -1,11 +1,16 @@
-"""Values as people read them: on a terminal, in a report, in a notebook."""
+"""Values as people read them, on a terminal, in a report, in a notebook; and columns of tables of them."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Generic, TypeVar
 
+from mallorn.core.text import percent
 from mallorn.core.values.job import JobStatus
-from mallorn.wording.columns import Cell
+from mallorn.core.values.outlook import Outlook
 
+T = TypeVar("T")
+Cell = str | int | float | None
 NAME_LENGTH: Final = 200
 CUT: Final = "..."
 # The commands with an option `--data`.
@@ -17,6 +22,15 @@ TAKE_DATA: Final = frozenset(
 )
 AUTO: Final = "as many trials as are worth it"
 NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """One column of a table of such values."""
+
+    heading: str
+    of: Callable[[T], Cell]
+    cut: bool = False  # of one long word: cut, not folded, where room is short
 
 
 def cell(value: Cell) -> str:
@@ -87,3 +101,25 @@ def spent_of(job: JobStatus, between: str = " of ") -> str:
     """How many trials of its budget a job has spent, as `16 of 200`; `16` where trials do not limit it."""
     spent = job.progress.trials
     return str(spent) if job.trials is None else f"{spent}{between}{job.trials}"
+
+
+def headroom(job: JobStatus) -> str:
+    """The tasks' latency now, what the machine takes at least, what the end may bring; empty: unknown."""
+    ahead = job.outlook
+    if ahead is None:
+        return ""
+    return "; ".join(
+        filter(None, [f"{latency(ahead.now_us)} now", _limit(ahead), _end(job, ahead), ahead.left])
+    )
+
+
+def _limit(ahead: Outlook) -> str:
+    if ahead.limit_us is None or ahead.reached is None:
+        return ""
+    return f"this machine takes at least {latency(ahead.limit_us)} ({percent(ahead.reached)} reached)"
+
+
+def _end(job: JobStatus, ahead: Outlook) -> str:
+    if not ahead.trials or job.state.final:
+        return ""
+    return f"about {latency(ahead.end_us)} expected after some {ahead.trials:,} more trials"

@@ -10,21 +10,20 @@ from fastapi.concurrency import run_in_threadpool
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from services.coordinator.apidocs import add_docs
-from services.coordinator.audit import Ledger
+from services.coordinator.audit import Ledger, Told
 from services.coordinator.audit import router as audit
 from services.coordinator.costmodels import router as cost_models
 from services.coordinator.events import SCHEMAS as EVENT_SCHEMAS
 from services.coordinator.events import router as events
 from services.coordinator.fleet.service import router as fleet
 from services.coordinator.health import router as health
-from services.coordinator.jobs import removal, rounds, service, steering, submit
+from services.coordinator.jobs import rounds, service, steering, submit
 from services.coordinator.keys import router as keys
 from services.coordinator.models import router as models
 from services.coordinator.options import router as options
 from services.coordinator.owners import router as owners
 from services.coordinator.records import router as records
 from services.coordinator.reports import router as reports
-from services.coordinator.retention import router as retention
 from services.coordinator.schedules import router as schedules
 from services.coordinator.signing_in.oidc import router as oidc
 from services.coordinator.signing_in.provider import Provider
@@ -38,7 +37,6 @@ from services.coordinator.web.callers import settle
 from services.coordinator.web.failures import ErrorBody
 from services.coordinator.web.guard import Guard
 from services.coordinator.web.parts import Parts
-from services.coordinator.web.requests import JobLogMiddleware
 from services.dashboard.pages import add_page
 
 FAILURES: Final[Responses] = {
@@ -99,9 +97,9 @@ def create_app(settings: Settings) -> FastAPI:
 def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
-    jobs = (module.router for module in (submit, service, rounds, steering, removal))
+    jobs = (module.router for module in (submit, service, rounds, steering))
     of_jobs = *jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention
+    nouns = models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit
     for router in nouns:
         settle(router)
         api.include_router(router)

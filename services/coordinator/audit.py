@@ -1,6 +1,7 @@
-"""The audit log: what writes it, and the route that shows it."""
+"""What is written down of requests: the audit log, which a route shows, and the job in lines of the log."""
 
 import logging
+import re
 from typing import Final
 
 from fastapi import APIRouter
@@ -10,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from db.repositories.audit import Audit
 from db.session import Database
 from mallorn.core.errors import MallornError
+from mallorn.core.logs import about
 from mallorn.core.values.api_key import AuditEntry
 from services.coordinator.web.auth import CallerDep
 from services.coordinator.web.callers import SAFE_METHODS, Caller
@@ -19,6 +21,7 @@ from services.coordinator.web.parts import PartsDep
 log = logging.getLogger(__name__)
 MOST_CHARS: Final = 200
 router = APIRouter(prefix="/audit", tags=["keys"])
+JOB: Final = re.compile(r"/jobs/(?P<job>[0-9a-f]+)(/|$)")
 
 
 class Ledger:
@@ -61,3 +64,15 @@ def list_audit(
     with parts.database.session() as session:
         page = Audit(session).page(caller.sees, cursor, limit)
     return PageOut(items=page.items, next_cursor=page.cursor)
+
+
+class Told:
+    """Middleware around all routes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = JOB.search(scope["path"]) if scope["type"] == "http" else None
+        with about(**(found.groupdict() if found else {})):
+            await self._app(scope, receive, send)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-import mallorn.uploading
+import mallorn.parcel
 from mallorn import Client
 from mallorn.core.errors import TooLarge
 from stack.ports import free_port
@@ -93,7 +93,7 @@ def test_an_upload_whose_end_takes_longer_than_the_proxys_patience_arrives(
         may_move.set()  # the proxy has given up
         return get(*words, **how)
 
-    monkeypatch.setattr(mallorn.uploading.Connection, "get", look)
+    monkeypatch.setattr(mallorn.parcel.Connection, "get", look)
     giving_up = Timer(60, may_move.set)
     giving_up.start()
     with nginx(tmp_path, coordinator, proxy_read_timeout="1s") as url, Client(url) as client:

@@ -1,5 +1,6 @@
-"""Pauses, resumes and cancels jobs."""
+"""Pauses, resumes and cancels jobs; archives and deletes them, and what they exported."""
 
+from http import HTTPStatus
 from typing import Final
 
 from fastapi import APIRouter
@@ -8,6 +9,7 @@ from sqlalchemy.orm import Session
 from db.repositories.events import Events
 from db.repositories.failing import cancel
 from db.repositories.jobs import Jobs, came_to_finish, finish_left_something
+from db.repositories.removals import Removals
 from db.repositories.usage import Usage
 from db.tables import Job
 from mallorn.core import queues
@@ -15,6 +17,7 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import SEARCH, Cause, JobState
 from mallorn.core.values.event import PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
+from services.artifacts import remove_export
 from services.coordinator.jobs.requests import ResumeIn
 from services.coordinator.jobs.views import job_out, shown_to
 from services.coordinator.web.auth import CallerDep, JobOwnerDep, OwnerDep
@@ -94,3 +97,40 @@ def _why_done(job: Job) -> str:
 def _announce(session: Session, event: Steered, job: Job) -> JobStatus:
     Events(session).append(job.id, event(state=JobState(job.state), trials=job.trials))
     return job_out(session, job)
+
+
+@router.post("/{job_id}/archive")
+def archive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Take a job that has ended out of the list; everything of it stays."""
+    with parts.database.transaction() as session:
+        return job_out(session, Removals(session).archive(job_id, owner))
+
+
+@router.post("/{job_id}/unarchive")
+def unarchive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Put an archived job back into the list."""
+    with parts.database.transaction() as session:
+        return job_out(session, Removals(session).unarchive(job_id, owner))
+
+
+@router.delete("/{job_id}/export")
+def delete_export(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Delete the files that an ended job exported; the job stays, and more trials export them again."""
+    with parts.database.transaction() as session:
+        Removals(session).delete_export(job_id, owner)
+        job = Removals(session).get(job_id, owner)
+        answer = job_out(session, job)
+    if job.export_uri is not None:
+        remove_export(parts.database, job_id, job.export_uri)
+    return answer
+
+
+@router.delete("/{job_id}", status_code=HTTPStatus.NO_CONTENT)
+def delete_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> None:
+    """Delete a job that has ended, with its log and exported files; its measurements and schedules stay."""
+    with parts.database.transaction() as session:
+        uri = Removals(session).get(job_id, owner).export_uri
+        Removals(session).delete(job_id, owner)
+    if uri is not None:
+        # If this process dies here, control removes the files that nobody refers to any more.
+        remove_export(parts.database, job_id, uri)

@@ -23,9 +23,7 @@ from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.waiting import Here, waiting_words
 from mallorn.job import Job
-from mallorn.wording.columns import Column
-from mallorn.wording.outlook import headroom
-from mallorn.wording.units import budget_words, spent_of
+from mallorn.wording.units import Column, budget_words, headroom, spent_of
 from tests.fixtures.told import told_round, told_task
 
 
