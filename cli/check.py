@@ -17,7 +17,7 @@ from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
 from mallorn.exporting import existing
-from stack.environ import search_path
+from stack.child import search_path
 
 if TYPE_CHECKING:
     from workers.faces.graphs import Graphs

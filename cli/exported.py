@@ -14,7 +14,7 @@ from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import LOCAL, Target, parse_target
 from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest
 from mallorn.exporting import as_onnx
-from stack.environ import search_path
+from stack.child import search_path
 
 if TYPE_CHECKING:
     from workers.racing.whole_model import WholeModel

@@ -13,7 +13,7 @@ from cli.doctoring.findings import Finding
 from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.installing import MissingPackage, install_line
 from mallorn.core.targets import LOCAL, Target, parse_target
-from stack.environ import search_path
+from stack.child import search_path
 
 if TYPE_CHECKING:
     from workers.faces.graphs import Graphs

@@ -33,7 +33,6 @@ from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.race import beside_onnxruntime
-from mallorn.wording.answers import ANSWER_COLUMNS, rests_on
 from mallorn.wording.results import (
     ENGINE_COLUMNS,
     POINT_COLUMNS,
@@ -42,7 +41,14 @@ from mallorn.wording.results import (
     left_undone,
     warnings,
 )
-from mallorn.wording.tasks import FAMILY_COLUMNS, kinships, stock_words, task_columns
+from mallorn.wording.tasks import (
+    ANSWER_COLUMNS,
+    FAMILY_COLUMNS,
+    kinships,
+    rests_on,
+    stock_words,
+    task_columns,
+)
 from mallorn.wording.units import AUTO, Cell, Column, headroom, moment, spent_of
 
 JOB_COLUMNS: Final = (

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import httpx
 
+from mallorn.core.addresses import check_yours
 from mallorn.core.api_keys import OwnerDeed
 from mallorn.core.asked import Asked
 from mallorn.core.errors import Unavailable
-from mallorn.core.listener import check_yours
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.api_key import ApiKey, AuditEntry, NewApiKey, OwnerStatus

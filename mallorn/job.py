@@ -19,11 +19,10 @@ from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
 from mallorn.frames import frame, history_frame
 from mallorn.http import Connection, Json
-from mallorn.report.card import card
+from mallorn.report.card import card, watch
 from mallorn.results.decisions import with_totals
 from mallorn.results.history import curve
 from mallorn.sse import LoggedEvent, listen
-from mallorn.widget import watch
 
 if TYPE_CHECKING:
     import pandas

@@ -18,7 +18,7 @@ from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.exporting import as_onnx
 from mallorn.job import Job, Progress
 from mallorn.outdir import check_job, check_model, default_directory, model_id_of, out_directory
-from mallorn.widget import in_notebook
+from mallorn.report.card import in_notebook
 
 # One module of each extra that a service on this machine is made of.
 NEEDED: Final[Mapping[str, str]] = {"server": "sqlalchemy", "worker": "tvm"}
@@ -127,7 +127,7 @@ def _follow(job: Job, progress: Progress | None) -> None:
 def _printed(job: Job) -> Progress:
     """Lines where the command line would print some: where there is news, and now and then."""
     _say(f"job {job.id}, its page: {job.page}")
-    show: Progress = import_module("cli.watching.lines").LineView(_say).show
+    show: Progress = import_module("cli.watching.standing").LineView(_say).show
     return show
 
 

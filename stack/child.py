@@ -1,10 +1,11 @@
-"""One supervised process: how it is started, logged, probed and stopped."""
+"""One supervised process: how it is started, logged, probed and stopped, and what environment it has."""
 
 import ctypes
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ MAX_LOG_BYTES = 16 * 1024**2
 _PR_SET_PDEATHSIG = 1
 # Loaded before any fork: the child may only make system calls between fork and exec.
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -126,3 +128,13 @@ class DieWithParent:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(self.number))
         if os.getppid() != self.parent:  # it died before the kernel was told
             os._exit(1)
+
+
+def python_path() -> str:
+    """Where a child finds this very version of us, installed or not."""
+    return os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def search_path() -> str:
+    """PATH and the interpreter's own directory: set-up puts a C compiler there where the system has none."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])

@@ -12,9 +12,8 @@ from mallorn.core.hosts import HOST_FOLDER_VARIABLE, host_folder
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
-from stack.child import ChildSpec
+from stack.child import ChildSpec, python_path, search_path
 from stack.datadir import DataDir
-from stack.environ import python_path, search_path
 from stack.probes import device_registered, file_exists, http_ok, redis_answers, tracker_answers
 
 LOOPBACK = "127.0.0.1"

@@ -15,7 +15,7 @@ from typing import Final, Self
 from celery import Celery
 
 from benchmarks.broker.black_hole import BlackHole
-from stack.environ import python_path
+from stack.child import python_path
 from stack.ports import free_port
 from stack.valkey import valkey_command
 

@@ -28,7 +28,7 @@ from db.migrate import upgrade
 from db.session import Database
 from mallorn import Client
 from mallorn.core.errors import MallornError
-from stack.environ import python_path
+from stack.child import python_path
 from stack.ports import free_port
 
 TARGET: Final = '{"kind":"llvm","num-cores":2}'

@@ -16,8 +16,8 @@ import psutil
 
 from mallorn import Client
 from mallorn.core.errors import Unavailable
+from stack.child import python_path
 from stack.datadir import DataDir
-from stack.environ import python_path
 
 WHOLE: Final = "everything"
 START_SEC: Final = 300.0

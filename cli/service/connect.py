@@ -15,8 +15,8 @@ from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.core.version import API
 from mallorn.job import Job
+from stack.child import python_path
 from stack.datadir import LOCK_PATIENCE_SEC, DataDir, StackInfo
-from stack.environ import python_path
 from stack.here import DataDirTransport, hints_for
 from stack.parts import mallorn
 from stack.probes import http_ok

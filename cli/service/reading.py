@@ -11,8 +11,8 @@ import httpx
 
 from cli.terminal.output import print_note
 from mallorn.client import Client
+from mallorn.core.addresses import NotYours, check_yours
 from mallorn.core.errors import Conflict, NotFound, Unavailable
-from mallorn.core.listener import NotYours, check_yours
 from mallorn.core.settings import DEFAULT_URL, Settings
 from mallorn.core.version import API
 from mallorn.job import Job

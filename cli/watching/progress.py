@@ -10,10 +10,9 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from cli.watching.lines import LineView
 from cli.watching.live import LiveView, WholeView
 from cli.watching.pace import Pace
-from cli.watching.standing import advice, best, share, words
+from cli.watching.standing import LineView, advice, best, share, words
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus

@@ -1,7 +1,9 @@
-"""How far a job is, in words and as a share of the way."""
+"""How far a job is, in words and as a share of the way, and in lines for a log or a pipe."""
 
 import re
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from cli.terminal.output import first_line, latency
@@ -14,6 +16,8 @@ COUNTED: Final = re.compile(r"(\d+) of (\d+) tasks")
 # A task with fewer trials gets less than one round; with so many it may find what it has to find.
 FEW_A_TASK: Final = 16
 USUAL_A_TASK: Final = 64
+NOW_AND_THEN_SEC: Final = 30.0  # how long a log is silent while something changes
+NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def share(job: JobStatus) -> float:
@@ -76,3 +80,39 @@ def summary(job: JobStatus) -> str:
         headroom(job) if job.auto and not job.state.final else "",
     ]
     return "  ".join(part for part in parts if part)
+
+
+class LineView:
+    """A line where the job's state or what it says changes, at every tenth of the way, and now and then."""
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._last: StatusLine | None = None
+
+    def show(self, job: JobStatus) -> None:
+        line = StatusLine.of(job, self._clock())
+        if line.is_news_after(self._last):
+            self._say(line.text)
+            self._last = line
+
+
+@dataclass(frozen=True, slots=True)
+class StatusLine:
+    """A job in one line, and what of it is worth another line."""
+
+    text: str
+    kind: tuple[str, str]  # its state, and what it says but for the numbers
+    tenths: int
+    printed_sec: float
+
+    @classmethod
+    def of(cls, job: JobStatus, now_sec: float) -> "StatusLine":
+        said = words(job)
+        return cls(summary(job), (job.state, NUMBER.sub("#", said)), int(10 * share(job)), now_sec)
+
+    def is_news_after(self, last: "StatusLine | None") -> bool:
+        if last is None or self.text == last.text:
+            return last is None
+        changed = self.kind != last.kind or self.tenths != last.tenths
+        return changed or self.printed_sec - last.printed_sec >= NOW_AND_THEN_SEC

@@ -1,8 +1,10 @@
-"""A job as notebooks show it: how it stands, its curve and its heaviest tasks."""
+"""A job as notebooks show it: how it stands, its curve and its heaviest tasks; renewed while it runs."""
 
+import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
@@ -14,6 +16,7 @@ from mallorn.results.race import beside_onnxruntime
 from mallorn.wording.units import Cell, Column, duration, first_line, headroom, latency, spent_of
 
 SHOWN: Final = 8
+UPDATE_SEC: Final = 2.0
 
 
 def verdict(known: Verdict | None) -> Html | None:
@@ -69,3 +72,40 @@ def _heaviest(tasks: Sequence[TaskStatus]) -> Html | None:
         Column[tuple[float, TaskStatus]]("State", lambda each: each[1].state),
     )
     return table(ranked, columns) if ranked else None
+
+
+class Card(Protocol):
+    """What shows itself anew each time it is looked at: a `mallorn.Job`."""
+
+    @property
+    def status(self) -> JobStatus: ...
+
+    @property
+    def stuck(self) -> bool: ...
+
+    def _repr_html_(self) -> str: ...
+
+
+def in_notebook() -> bool:
+    """Whether this Python is one that shows what it is given, as Jupyter's kernel."""
+    try:
+        from IPython import get_ipython
+    except ModuleNotFoundError:
+        return False
+    shell = get_ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+def watch(job: Card) -> None:
+    """Show a job's card below the cell and renew it in place until the job ends.
+
+    Raises InvalidRequest outside of a notebook.
+    """
+    if not in_notebook():
+        raise InvalidRequest("there is no notebook here to show the job in", hint="job.wait()")
+    from IPython.display import HTML, display
+
+    shown = display(HTML(job._repr_html_()), display_id=True)
+    while not (job.stuck or job.status.state.final):
+        time.sleep(UPDATE_SEC)
+        shown.update(HTML(job._repr_html_()))

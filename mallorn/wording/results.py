@@ -8,7 +8,7 @@ from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.text import percent
 from mallorn.core.values.job import JobProgress, JobStatus
 from mallorn.core.values.report import FinishReport, ModelLatency, PointTimes
-from mallorn.wording.answers import rests_on
+from mallorn.wording.tasks import rests_on
 from mallorn.wording.units import Column, duration, latency
 
 ENGINES: Final = {

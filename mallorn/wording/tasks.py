@@ -1,10 +1,12 @@
-"""MetaSchedule's table of a job's tasks, and the families that they form."""
+"""Tables of a job's tasks: MetaSchedule's, the families they form, and what answered without a search."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.values.job import TaskStatus
+from mallorn.core.values.report import Answered, FinishReport, Source
 from mallorn.wording.units import Column, latency
 
 TASK_COLUMNS: Final = (
@@ -19,6 +21,24 @@ TASK_COLUMNS: Final = (
     Column[TaskStatus]("State", lambda task: task.state),
 )
 STOCK_COLUMN: Final = Column[TaskStatus]("Stock's logs\n(us)", lambda task: task.stock_us)
+RESTS_ON: Final[dict[str, str]] = {
+    Source.SAME: "measurements of the same workload",
+    Source.NEAR: "schedules of the same loops in other sizes",
+    Source.LEARNED: "what a base has learned",
+    Source.MODELLED: "a model of this machine",
+    Source.CONSTRUCTED: "a construction for this machine",
+}
+AnsweredTask = tuple[str, Answered]
+ANSWER_COLUMNS: Final = (
+    Column[AnsweredTask]("TASK", lambda row: row[0]),
+    Column[AnsweredTask]("ANSWERED BY", lambda row: row[1].source),
+    Column[AnsweredTask]("SURE", lambda row: row[1].sure),
+    Column[AnsweredTask](
+        "EXPECTED", lambda row: "" if row[1].expected_us is None else latency(row[1].expected_us)
+    ),
+    Column[AnsweredTask]("CHECKED", lambda row: "yes" if row[1].checked else "no"),
+    Column[AnsweredTask]("BECAUSE", lambda row: row[1].because),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +85,19 @@ def kinships(tasks: Iterable[TaskStatus]) -> list[Kinship]:
         if task.family:
             members.setdefault((task.family, task.family_why), []).append(task.index)
     return [Kinship(family, why, tuple(found)) for (family, why), found in sorted(members.items())]
+
+
+def rests_on(report: FinishReport) -> list[str]:
+    """How many tasks rest on what, in the order in which sources are asked, and whether they were checked."""
+    answers = report.answers.values()
+    if not answers:
+        return []
+    counts = Counter(answered.source for answered in answers)
+    parts = [f"{counts[source]} on {RESTS_ON[source]}" for source in Source if counts[source]]
+    checked = sum(answered.checked for answered in answers)
+    done = "yes" if checked == len(answers) else f"{checked} of them" if checked else "no"
+    of = len(answers) if report.of is None else report.of
+    return [
+        f"{len(answers)} of {of} tasks have a schedule, and none was timed for it: {', '.join(parts)}",
+        f"built and checked: {done}",
+    ]

@@ -22,7 +22,7 @@ from mallorn.core.broker import celery_settings
 from mallorn.core.errors import Unavailable
 from mallorn.core.queues import CONTROL, PLAN
 from services.coordinator.web.waker import Waker
-from stack.environ import python_path
+from stack.child import python_path
 from stack.ports import free_port
 from stack.valkey import valkey_command
 from tests.fixtures.waiting import wait_for

@@ -14,10 +14,9 @@ from cli.terminal.options import parse_input_shape, parse_options
 from cli.terminal.output import ago, cell, duration, latency, print_error, stdout, table
 from cli.terminal.tables import keyed
 from cli.watching import progress
-from cli.watching.lines import LineView
 from cli.watching.pace import Pace, about
 from cli.watching.progress import follow
-from cli.watching.standing import advice, best, share, summary
+from cli.watching.standing import LineView, advice, best, share, summary
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus

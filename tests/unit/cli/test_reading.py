@@ -218,7 +218,7 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     coordinator.upload()
     monkeypatch.setattr("cli.service.reading.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
-    monkeypatch.setattr("mallorn.core.listener.os.getuid", lambda: 4242)
+    monkeypatch.setattr("mallorn.core.addresses.os.getuid", lambda: 4242)
     looked = CliRunner().invoke(app, ["models", "--json"])
     assert data(looked) == []
     assert f"the service at {coordinator.url} is of user " in looked.stderr

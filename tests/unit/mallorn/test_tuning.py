@@ -20,7 +20,7 @@ from cli.service import connect
 from cli.service.connect import Connected
 from db.migrate import upgrade
 from db.session import Database
-from mallorn import Client, Job, tuning, widget
+from mallorn import Client, Job, tuning
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.installing import MissingPackage, install_line
 from mallorn.core.settings import settings
@@ -95,7 +95,7 @@ def _archive(name: str) -> bytes:
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(mallorn.sse, "RECONNECT_SEC", 0.0)
     monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
-    monkeypatch.setattr(widget, "UPDATE_SEC", 0.0)
+    monkeypatch.setattr("mallorn.report.card.UPDATE_SEC", 0.0)
     monkeypatch.delenv("MALLORN_URL", raising=False)
     settings.cache_clear()
     yield
