@@ -3,8 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Final, Self
 
 from mallorn.core.errors import MallornError
 from mallorn.core.hosts import host_id
@@ -43,13 +44,14 @@ class DeviceScout:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scout", daemon=True)
 
-    def start(self) -> None:
-        """Begin to look."""
+    @contextmanager
+    def looking(self) -> Iterator[Self]:
+        """Look while the block lasts; a question to TVM that is on its way is not waited for."""
         self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more; a question to TVM that is on its way is not waited for."""
-        self._stopped.set()
+        try:
+            yield self
+        finally:
+            self._stopped.set()
 
     def look(self) -> None:
         """Find out once. Raises Unavailable when database or tracker do not answer."""

@@ -14,7 +14,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
 from stack.child import ChildSpec, python_path, search_path
 from stack.datadir import DataDir
-from stack.probes import device_registered, file_exists, http_ok, redis_answers, tracker_answers
+from stack.probes import device_registered, http_ok, redis_answers, tracker_answers
 
 LOOPBACK = "127.0.0.1"
 COORDINATOR = "coordinator"
@@ -142,7 +142,7 @@ class StackParts:
     def _celery(self, name: str, *words: str) -> ChildSpec:
         ready = self.layout.data.runtime / f"{name}.ready"
         return ChildSpec(
-            name, mallorn(*words), file_exists(ready), needs=("broker",), env=self.env, ready_file=ready
+            name, mallorn(*words), ready.exists, needs=("broker",), env=self.env, ready_file=ready
         )
 
 

@@ -15,11 +15,6 @@ Probe = Callable[[], bool]
 TIMEOUT_SEC = 2.0
 
 
-def file_exists(path: Path) -> Probe:
-    """Ready once the part has written its ready file."""
-    return path.exists
-
-
 def http_ok(url: str) -> Probe:
     """Ready once a GET answers with 200."""
 

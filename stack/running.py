@@ -1,8 +1,7 @@
 """Runs the embedded stack until it is stopped, and says how that goes."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mallorn.core.settings import Settings
@@ -36,7 +35,8 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> N
             say("stopped before everything was ready")
             return
         info = StackInfo(layout.url, os.getpid(), socket_url(layout.socket), layout.tracker, until_unused)
-        with layout.data.published(info), _scout(layout, known) as scout:
+        scout = DeviceScout(known.model_copy(update={"tracker": layout.tracker}))
+        with layout.data.published(info), scout.looking():
             devices = OnDemand(supervisor, parts.device_for, say)
 
             def is_over() -> bool:
@@ -57,16 +57,6 @@ def forget_devices(url: str) -> None:
     with database.transaction() as session:
         Devices(session).missed((), 0.0)
     database.dispose()
-
-
-@contextmanager
-def _scout(layout: StackLayout, known: Settings) -> Iterator[DeviceScout]:
-    scout = DeviceScout(known.model_copy(update={"tracker": layout.tracker}))
-    scout.start()
-    try:
-        yield scout
-    finally:
-        scout.stop()
 
 
 @dataclass
