@@ -23,9 +23,8 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.candidate import Candidate, Sketch
-from mallorn.core.values.decision_log import PlannedRound
+from mallorn.core.values.decision_log import PlannedRound, RoundStats
 from mallorn.core.values.event import MeasuredEvent, RoundClosedEvent
-from mallorn.core.values.stats import RoundStats
 from mallorn.core.values.trial import Trial
 
 ROUND_SIZE: Final = 8

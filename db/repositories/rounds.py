@@ -10,8 +10,7 @@ from db.repositories.base import Repository
 from db.repositories.holds import Hold, Holds, Token, WorkItem, held
 from db.tables import Job, Measurement, Round
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
-from mallorn.core.values.decision_log import PlannedRound
-from mallorn.core.values.stats import RoundStats
+from mallorn.core.values.decision_log import PlannedRound, RoundStats
 
 OPEN = (RoundState.QUEUED, RoundState.LEASED)
 IN_FLIGHT = text("state in ('queued', 'leased')")  # as in the unique index

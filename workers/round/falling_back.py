@@ -8,8 +8,7 @@ from db.repositories.warnings import Warn, Warnings
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
 from mallorn.core.names import WORDS
 from mallorn.core.plugins import blaming
-from mallorn.core.values.decision_log import LeftOut
-from mallorn.core.values.stats import RoundStats
+from mallorn.core.values.decision_log import LeftOut, RoundStats
 from workers.round.context import RoundContext, load_round
 from workers.round.proposing import SAFE_SEARCHER, Proposed, propose
 from workers.round.ranking import rank

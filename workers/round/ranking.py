@@ -12,7 +12,7 @@ from db.repositories.batches import Batches
 from db.repositories.cost_models import CostModels
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
-from mallorn.core.values.stats import RoundStats
+from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
 from workers.round.context import RoundContext
 from workers.round.models import model_of

@@ -18,8 +18,8 @@ from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost, Unavailable
 from mallorn.core.options import KeptOptions
 from mallorn.core.states import RoundState
+from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import RoundClosedEvent
-from mallorn.core.values.stats import RoundStats
 from workers.host.alone import Host
 from workers.measure.base import SlotTrial
 from workers.measure.believing import believed, least_believed_us

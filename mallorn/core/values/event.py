@@ -7,10 +7,10 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from mallorn.core.states import JobState
 from mallorn.core.values.base import Value
+from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.job import SuggestedOptions
 from mallorn.core.values.outlook import Outlook
 from mallorn.core.values.report import FinishReport
-from mallorn.core.values.stats import RoundStats
 
 
 class JobEvent(Value):

@@ -18,8 +18,8 @@ from db.repositories.workloads import Networks
 from db.tables import Event, Job, Measurement, StageRun
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import JobState, RoundState, StageKind
+from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import FinishingEvent
-from mallorn.core.values.stats import RoundStats
 from tests.fixtures.rows import MODEL, Rows, new_job
 
 WORDS = ("name", "reason", "graph", "report", "warnings", "idempotency_key")

@@ -10,9 +10,9 @@ from db.repositories.rounds import Rounds
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
 from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.report import Conditions, FinishReport
-from mallorn.core.values.stats import RoundStats
 from mallorn.core.values.trial import Trial
 from workers.finish.conditions import conditions
 
