@@ -11,8 +11,7 @@ import { KeyDialog } from "./KeyDialog";
 import { KeysPage } from "./keys/KeysPage";
 import { formatRoute, useRoute } from "./route";
 import { TaskPage } from "./task/TaskPage";
-import { Boundary } from "./ui/Boundary";
-import { Empty } from "./ui/states";
+import { Boundary, Empty } from "./ui/states";
 import { signOut, useSession } from "./api/session";
 
 const PLACES = { jobs: "Jobs", fleet: "Fleet", dataset: "Dataset", costmodels: "Cost models", keys: "Keys" } as const;

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Job } from "../src/api/types";
-import { adviceOf, commandIn, obstacle } from "../src/job/advice";
+import { adviceOf, commandIn, obstacle, peakShare, remarks } from "../src/job/advice";
 import { commandsFor, reaching, serverAddress } from "../src/job/commands";
-import { peakShare, remarks } from "../src/job/remarks";
 import { level, mark } from "../src/jobs/standing";
 import { job, type Part } from "./samples";
 

@@ -1,8 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { address } from "../src/api/client";
-import { gathered, retryAfterMs } from "../src/api/live";
+import { EventParser, gathered, retryAfterMs } from "../src/api/live";
 import { pause } from "../src/api/resource";
-import { EventParser } from "../src/api/sse";
 import { settled } from "../src/job/history";
 import { round } from "./samples";
 

@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import * as client from "../src/api/client";
-import { loadAll } from "../src/compare/load";
-import { differences, fastest, labels, overlay, sideBySide, type Compared } from "../src/compare/overlay";
+import { type Compared, differences, fastest, labels, loadAll, overlay, sideBySide } from "../src/compare/overlay";
 import { job, task } from "./samples";
 
 const point = (trials: number, totalUs: number) => ({ trials, sec: trials * 10, totalUs });

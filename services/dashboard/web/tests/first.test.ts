@@ -4,7 +4,7 @@ import { byHealth, isAway } from "../src/fleet/health";
 import { versus } from "../src/format";
 import { apart } from "../src/jobs/choose";
 import { modelBytes } from "../src/jobs/example";
-import { snippets } from "../src/jobs/snippets";
+import { snippets } from "../src/job/commands";
 import { job } from "./samples";
 
 describe("jobs of one name", () => {

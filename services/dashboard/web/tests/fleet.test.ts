@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Device, StageRun, Stint } from "../src/api/types";
 import { colourOf, errorRate, lanes, marks, stretch } from "../src/fleet/lanes";
-import { machineWords, peakWords } from "../src/fleet/machine";
+import { machineWords, peakWords } from "../src/fleet/health";
 
 const WINDOW = { since: 1000, now: 2000 };
 

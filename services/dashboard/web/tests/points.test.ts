@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { points } from "../src/job/points";
+import { points } from "../src/job/Points";
 import { job } from "./samples";
 
 const timed = (median: number) => ({ median, low: median, high: median });

@@ -7,9 +7,8 @@ import { Crumbs } from "../ui/parts";
 import { Empty, Failed, Shown } from "../ui/states";
 import { selection } from "../jobs/choose";
 import { CompareChart } from "./CompareChart";
-import { JobColumns } from "./JobColumns";
-import { type Entry, loadAll } from "./load";
-import { TaskColumns } from "./TaskColumns";
+import { JobColumns, TaskColumns } from "./columns";
+import { type Entry, loadAll } from "./overlay";
 
 const REFRESH_SEC = 5;
 /** As many as there are colours, and columns that a screen holds. */

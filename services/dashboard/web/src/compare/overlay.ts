@@ -1,6 +1,8 @@
-/** Several jobs over one another: their curves on one axis, their tasks in one list. */
-import type { Job, OptionName, Task } from "../api/types";
-import type { Point } from "../job/history";
+/** Several jobs over one another: loaded with their tasks and rounds, their curves on one axis, their tasks in one list. */
+import type { Job, List, OptionName, Task } from "../api/types";
+import { curve, type Leaf, loadRounds, type Point, reached, roundsOf } from "../job/history";
+import { ApiError, get } from "../api/client";
+import { isFinal } from "../jobs/standing";
 
 /** `reachedUs` is what the job itself came to, task by task: a task's own latency is the best of all jobs. */
 export type Compared = { job: Job; tasks: readonly Task[]; points: readonly Point[]; reachedUs: ReadonlyMap<number, number | null> };
@@ -59,4 +61,32 @@ export function labels(jobs: readonly Job[]): string[] {
     const alone = jobs.filter((other) => other.name === job.name).length === 1;
     return alone ? job.name : `${job.name} ${job.id.slice(0, 6)}`;
   });
+}
+
+export type Loaded = Compared & { leaves: readonly Leaf[] };
+export type Entry = { id: string; found?: Loaded; error?: ApiError };
+
+/** A job that had ended when it was last asked for is not asked for again. */
+export async function loadAll(ids: readonly string[], signal: AbortSignal, last: readonly Entry[] | undefined): Promise<Entry[]> {
+  const known = new Map((last ?? []).map((entry) => [entry.id, entry.found]));
+  return Promise.all(ids.map((id) => entryOf(id, signal, known.get(id))));
+}
+
+async function entryOf(id: string, signal: AbortSignal, last: Loaded | undefined): Promise<Entry> {
+  if (last !== undefined && isFinal(last.job)) return { id, found: last };
+  try {
+    return { id, found: await loadOne(id, signal, last) };
+  } catch (error) {
+    if (error instanceof ApiError) return last === undefined ? { id, error } : { id, error, found: last };
+    throw error;
+  }
+}
+
+async function loadOne(id: string, signal: AbortSignal, last: Loaded | undefined): Promise<Loaded> {
+  // Before its rounds: a job seen as ended then shows all of them.
+  const job = await get<Job>(`jobs/${id}`, {}, signal);
+  const [tasks, leaves] = await Promise.all([get<List<Task>>(`jobs/${id}/tasks`, {}, signal), loadRounds(id, signal, last?.leaves)]);
+  const rounds = roundsOf(leaves);
+  const came = { points: curve(rounds, tasks.items, job.created_at), reachedUs: reached(rounds, tasks.items) };
+  return { job, tasks: tasks.items, leaves, ...came };
 }

@@ -1,15 +1,14 @@
 /** Who works, what is measured on, and what all of them did lately. */
 import type { ReactNode } from "react";
 import { get } from "../api/client";
-import { useResource, type Resource } from "../api/resource";
+import { type Resource, useResource } from "../api/resource";
 import type { Activity, Device, List, Worker } from "../api/types";
 import { duration, plural, target } from "../format";
 import { useChoices, useTitle } from "../route";
 import { Empty, Shown } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
 import { When } from "../ui/parts";
-import { byHealth, isAway } from "./health";
-import { machineWords, peakWords } from "./machine";
+import { byHealth, isAway, machineWords, peakWords } from "./health";
 import { Timeline } from "./Timeline";
 
 const REFRESH_SEC = 3;

@@ -4,9 +4,8 @@ import type { Job } from "../api/types";
 import { level } from "../jobs/standing";
 import { formatValue } from "../jobs/options";
 import { Copy } from "../ui/parts";
-import { type Advice, adviceOf, commandIn, obstacle } from "./advice";
+import { type Advice, adviceOf, commandIn, obstacle, remarks } from "./advice";
 import { reaching } from "./commands";
-import { remarks } from "./remarks";
 
 /** How the result is to be read, and what to type next. */
 export function VerdictCard({ job }: { job: Job }): ReactNode {

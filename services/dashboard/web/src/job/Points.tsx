@@ -1,8 +1,8 @@
 /** The whole model at each size of a range that was tuned, beside onnxruntime; nothing for a job of one size. */
 import type { ReactNode } from "react";
 import type { Job } from "../api/types";
-import { Table, type Column } from "../ui/Table";
-import { points, type Point } from "./points";
+import { type Column, Table } from "../ui/Table";
+import { digits, latency, versus } from "../format";
 
 const COLUMNS: readonly Column<Point>[] = [
   { key: "at", title: "At", width: 3, cell: (point) => point.at },
@@ -21,4 +21,22 @@ export function Points({ job }: { job: Job }): ReactNode {
       <Table label="Sizes that were tuned" columns={COLUMNS} rows={rows} rowKey={(point) => point.at} cards />
     </section>
   );
+}
+
+export type Point = { at: string; tuned: string; aSecond: string; onnxruntime: string; beside: string };
+
+export function points(job: Job): Point[] {
+  return (job.report?.points ?? []).map(({ sizes, latency_us }) => {
+    const tuned = latency_us["tuned"]?.median ?? null;
+    const onnxruntime = latency_us["onnxruntime"]?.median ?? null;
+    return {
+      at: Object.entries(sizes)
+        .map(([name, size]) => `${name}=${size}`)
+        .join(" "),
+      tuned: latency(tuned),
+      aSecond: tuned === null ? "" : digits(1e6 / tuned),
+      onnxruntime: latency(onnxruntime),
+      beside: tuned === null || onnxruntime === null ? "" : versus(onnxruntime / tuned),
+    };
+  });
 }

@@ -7,7 +7,7 @@ import { Rivalry } from "../jobs/Rivalry";
 import { Fact, Facts, Meter } from "../ui/parts";
 import { rests } from "./answers";
 import { busy, earned, headroom } from "./figures";
-import { peakShare } from "./remarks";
+import { peakShare } from "./advice";
 
 export function Summary({ job }: { job: Job }): ReactNode {
   const { untuned, onnxruntime, tuned } = engines(job);

@@ -1,4 +1,4 @@
-/** What a job's reason says: what happened, what helps, and the command in it, if there is one. */
+/** What a job's reason says, with the command in it that helps, and what a reader of its figures must know. */
 import type { Job } from "../api/types";
 
 /** `command` can be typed as it stands. */
@@ -27,4 +27,28 @@ export function obstacle(job: Job, nowSec: number): Advice | null {
   if ((job.state === "paused" || job.state === "finishing") && advice.help + advice.command !== "") return advice;
   if (job.state !== "queued" || nowSec - job.created_at < LONG_SEC) return null;
   return { what: "No worker has taken it for more than a minute.", help: "See which there are; each takes one job's work at a time.", command: "mallorn workers" };
+}
+
+export type Remark = { what: string; hint: string };
+
+export function remarks(job: Job): Remark[] {
+  return [...warned(job), ...notDone(job), ...conditions(job)];
+}
+
+function warned(job: Job): Remark[] {
+  return job.warnings.map(({ source, message, hint, count }) => ({ what: `${source}: ${message}${count > 1 ? ` (${count} times)` : ""}`, hint }));
+}
+
+function notDone(job: Job): Remark[] {
+  return (job.report?.not_done ?? []).map(({ step, why, hint }) => ({ what: `Not done: ${step}, ${why}`, hint }));
+}
+
+function conditions(job: Job): Remark[] {
+  const note = job.report?.conditions?.note;
+  return note ? [{ what: note, hint: "" }] : [];
+}
+
+/** Share of what the machine computes that the tuned model reaches; null where it is not measured, or its tasks' share is told, as the verdict does. */
+export function peakShare(job: Job): number | null {
+  return job.outlook?.limit_us == null ? (job.report?.limits?.peak_share ?? null) : null;
 }

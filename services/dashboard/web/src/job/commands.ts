@@ -1,4 +1,4 @@
-/** What can be typed about a job, with the address of this server where it is not the usual one. */
+/** What can be typed about a job, or to hand in a model, with the address of this server where it is not the usual one. */
 import type { Job } from "../api/types";
 import { isAuto, isFinal, searches } from "../jobs/standing";
 
@@ -31,4 +31,22 @@ export function commandsFor(job: Job, server: string = serverAddress()): [string
   ];
   const here = known.filter(([, , fits]) => fits).map(([why, command]): [string, string] => [why, reaching(command, server)]);
   return job.exported ? [...here, ["Then build the model", "mallorn compile MODEL.onnx --schedules tuned -o model.so"]] : here;
+}
+
+export type Snippet = { name: string; text: string };
+
+export function snippets(server: string = serverAddress(), hasKey = false): Snippet[] {
+  const key = hasKey ? ' -H "Authorization: Bearer $MALLORN_API_KEY"' : "";
+  const api = `${server}/api/v1`;
+  return [
+    { name: "Command line", text: reaching("mallorn tune model.onnx", server) },
+    { name: "Python", text: `import mallorn\n\njob = mallorn.Client("${server}").tune("model.onnx", target="local")\nprint(job.id)` },
+    {
+      name: "curl",
+      text: [
+        `curl -sf${key} -T model.onnx "${api}/models?name=model.onnx"   # its answer holds the model's id`,
+        `curl -sf${key} -H "Content-Type: application/json" -d '{"model_id": "ID", "target": "local"}' ${api}/jobs`,
+      ].join("\n"),
+    },
+  ];
 }

@@ -8,7 +8,7 @@ import { go } from "../route";
 import { Copy } from "../ui/parts";
 import { Empty, Failed } from "../ui/states";
 import { EXAMPLE_NAME, exampleModel } from "./example";
-import { snippets } from "./snippets";
+import { snippets } from "../job/commands";
 import { upload } from "./upload";
 
 const EXAMPLE_TRIALS = 64;

@@ -9,8 +9,7 @@ import { Copy, Dialog, When } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
 import { useTitle } from "../route";
-import { type Change, ChangeDialog } from "./ChangeDialog";
-import { MakeDialog } from "./MakeDialog";
+import { type Change, ChangeDialog, MakeDialog } from "./dialogs";
 import { inOrder, isOver, stateOf } from "./state";
 
 const REFRESH_SEC = 15;

@@ -13,9 +13,8 @@ import { formatRoute, useTitle } from "../route";
 import { Crumbs, Fact, Facts, StateMark } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { loadRecords } from "./measurements";
-import { Prediction } from "./Prediction";
+import { Prediction, ScatterChart } from "./charts";
 import { RecordTable } from "./RecordTable";
-import { ScatterChart } from "./ScatterChart";
 import { Schedules } from "./Schedules";
 
 export function TaskPage({ jobId, index }: { jobId: string; index: number }): ReactNode {

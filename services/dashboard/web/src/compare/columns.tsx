@@ -1,12 +1,14 @@
-/** What the jobs are and what they came to, a column each. */
-import type { ReactNode } from "react";
+/** What the jobs are and came to, a column each, and the same task in every job. */
+import { type ReactNode, useMemo } from "react";
+import { count, duration, latency, plural, target, times } from "../format";
+import { formatRoute, useOrder } from "../route";
+import { Empty } from "../ui/states";
+import { type Column, Table } from "../ui/Table";
+import { type Compared, differences, fastest, heaviest, labels, sideBySide, type TaskRow } from "./overlay";
 import type { Job } from "../api/types";
-import { count, duration, latency, target, times } from "../format";
 import { bestUs, engines, failureCount, speedUp, spentOf } from "../jobs/standing";
 import { title } from "../jobs/options";
-import { formatRoute } from "../route";
 import { StateMark } from "../ui/parts";
-import { differences, labels, type Compared } from "./overlay";
 
 type Line = { title: string; of: (job: Job) => ReactNode };
 
@@ -64,4 +66,57 @@ const LINES: readonly Line[] = [
 function words(value: unknown): string {
   if (value === null || value === undefined) return "–";
   return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+export function TaskColumns({ jobs }: { jobs: readonly Compared[] }): ReactNode {
+  const order = useOrder("sort", "-share");
+  const rows = useMemo(() => sideBySide(jobs), [jobs]);
+  if (rows.length === 0) return <Empty title="No tasks yet">They are there once a model is imported.</Empty>;
+  return (
+    <Table
+      label="Task beside task"
+      columns={columns(jobs)}
+      rows={rows}
+      rowKey={(row) => row.workload}
+      {...order}
+    />
+  );
+}
+
+function columns(jobs: readonly Compared[]): Column<TaskRow>[] {
+  const names = labels(jobs.map(({ job }) => job));
+  return [
+    { key: "name", title: "Task", width: 24, value: (row) => row.name, cell: (row) => <span title={row.name}>{row.name}</span> },
+    {
+      key: "share",
+      title: "Weighted",
+      help: "The largest of the jobs' latencies times weight",
+      width: 10,
+      numeric: true,
+      value: heaviest,
+      cell: (row) => latency(heaviest(row) || null),
+    },
+    ...jobs.map(({ job }, column) => ({
+      key: job.id,
+      title: names[column] ?? "",
+      help: "The best that this job came to or began with, and its trials",
+      width: 18,
+      numeric: true,
+      value: (row: TaskRow) => row.cells[column]?.us,
+      cell: (row: TaskRow) => <Cell row={row} column={column} jobId={job.id} />,
+    })),
+  ];
+}
+
+function Cell({ row, column, jobId }: { row: TaskRow; column: number; jobId: string }): ReactNode {
+  const found = row.cells[column];
+  if (found === undefined) return "–";
+  const { task, us } = found;
+  const best = fastest(row) === column;
+  return (
+    <a href={formatRoute(["jobs", jobId, "tasks", String(task.index)])} className={best ? "good" : "plain"}>
+      {latency(us)}
+      {best && " ✓"} <small>{plural(task.trials, "trial")}</small>
+    </a>
+  );
 }
