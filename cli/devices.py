@@ -1,17 +1,25 @@
-"""`mallorn devices`: who measures, and taking back what one of them told."""
+"""`mallorn devices` and `mallorn workers`: who measures and works, and taking back what a device told."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
 
-from cli.data import note_gaps
 from cli.dataset_place import DAY
 from cli.removal import YesOption, ask
-from cli.terminal.output import Address, JsonOption, ago, client, print_json, print_note, print_rows
+from cli.terminal.output import (
+    Address,
+    JsonOption,
+    ago,
+    client,
+    duration,
+    print_json,
+    print_note,
+    print_rows,
+)
 from cli.terminal.shared import shared
-from mallorn.core.values.fleet import DeviceStatus, Withdrawn
-from mallorn.wording.machines import machine_words, sandbox_word
+from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
+from mallorn.wording.machines import PARTLY, machine_words, sandbox_word
 from mallorn.wording.units import Column
 
 COLUMNS: Final = (
@@ -22,6 +30,14 @@ COLUMNS: Final = (
     Column[DeviceStatus]("TVM", lambda row: row.tvm_version),
     Column[DeviceStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
     Column[DeviceStatus]("TARGET", lambda row: row.target, cut=True),
+)
+WORKER_COLUMNS: Final = (
+    Column[WorkerStatus]("WORKER", lambda row: row.id),
+    Column[WorkerStatus]("STATE", lambda row: row.state),
+    Column[WorkerStatus]("BUSY WITH", lambda row: row.busy_with or "nothing"),
+    Column[WorkerStatus]("UP", lambda row: duration(row.uptime_sec)),
+    Column[WorkerStatus]("SEEN", lambda row: ago(row.seen_sec)),
+    Column[WorkerStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
 )
 MINUTE: Final = "%Y-%m-%dT%H:%M"
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -78,3 +94,19 @@ def words(found: Withdrawn) -> str:
         f"{found.measurements} measurements, {found.schedules} schedules{jobs}, "
         f"{found.cost_models} active cost models"
     )
+
+
+@shared
+def workers(*, as_json: JsonOption = False, address: Address) -> None:
+    """List the workers that search, build and drive devices."""
+    with client(*address) as api:
+        rows = api.workers()
+    print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")
+    for row in () if as_json else rows:
+        note_gaps(row.id, row.info.sandbox)
+
+
+def note_gaps(name: str, sandbox: str) -> None:
+    """What walls are missing, where some are."""
+    if sandbox_word(sandbox) == PARTLY:
+        print_note(f"{name}: sandbox {sandbox}")

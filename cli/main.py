@@ -44,7 +44,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("evaluate", "cli.evaluate:evaluate"),
     ("pretrain", "cli.pretrain:pretrain"),
     ("devices", "cli.devices:app"),
-    ("workers", "cli.data:workers"),
+    ("workers", "cli.devices:workers"),
     ("compile", "cli.compile:compile_model"),
     ("bench", "cli.compile:bench"),
     ("profile", "cli.profile:profile"),

@@ -1,22 +1,43 @@
 """`mallorn schedules`: list them, fetch a job's, and share the best known ones as a folder."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from cli.data import schedules
 from cli.dataset_import import ImportTally
 from cli.dataset_place import DatasetPlace, dataset
 from cli.parts import installed
+from cli.service.reading import FIRST_STEP, reader
 from cli.terminal.bars import bar
-from cli.terminal.output import JsonOption, print_json, print_note, stdout
+from cli.terminal.options import ForceOption
+from cli.terminal.output import (
+    JsonOption,
+    Place,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+)
 from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
+from mallorn.core.values.dataset import VerifiedSchedule
+from mallorn.outdir import check_model, check_target
+from mallorn.wording.units import Column
 
 GET = "get"
+SCHEDULE_COLUMNS: Final = (
+    Column[VerifiedSchedule]("NAME", lambda row: row.workload_name),
+    Column[VerifiedSchedule]("LATENCY (us)", lambda row: None if row.is_bound else row.latency_us),
+    Column[VerifiedSchedule]("AT MOST", lambda row: row.latency_us if row.is_bound else None),
+    Column[VerifiedSchedule]("LOW", lambda row: row.low_us),
+    Column[VerifiedSchedule]("HIGH", lambda row: row.high_us),
+    Column[VerifiedSchedule]("JOB", lambda row: row.job_id),
+    Column[VerifiedSchedule]("WORKLOAD", lambda row: row.workload, cut=True),
+    Column[VerifiedSchedule]("TARGET", lambda row: row.target, cut=True),
+)
 
 
 class GetUnlessNamed(TyperGroup):
@@ -37,7 +58,44 @@ def main() -> None:
     """List the best known schedules, download a job's, or share them as a folder."""
 
 
-app.command(GET)(schedules)
+@app.command(GET)
+@shared
+def schedules(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="Download this job's exported logs.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to put them; default: ./mallorn-JOB.")] = None,
+    force: ForceOption = False,
+    workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """List the best known schedules, or download a job's."""
+    with reader(*place) as api:
+        if job is None:
+            rows = list(api.schedules(workload, target))
+            print_rows(
+                rows,
+                SCHEDULE_COLUMNS,
+                as_json,
+                f"no schedules yet; grow some with   {FIRST_STEP}",
+            )
+            return
+        handle = api.job(job)
+        directory = out or Path(f"mallorn-{handle.id}")
+        check_model(directory, lambda: handle.status.model_id, force)
+        check_target(directory, handle.status.target, force)
+        handle.schedules(directory)
+    files = sorted(str(path) for path in directory.rglob("*") if path.is_file())
+    if as_json:
+        print_json({"directory": str(directory), "files": files})
+        return
+    stdout().print(str(directory))
+    print_note(
+        f"{len(files)} files; apply them with   mallorn compile MODEL --schedules {directory} -o model.so"
+    )
 
 
 @app.command("export")
