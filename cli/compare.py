@@ -7,16 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from cli.service.reading import reader
-from cli.terminal.output import (
-    JsonOption,
-    Place,
-    duration,
-    latency,
-    print_json,
-    print_note,
-    stdout,
-    table,
-)
+from cli.terminal.output import JsonOption, Place, duration, latency, print_json, print_note, stdout, table
 from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 from mallorn.results.comparison import Comparison, Side

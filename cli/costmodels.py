@@ -7,16 +7,7 @@ from typing import Annotated, Final, cast
 import typer
 
 from cli.service.reading import reader
-from cli.terminal.output import (
-    Address,
-    JsonOption,
-    Place,
-    client,
-    print_json,
-    print_note,
-    print_rows,
-    stdout,
-)
+from cli.terminal.output import Address, JsonOption, Place, client, print_json, print_note, print_rows, stdout
 from cli.terminal.shared import shared
 from cli.terminal.tables import fact_table
 from mallorn.client import Client

@@ -6,12 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from cli.service.reading import reader
-from cli.terminal.output import (
-    JsonOption,
-    Place,
-    first_line,
-    print_rows,
-)
+from cli.terminal.output import JsonOption, Place, first_line, print_rows
 from cli.terminal.shared import shared
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record

@@ -13,15 +13,7 @@ from cli.dataset_place import DatasetPlace, RowFilter, SnapshotOption, dataset, 
 from cli.dataset_words import print_statistics
 from cli.parts import installed
 from cli.terminal.bars import bar
-from cli.terminal.output import (
-    Address,
-    JsonOption,
-    client,
-    print_json,
-    print_note,
-    print_rows,
-    stdout,
-)
+from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows, stdout
 from cli.terminal.shared import shared
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.wording.units import Column, moment

@@ -6,15 +6,7 @@ from typing import Annotated
 import typer
 
 from cli.service.reading import find_job, reader
-from cli.terminal.output import (
-    JsonOption,
-    NewestJobArgument,
-    Place,
-    print_json,
-    print_note,
-    stdout,
-    table,
-)
+from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, print_note, stdout, table
 from cli.terminal.shared import shared
 from cli.watching.standing import words
 from mallorn.core.errors import NotFound

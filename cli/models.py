@@ -7,14 +7,7 @@ import typer
 from cli.removal import rm_models
 from cli.service.reading import reader
 from cli.terminal.bars import upload_with_bar
-from cli.terminal.output import (
-    JsonOption,
-    Place,
-    client,
-    print_json,
-    print_rows,
-    stdout,
-)
+from cli.terminal.output import JsonOption, Place, client, print_json, print_rows, stdout
 from cli.terminal.shared import shared
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.wording.units import Column

@@ -5,13 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.terminal.output import (
-    JsonOption,
-    Place,
-    client,
-    print_json,
-    print_note,
-)
+from cli.terminal.output import JsonOption, Place, client, print_json, print_note
 from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 from mallorn.job import Job

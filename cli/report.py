@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.service.reading import find_job, reader
-from cli.terminal.output import (
-    JsonOption,
-    NewestJobArgument,
-    Place,
-    print_json,
-    stdout,
-)
+from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, stdout
 from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome

@@ -12,14 +12,7 @@ from cli.parts import installed
 from cli.service.reading import FIRST_STEP, reader
 from cli.terminal.bars import bar
 from cli.terminal.options import ForceOption
-from cli.terminal.output import (
-    JsonOption,
-    Place,
-    print_json,
-    print_note,
-    print_rows,
-    stdout,
-)
+from cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
 from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target

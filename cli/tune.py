@@ -20,14 +20,7 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL, parse_target
 from mallorn.exporting import as_onnx, existing
 from mallorn.job import Job
-from mallorn.outdir import (
-    check_job,
-    check_model,
-    check_target,
-    default_directory,
-    model_id_of,
-    out_directory,
-)
+from mallorn.outdir import check_job, check_model, check_target, default_directory, model_id_of, out_directory
 from mallorn.wording.units import budget_words
 
 # A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on; one that
