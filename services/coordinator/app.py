@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from services.coordinator.apidocs import add_docs
-from services.coordinator.audit import Ledger, Told
+from services.coordinator.audit import JobLogMiddleware, Ledger
 from services.coordinator.audit import router as audit
 from services.coordinator.costmodels import router as cost_models
 from services.coordinator.events import SCHEMAS as EVENT_SCHEMAS

@@ -66,7 +66,7 @@ def list_audit(
     return PageOut(items=page.items, next_cursor=page.cursor)
 
 
-class Told:
+class JobLogMiddleware:
     """Middleware around all routes."""
 
     def __init__(self, app: ASGIApp) -> None:
