@@ -96,18 +96,20 @@ def _beside(programs: int, engines: Mapping[str, Engine], passes: int) -> Beside
 
 def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
     """Two libraries of the same code, and inputs; the target and its cores."""
-    from workers.tvm.templates import checks, compiling, machine
+    from graphc.export import compile_network, export_checks, target_machine
 
-    manifest = checks.read_manifest(schedules)
-    target, network = machine.read_target(manifest["target"]), compiling.read_model(str(model))
-    mods = compiling.import_models(network, manifest, target)
-    missing = compiling.count_hits(mods, str(schedules), target)[1]
+    manifest = export_checks.read_manifest(schedules)
+    target, network = target_machine.read_target(manifest["target"]), compile_network.read_model(str(model))
+    mods = compile_network.import_models(network, manifest, target)
+    missing = compile_network.count_hits(mods, str(schedules), target)[1]
     if missing:
         raise InvalidRequest(f"{model} has tasks without a schedule in {schedules}: {', '.join(missing)}")
-    built = compiling.build(mods, manifest["dynamic"], manifest["recipe"]["after"], target, str(schedules))
+    built = compile_network.build(
+        mods, manifest["dynamic"], manifest["recipe"]["after"], target, str(schedules)
+    )
     built.export_library(str(folder / f"{STOCK}.so"))
-    compiling.export(built, str(folder / f"{OURS}.so"), target)
-    inputs = compiling.random_inputs(network, manifest["input_shapes"], manifest["input_ranges"])
+    compile_network.export(built, str(folder / f"{OURS}.so"), target)
+    inputs = compile_network.random_inputs(network, manifest["input_shapes"], manifest["input_ranges"])
     np.savez(folder / "inputs.npz", **inputs)
     parsed = parse_target(manifest["target"])
     return parsed.text, parsed.num_cores

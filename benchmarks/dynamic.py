@@ -194,22 +194,22 @@ class Bench:
         """TVM's default build of the file with its free dimensions."""
         import tvm
 
+        from graphc.export import compile_network
         from workers.tvm.passes import as_tvm_target
-        from workers.tvm.templates import compiling
 
         target = as_tvm_target(self._target.text)
-        model = compiling.read_model(str(self._given.model))
+        model = compile_network.read_model(str(self._given.model))
         library = self._folder / "untuned.so"
-        built = tvm.compile(compiling.convert(compiling.simplify(model, {}), {}, target), target)
+        built = tvm.compile(compile_network.convert(compile_network.simplify(model, {}), {}, target), target)
         built.export_library(str(library))
         return library
 
     def _write_inputs(self, shapes: Mapping[str, list[int]]) -> str:
-        from workers.tvm.templates import compiling
+        from graphc.export import compile_network
 
-        model = compiling.read_model(str(self._given.model))
+        model = compile_network.read_model(str(self._given.model))
         path = self._folder / "inputs.npz"
-        np.savez(path, **compiling.random_inputs(model, shapes, self._manifest.input_ranges))
+        np.savez(path, **compile_network.random_inputs(model, shapes, self._manifest.input_ranges))
         return str(path)
 
 

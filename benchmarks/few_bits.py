@@ -53,6 +53,7 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
     import numpy as np
     import tvm
 
+    from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
     from mallorn.core.targets import parse_target
     from mallorn.core.values.machine import assumed
     from workers.search.roller.ranking import ranked
@@ -60,17 +61,20 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
     from workers.tvm.passes import as_tvm_target
     from workers.tvm.rebuild import rebuild
     from workers.tvm.sketches import design_space
-    from workers.tvm.templates import blocks, quads
 
     target = parse_target(
         {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": threads}
     )
     with as_tvm_target(target.text):
-        by = quads.instruction()
+        by = llvm_byte_dot_products.instruction()
     if by is None:
         raise SystemExit("this processor has no AVX2")
-    of = blocks.Product(by, (1,), outputs, inputs // block, block, bits, 1 << (bits - 1))
-    mod = tvm.IRModule({"main": blocks.function(of).with_attr("global_symbol", "main")})
+    of = block_quantized_matmul_function.Product(
+        by, (1,), outputs, inputs // block, block, bits, 1 << (bits - 1)
+    )
+    mod = tvm.IRModule(
+        {"main": block_quantized_matmul_function.function(of).with_attr("global_symbol", "main")}
+    )
     tir = tvm.ir.save_json(mod)
     first, *_ = ranked(design_space(tir, target.text), nests(tir), assumed(threads, by.lanes), 1)
     (sketch,) = (each for each in design_space(tir, target.text) if each.key == first.sketch)

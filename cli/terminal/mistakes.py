@@ -9,7 +9,9 @@ from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.installing import MissingPackage, install_line
 from mallorn.core.settings import Settings
 
-OURS: Final = frozenset({"mallorn", "cli", "stack", "services", "workers", "research", "costmodels", "db"})
+OURS: Final = frozenset(
+    {"mallorn", "graphc", "cli", "stack", "services", "workers", "research", "costmodels", "db"}
+)
 HINTS: Final = {
     errno.ENOSPC: "df -h",
     errno.EDQUOT: "df -h",

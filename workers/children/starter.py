@@ -70,7 +70,8 @@ def harmless(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 @lru_cache(maxsize=1)
 def compile_what_children_import() -> None:
     """Keep the bytecode of modules that only children import: behind their walls they cannot."""
-    compileall.compile_dir(Path(_ROOT, "workers", "tvm"), quiet=2)
+    for room in ("graphc", "workers/tvm"):
+        compileall.compile_dir(Path(_ROOT, room), quiet=2)
 
 
 def start_process(orders: Orders, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:

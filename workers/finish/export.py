@@ -1,10 +1,9 @@
 """The directory a user takes away: logs that stock TVM loads, how to apply them, and the report."""
 
-import shutil
+import hashlib
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from sqlalchemy.orm import Session
 from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
+from graphc.export.export_archive import write_archive
 from mallorn.core.artifacts import export_uri, reaching
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic import Dynamic
@@ -27,10 +27,7 @@ from workers.finish.winners import Winner
 from workers.racing.engines import TUNED
 from workers.slot.stage import Stage
 
-# apply.py, the graph passes that it has beyond TVM's, what they share, and a library's threads.
-TEMPLATES: Final = Path(str(files("workers.tvm.templates")))
-SCRIPTS: Final = tuple(sorted(path.name for path in TEMPLATES.glob("[a-z]*.*") if path.is_file()))
-# All that the scripts import; onnxruntime is for --check, where it is installed.
+# All that apply.py and its archive import; onnxruntime is for --check, where it is installed.
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "ml_dtypes", "numpy", "onnx", "protobuf")
 CHECKER: Final = "onnxruntime"
 REQUIREMENTS: Final = "requirements.txt"
@@ -52,13 +49,12 @@ def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Graphs, dir
 
 
 def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) -> None:
-    """Put the manifest, the scripts and what they need to run beside the logs."""
-    manifest = _manifest(claimed, winners)
+    """Put the manifest, the script and what it needs to run beside the logs."""
+    carried = write_archive(directory)
+    manifest = _manifest(claimed, winners, {path.name: _sha256(path) for path in carried})
     _write_manifest(directory, manifest)
     pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
-    for name in SCRIPTS:
-        shutil.copyfile(TEMPLATES / name, directory / name)
 
 
 def largest_shapes(claimed: Stage) -> dict[str, list[int]]:
@@ -107,7 +103,11 @@ def upload(claimed: Stage, directory: Path) -> str:
     return url
 
 
-def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _manifest(claimed: Stage, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:
     graph, tuned = claimed.graph, {winner.contest.task.name for winner in winners}
     with claimed.runtime.database.session() as session:
         tasks = [task.name for task in Tasks(session).list(claimed.job.id)]
@@ -130,6 +130,7 @@ def _manifest(claimed: Stage, winners: Sequence[Winner]) -> Manifest:
         measured_on=measured_on,
         mode=claimed.options.mode,
         measured_by=claimed.measured_by,
+        carried=carried,
     )
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol
 
+from graphc.export.export_checks import LARGEST_ERROR_BF16, error_of_steps
 from mallorn.core.targets import Target
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe
@@ -18,7 +19,6 @@ from workers.racing.bursts import KernelRacer
 from workers.racing.fairly import Meter
 from workers.racing.on_device import DeviceEngine, DeviceMeter, DeviceSeat
 from workers.tvm.recipes import precision_of
-from workers.tvm.templates.checks import LARGEST_ERROR_BF16, error_of_steps
 
 # What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
 # An export's own script compares with onnxruntime alone, which sums up in another order.

@@ -8,7 +8,7 @@ from tvm.ir import Call, Op, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
-from workers.tvm.templates.rewriting import OPERATOR, collect
+from graphc.core.graph_rewriting import OPERATOR, collect
 
 Names = frozenset[int]
 _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})

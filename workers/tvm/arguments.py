@@ -5,9 +5,9 @@ from typing import Any
 from tvm.ir import TensorLoad
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
+from graphc.core.graph_rewriting import collect
 from workers.faces.values import Arguments, Tensor
 from workers.tvm.anatomy import ProgramBlock, blocks_of
-from workers.tvm.templates.rewriting import collect
 
 Range = tuple[int, int]
 # Integers nothing is looked up with: masks and flags take 0 and 1.

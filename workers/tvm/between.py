@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from graphc.ranges.dispatch_by_shape import PLUS, grows, names_of, shapes_at
 from mallorn.core.errors import InvalidModel
 from workers.tvm.accuracy import Array, relative_error
 from workers.tvm.onnx_reader import first_line
-from workers.tvm.templates.ranges import PLUS, grows, names_of, shapes_at
 
 TOLERANCE: Final = 1e-4
 SEED: Final = 0

@@ -9,6 +9,10 @@ from typing import Any
 
 import tvm
 
+from graphc.export import compile_network as stock
+from graphc.export.embed_weights import embedding
+from graphc.fold import share_equal_constants
+from graphc.ranges import dispatch_by_shape
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import StoredRecipe
 from workers.faces.graphs import Compiled, Shapes, Untuned
@@ -19,9 +23,6 @@ from workers.tvm.passes import as_tvm_target, run_steps
 from workers.tvm.point import load_point
 from workers.tvm.pool import export_with_pool
 from workers.tvm.recipes import recipe_of, step_json
-from workers.tvm.templates import compiling as stock
-from workers.tvm.templates import equals, ranges
-from workers.tvm.templates.embedding import embedding
 
 
 def compile_model(
@@ -41,7 +42,7 @@ def compile_model(
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
     after = [step_json(step) for step in steps.after]
-    mods, constants = {}, equals.Constants()
+    mods, constants = {}, share_equal_constants.Constants()
     for label, load in _loads(model_path, input_shapes, dynamic).items():
         network = load(tvm_target)
         inputs, outputs = network.inputs, network.outputs
@@ -75,7 +76,7 @@ def _loads(
     def load(point: dict[str, int], tvm_target: Any) -> ImportedModel:
         return load_point(model_path, dynamic, point, tvm_target)[0]
 
-    return {ranges.label(point): partial(load, point) for point in dynamic.points}
+    return {dispatch_by_shape.label(point): partial(load, point) for point in dynamic.points}
 
 
 def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:

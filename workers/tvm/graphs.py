@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from graphc.export import compile_network as stock
 from workers.children.method import serving
 from workers.children.serve import serve
 from workers.faces.graphs import Graphs, Ranges, Scripts, Shapes, Signature
@@ -17,7 +18,6 @@ from workers.tvm.ranged import extract_range
 from workers.tvm.reference import build_whole, reference
 from workers.tvm.restoring import read_export, read_log
 from workers.tvm.tasks import extract
-from workers.tvm.templates import compiling as stock
 
 
 def make_inputs(

@@ -13,8 +13,13 @@ from typing import Final
 _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
 # Instructions and schedule rules that TVM has not, registered where the passes that need them are.
 _OURS: Final = {
-    "llvm": ("workers.tvm.blocks", "workers.tvm.folds", "workers.tvm.lines", "workers.tvm.strips"),
-    "x86": ("workers.tvm.templates.bf16", "workers.tvm.templates.int8"),
+    "llvm": (
+        "graphc.schedule_rules.block_matmul_rule",
+        "graphc.schedule_rules.reduction_rule",
+        "graphc.schedule_rules.elementwise_rule",
+        "graphc.schedule_rules.depthwise_strips_rule",
+    ),
+    "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.int8_dot_products"),
 }
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
 _BY_MACHINE: Final = {

@@ -11,6 +11,7 @@ from typing import Any
 import tvm
 from onnx import GraphProto, ModelProto
 
+from graphc.export import compile_network as stock
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph import TensorSpec
 from workers.faces.graphs import Shapes
@@ -23,7 +24,6 @@ from workers.tvm.onnx_reader import (
     refuse_unknown_operators,
 )
 from workers.tvm.refusals import naming_nodes, node_of
-from workers.tvm.templates import compiling as stock
 
 # What the frontend's converters raise when they meet what they do not know (TVMError is a RuntimeError).
 _REFUSALS = (

@@ -9,10 +9,11 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
+from graphc.onnx import inline_functions, lower_contrib_operators, unroll_loops
+from graphc.onnx import read_model as weights
 from mallorn.core.errors import InvalidModel
 from mallorn.core.formats import SAMPLE_BYTES, foreign_format
 from mallorn.core.storable import told
-from workers.tvm.templates import fused, inlining, unrolling, weights
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"
@@ -64,7 +65,7 @@ def _check(model: ModelProto) -> None:
 def _refuse_newer(model: ModelProto) -> None:
     versions = {
         "IR version": (model.ir_version, onnx.IR_VERSION),
-        "opset": (inlining.opset_of(model), onnx.defs.onnx_opset_version()),
+        "opset": (inline_functions.opset_of(model), onnx.defs.onnx_opset_version()),
     }
     for what, (found, known) in versions.items():
         if found > known:
@@ -97,11 +98,11 @@ def _checkable(model: ModelProto) -> ModelProto:
         for tensor in heavy
         if tensor.name not in given
     )
-    homeless = [node for node in result.graph.node if node.op_type in fused.HOMELESS]
+    homeless = [node for node in result.graph.node if node.op_type in lower_contrib_operators.HOMELESS]
     for node in homeless:
-        node.domain = fused.DOMAIN
-    if homeless and all(entry.domain != fused.DOMAIN for entry in result.opset_import):
-        result.opset_import.append(helper.make_opsetid(fused.DOMAIN, 1))
+        node.domain = lower_contrib_operators.DOMAIN
+    if homeless and all(entry.domain != lower_contrib_operators.DOMAIN for entry in result.opset_import):
+        result.opset_import.append(helper.make_opsetid(lower_contrib_operators.DOMAIN, 1))
     for value in result.graph.output:
         kind = value.type.tensor_type
         kind.elem_type = kind.elem_type or TensorProto.FLOAT
@@ -123,7 +124,7 @@ def _unreadable(file: Path) -> InvalidModel:
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
     yield graph
-    for inner in (each for node in graph.node for each in unrolling.graphs(node)):
+    for inner in (each for node in graph.node for each in unroll_loops.graphs(node)):
         yield from _graphs(inner)
 
 
@@ -143,9 +144,9 @@ def _refuse_foreign(model: ModelProto) -> None:
 
 def _is_known(node: NodeProto) -> bool:
     """Whether ONNX has heard of the operator in any version, or onnxruntime may have added it."""
-    if node.op_type in fused.HOMELESS:
+    if node.op_type in lower_contrib_operators.HOMELESS:
         return True
-    standard = node.domain in inlining.DOMAINS
+    standard = node.domain in inline_functions.DOMAINS
     return onnx.defs.has(node.op_type, onnx.defs.onnx_opset_version()) if standard else node.domain in DOMAINS
 
 
@@ -157,10 +158,10 @@ def refuse_unknown_operators(model: ModelProto, known: Set[str]) -> None:
 
 
 def _unknown(names: Sequence[str]) -> InvalidModel:
-    running = [name for name in names if name in unrolling.KINDS]
+    running = [name for name in names if name in unroll_loops.KINDS]
     hint = (
-        f"export the model with steps that are counted beforehand, at most {unrolling.UNROLLED:,} nodes in "
-        f"all: how long {running[0]} runs here is known only when the model runs"
+        f"export the model with steps that are counted beforehand, at most {unroll_loops.UNROLLED:,} nodes "
+        f"in all: how long {running[0]} runs here is known only when the model runs"
         if running
         else "export with standard ONNX operators, e.g. torch.onnx.export(..., opset_version=17)"
     )

@@ -6,13 +6,13 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from graphc.export import compile_network as stock
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph import GraphStep, RecipeStep
 from workers.tvm.onnx_reader import plain
 from workers.tvm.programs import parse_tvm_target
 from workers.tvm.recipes import step_json
-from workers.tvm.templates import compiling as stock
 
 TargetLike = str | dict[str, object]
 

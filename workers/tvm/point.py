@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from graphc.ranges import dispatch_by_shape, merge_two_lengths
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import TensorSpec
 from workers.faces.graphs import Shapes
 from workers.tvm.model import ImportedModel, load_network
-from workers.tvm.templates import growing, ranges
 
 ASKED: Final = "export the model with positions and a mask among its inputs"
 
@@ -27,12 +27,12 @@ def load_point(
 ) -> tuple[ImportedModel, list[Ends]]:
     """The model at a point, and its shapes there; its own have what grows at its longest."""
     networks, ends = [], []
-    for sizes in ranges.samples(dynamic.ranges, point):
+    for sizes in dispatch_by_shape.samples(dynamic.ranges, point):
         network = load_network(model_path, dynamic.shapes(sizes), target)
         ends.append(Ends(sizes, dynamic.shapes(sizes), [spec.shape for spec in network.outputs]))
         networks.append(network)
     try:
-        mod = growing.grown(*(network.mod for network in networks), *dynamic.grows)
+        mod = merge_two_lengths.grown(*(network.mod for network in networks), *dynamic.grows)
     except ValueError as error:
         name = dynamic.grows[0]
         raise InvalidModel(
@@ -47,7 +47,7 @@ def load_point(
 
 
 def _stretched(one: TensorSpec, other: TensorSpec, length: int) -> TensorSpec:
-    least, most = growing.LENGTHS
+    least, most = merge_two_lengths.LENGTHS
     sizes = [
         low + (high - low) // (most - least) * (length - least)
         for low, high in zip(one.shape, other.shape, strict=True)

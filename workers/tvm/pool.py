@@ -1,4 +1,4 @@
-"""Links libraries with threads of their own, where there is a C compiler; `templates/pool.c` says why."""
+"""Links libraries with threads of their own, where there is a C compiler; thread_pool.c says why."""
 
 import logging
 import subprocess
@@ -8,9 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from graphc.export.compile_network import is_cpu, pool_options, thread_pool
+from graphc.export.embed_weights import embedding
 from workers.tvm.linker import compiler, link_shared
-from workers.tvm.templates.compiling import POOL, is_cpu, pool_options
-from workers.tvm.templates.embedding import embedding
 
 NO_COMPILER: Final = (
     "no C compiler: libraries use TVM's threads, which lose much time beside other programs "
@@ -46,10 +46,10 @@ def pool_object(options: tuple[str, ...]) -> bytes:
     if command is None:
         log.warning(NO_COMPILER)
         return b""
-    with tempfile.TemporaryDirectory(prefix="mallorn-pool-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mallorn-pool-") as folder, thread_pool() as source:
         made = Path(folder, "pool.o")
         done = subprocess.run(
-            [command, *options, "-fPIC", "-c", str(POOL), "-o", str(made)],
+            [command, *options, "-fPIC", "-c", str(source), "-o", str(made)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -8,9 +8,9 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 
+from graphc.core.vector_lanes import lanes_of
+from graphc.quant.dot_product_function import PAIRS
 from workers.tvm.intrinsics import load_intrinsics
-from workers.tvm.templates.lanes import lanes_of
-from workers.tvm.templates.sums import PAIRS
 
 # Sketches of another space generator, or another version of our use of it, are other sketches.
 SPACE: Final = "post-order-apply"

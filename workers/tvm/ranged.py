@@ -7,6 +7,8 @@ from typing import Final
 
 import onnx
 
+from graphc.export import compile_network as stock
+from graphc.ranges import dispatch_by_shape
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.graph import GraphReport, StoredRecipe
@@ -18,8 +20,6 @@ from workers.tvm.point import Ends, load_point
 from workers.tvm.points import MOST_POINTS, points_of
 from workers.tvm.refusals import naming_the_node
 from workers.tvm.tasks import describe_network, merge
-from workers.tvm.templates import compiling as stock
-from workers.tvm.templates import ranges
 
 Bounds = Mapping[str, Sequence[int]]  # the least and the largest of each dimension
 ONE_SIZE: Final = "tune for one size: --dynamic {name}={size}"
@@ -36,7 +36,7 @@ def extract_range(
     model = read_model(model_path)
     inputs = _inputs(model_path, model, input_shapes, bounds)
     padded, divided = behaviour(model_path, inputs, _dtypes(model), bounds)
-    closed = {name: each for name, each in bounds.items() if name not in ranges.grows(bounds)}
+    closed = {name: each for name, each in bounds.items() if name not in dispatch_by_shape.grows(bounds)}
     points = _points(closed, [name for name in closed if name not in padded], divided)
     dynamic = Dynamic(
         ranges={name: list(each) for name, each in bounds.items()},
@@ -53,7 +53,7 @@ def extract_range(
         ends += shapes
     _refuse_unknown_lengths(found[-1].graph, ends)
     named = [
-        [replace(task, name=task.name + ranges.label(point)) for task in each.tasks]
+        [replace(task, name=task.name + dispatch_by_shape.label(point)) for task in each.tasks]
         for point, each in zip(points, found, strict=True)
     ]
     tasks = merge(
@@ -73,8 +73,8 @@ def _inputs(
     path: str, model: onnx.ModelProto, input_shapes: Shapes, bounds: Bounds
 ) -> dict[str, list[int | str]]:
     """What the inputs take. Raises InvalidModel where not just the free dimensions have bounds."""
-    inputs = ranges.named_dims(model, input_shapes)
-    open_ = ranges.grows(bounds)
+    inputs = dispatch_by_shape.named_dims(model, input_shapes)
+    open_ = dispatch_by_shape.grows(bounds)
     if len(open_) > 1:
         raise InvalidModel(
             f"two ranges begin with 0, and one dimension may grow: {', '.join(open_)}",
@@ -82,7 +82,7 @@ def _inputs(
         )
     if open_:
         inputs = with_totals(path, inputs, _dtypes(model), bounds)
-    named = [name for dims in inputs.values() for dim in dims for name in ranges.names_of(dim)]
+    named = [name for dims in inputs.values() for dim in dims for name in dispatch_by_shape.names_of(dim)]
     free = list(dict.fromkeys(named))
     told = f"its free dimensions: {', '.join(free) or 'none'}"
     if unknown := [name for name in bounds if name not in free]:
@@ -122,7 +122,7 @@ def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> lis
 def _refuse_unknown_lengths(graph: GraphReport, ends: Sequence[Ends]) -> None:
     sizes = [each.sizes for each in ends]
     for spec, shapes in zip(graph.outputs, zip(*(each.outputs for each in ends), strict=True), strict=True):
-        if None in ranges.follows(shapes, sizes):
+        if None in dispatch_by_shape.follows(shapes, sizes):
             raise InvalidModel(
                 f"how long output {spec.name!r} is does not follow from the sizes of the inputs",
                 hint="export the model with outputs whose axes are those of the inputs",

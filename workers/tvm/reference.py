@@ -17,6 +17,8 @@ import tvm_ffi
 from tvm.ir import StringImm, TensorLoad
 from tvm.tirx import AttrStmt, Div
 
+from graphc.core.graph_rewriting import collect
+from graphc.quant.llvm_byte_dot_products import plain
 from workers.device.values import dtype_of
 from workers.faces.graphs import Reference
 from workers.faces.values import Arguments, Tensor
@@ -28,8 +30,6 @@ from workers.tvm.database import replay
 from workers.tvm.linker import link_shared
 from workers.tvm.passes import as_tvm_target
 from workers.tvm.programs import parse_module
-from workers.tvm.templates.quads import plain
-from workers.tvm.templates.rewriting import collect
 
 _IMPORT = "pragma_import_llvm"
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})

@@ -8,11 +8,11 @@ from typing import Any
 from onnx import ModelProto, NodeProto, shape_inference
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from graphc.export.compile_network import simplify
 from mallorn.core.errors import InvalidModel
 from workers.faces.graphs import Shapes
 from workers.tvm.onnx_reader import LIST, read_model
 from workers.tvm.passes import PassFailed
-from workers.tvm.templates.compiling import simplify
 
 
 @contextmanager

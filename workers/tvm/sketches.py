@@ -11,6 +11,7 @@ from typing import Any
 from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import FloatImm, IntImm
 
+from graphc.core.graph_rewriting import SUGGESTS
 from mallorn.core.errors import Unschedulable
 from workers.children.errors import MESSAGE_LIMIT
 from workers.search.space import Choice, ChoiceKind, Sketch
@@ -18,8 +19,6 @@ from workers.tvm.programs import instructions, is_choice, new_schedule, tune_con
 
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16
-# On a block of a sketch whose rule decides tiles by itself, until a search knows better.
-SUGGESTS = "mallorn_suggests"
 
 
 @lru_cache(maxsize=64)

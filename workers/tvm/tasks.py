@@ -10,6 +10,8 @@ from tvm.s_tir import SBlock
 from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.tirx import Evaluate
 
+from graphc.core.graph_rewriting import WORK, collect
+from graphc.export.compile_network import tasks_of
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph import GraphReport, StoredRecipe, TensorSpec
 from workers.faces.graphs import Extraction, ModelTask, Ranges, Shapes
@@ -19,8 +21,6 @@ from workers.tvm.model import ImportedModel, load_network
 from workers.tvm.passes import as_tvm_target, operators, run_steps
 from workers.tvm.recipes import recipe_of
 from workers.tvm.refusals import naming_the_node
-from workers.tvm.templates.compiling import tasks_of
-from workers.tvm.templates.rewriting import WORK, collect
 from workers.tvm.workload import canonical, structure_key, workload_key
 
 

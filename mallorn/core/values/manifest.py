@@ -70,6 +70,7 @@ class Manifest(Value):
     without_schedule: list[str] = []
     measured_on: MeasuredOn = MeasuredOn()
     mode: Mode = SEARCH  # others were not measured: their latencies are what was expected
+    carried: dict[str, str] = {}  # SHA-256 of what compiles the model: apply.py and the archive of passes
     measured_by: str = "tvm"  # the measurer: others than tvm may have used no device
 
 

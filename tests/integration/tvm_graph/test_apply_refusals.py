@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from graphc.export import apply_schedules, target_machine
 from mallorn.core.values.manifest import RECORDS
 from tests.integration.tvm_graph.test_apply_script import start
-from workers.tvm.templates import apply, machine
 
 NO_TVM = "No module named 'tvm'"
 
@@ -32,11 +32,10 @@ def typed(tuned: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """The script as typed, in this process: TVM takes long to load."""
     for name in ("PATH", "TVM_NUM_THREADS"):  # which it sets
         monkeypatch.setenv(name, os.environ.get(name, ""))
-    monkeypatch.setattr(apply, "HERE", tuned)
 
     def run(*args: str) -> None:
         monkeypatch.setattr("sys.argv", [str(tuned / "apply.py"), *args])
-        apply.main()
+        apply_schedules.main(tuned)
 
     return run
 
@@ -130,7 +129,7 @@ def test_a_processor_that_lacks_an_instruction_may_compile_and_does_not_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tuned / "cpuinfo").write_text("flags\t\t: fpu sse sse2 sse4_2\n")
-    monkeypatch.setattr(machine, "PROCESSORS", tuned / "cpuinfo")
+    monkeypatch.setattr(target_machine, "PROCESSORS", tuned / "cpuinfo")
     change(tuned, target={"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
     assert "skylake-avx512; this processor lacks avx, avx2, fma" in refusal(mlp.path)
     library = tuned / "model.so"
@@ -159,7 +158,7 @@ def test_a_version_for_busy_machines_that_is_not_there_is_named(
 def test_the_version_for_busy_machines_is_taken_where_it_is_asked_for(
     mlp: Any, tuned: Path, report: Callable[..., Any], refusal: Callable[..., str]
 ) -> None:
-    for name in apply.RECORDS:
+    for name in apply_schedules.RECORDS:
         shutil.move(tuned / name, tuned / f"loaded_{name}")
         (tuned / name).touch()
     found = report(mlp.path, "--version", "loaded")

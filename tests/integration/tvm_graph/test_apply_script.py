@@ -16,20 +16,19 @@ import pytest
 import tvm
 from onnx import helper, numpy_helper
 
+from graphc.export import compile_network
+from graphc.export.export_archive import write_archive
 from tests.integration.tvm_graph.conftest import Example
 from workers.device.detect import detect_target
-from workers.finish.export import SCRIPTS
 from workers.tvm.compile import compile_model
-from workers.tvm.templates import compiling
 
 BOUNDS = {"low": 0.0, "high": 6.0}
 
 
 def copy_scripts(directory: str) -> str:
     """What an export holds beside its logs; where the script is."""
-    for name in SCRIPTS:
-        shutil.copy(Path(compiling.__file__).with_name(name), directory)
-    return str(Path(directory, "apply.py"))
+    _archive, script = write_archive(Path(directory))
+    return str(script)
 
 
 def start(directory: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -144,8 +143,8 @@ def test_its_library_is_the_one_that_mallorn_compiles(mlp: Any, tmp_path: Path) 
     script = run_script(mlp.schedules, mlp.path, "-o", theirs)
     compiled = compile_model(mlp.path, mlp.schedules, mlp.target, mlp.recipe, ours, {})
     assert (script["workloads_found"], script["workloads"]) == (compiled.found, compiled.of)
-    inputs = compiling.random_inputs(onnx.load(mlp.path), {}, {})
-    outputs = [compiling.run(path, list(inputs.values()), tvm.cpu())[0] for path in (theirs, ours)]
+    inputs = compile_network.random_inputs(onnx.load(mlp.path), {}, {})
+    outputs = [compile_network.run(path, list(inputs.values()), tvm.cpu())[0] for path in (theirs, ours)]
     assert np.array_equal(outputs[0], outputs[1])
 
 

@@ -13,13 +13,13 @@ import tvm
 from tvm import relax
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 
+from graphc.export import compile_network
 from mallorn.core.values.manifest import RECORDS
 from workers.tvm.accuracy import relative_error
 from workers.tvm.compile import compile_default, compile_model
 from workers.tvm.model import load_network
 from workers.tvm.passes import as_tvm_target, run_steps
 from workers.tvm.recipes import TUNED
-from workers.tvm.templates import compiling
 
 Get = Callable[..., Any]
 CLOSE = 1e-4
@@ -33,7 +33,7 @@ def answers(library: str, inputs: dict[str, Any]) -> list[Any]:
 
 def error_of(one: Any, library: str) -> float:
     """The library's worst error against onnxruntime on one set of random inputs."""
-    inputs = compiling.random_inputs(onnx.load(one.path), {}, one.graph.input_ranges)
+    inputs = compile_network.random_inputs(onnx.load(one.path), {}, one.graph.input_ranges)
     session = onnxruntime.InferenceSession(one.path, providers=["CPUExecutionProvider"])
     pairs = zip(answers(library, inputs), session.run(None, inputs), strict=True)
     return max(relative_error(ours, theirs) for ours, theirs in pairs)

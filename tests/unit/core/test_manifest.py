@@ -4,10 +4,10 @@ import ast
 from pathlib import Path
 from typing import Final
 
+from graphc.export import export_checks
 from mallorn.core.values.base import Value
 from mallorn.core.values.graph import RecipeStep, StoredRecipe, TensorSpec
 from mallorn.core.values.manifest import MANIFEST, Manifest
-from workers.tvm.templates import checks
 
 # What the scripts call each part; an argument of a step may be a call, which has a name for the pass.
 PARTS: Final[dict[str, type[Value]]] = {
@@ -22,7 +22,7 @@ BESIDE: Final = {"step": {"call"}}
 def _keys(part: str, *, sure: bool = False) -> set[str]:
     """The keys of a part that some script reads; only those without a default where `sure`."""
     found = set()
-    for script in Path(checks.__file__).parent.glob("*.py"):
+    for script in Path(export_checks.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(script.read_text())):
             match node:
                 case ast.Subscript(value=value, slice=ast.Constant(value=str(key))):
@@ -44,6 +44,6 @@ def test_the_scripts_read_nothing_that_the_schema_lacks() -> None:
 def test_the_scripts_have_all_they_need_of_the_least_manifest(tmp_path: Path) -> None:
     least = Manifest(target="llvm", recipe=StoredRecipe())
     (tmp_path / MANIFEST).write_text(least.model_dump_json(exclude_unset=True))
-    assert _keys("manifest", sure=True) <= checks.read_manifest(tmp_path).keys()
+    assert _keys("manifest", sure=True) <= export_checks.read_manifest(tmp_path).keys()
     required = {name for name, field in Manifest.model_fields.items() if field.is_required()}
-    assert set(checks.NEEDED) == required
+    assert set(export_checks.NEEDED) == required

@@ -1,0 +1,1 @@
+"""Convolutions, pass by pass."""

@@ -1,0 +1,289 @@
+"""3x3 convolutions by Winograd's algorithm, in tiles of 4x4 or 2x2.
+
+The data is padded to whole tiles of 6x6 (4x4), which are transformed (pack), multiplied with transformed
+weights (36 or 16 matrix products) and transformed to tiles of 4x4 (2x2, unpack). Both transforms are unrolled
+per tile, with channels side by side. Bias and activation before it are applied while padding. Products may be
+bfloat16 in the smaller tiles only; the larger ones would amplify the rounding error.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from graphc.core import graph_rewriting
+
+KERNEL = 3
+Matrix = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Winograd's F(tile x tile, 3x3) as its three matrices."""
+
+    pack: Matrix
+    weights: Matrix
+    unpack: Matrix
+    rounds: bool  # True if its factors may be rounded
+
+    @property
+    def tile(self) -> int:
+        return len(self.unpack)
+
+    @property
+    def span(self) -> int:
+        return len(self.pack)
+
+    @property
+    def products(self) -> int:
+        return self.span**2
+
+
+SMALL = Form(
+    pack=((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+    weights=((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
+    unpack=((1, 1, 1, 0), (0, 1, -1, -1)),
+    rounds=True,
+)
+LARGE = Form(
+    pack=(
+        (4, 0, -5, 0, 1, 0),
+        (0, -4, -4, 1, 1, 0),
+        (0, 4, -4, -1, 1, 0),
+        (0, -2, -1, 2, 1, 0),
+        (0, 2, -1, -2, 1, 0),
+        (0, 4, 0, -5, 0, 1),
+    ),
+    weights=(
+        (1 / 4, 0, 0),
+        (-1 / 6, -1 / 6, -1 / 6),
+        (-1 / 6, 1 / 6, -1 / 6),
+        (1 / 24, 1 / 12, 1 / 6),
+        (1 / 24, -1 / 12, 1 / 6),
+        (0, 0, 1),
+    ),
+    unpack=(
+        (1, 1, 1, 1, 1, 0),
+        (0, 1, -1, 2, -2, 0),
+        (0, 1, 1, 4, 4, 0),
+        (0, 1, -1, 8, -8, 1),
+    ),
+    rounds=False,
+)
+FORMS = (SMALL, LARGE)
+# Roughly the operations that a processor computes while it moves a byte through its caches, and from memory:
+# the saved products must outweigh the bytes of packed tiles and larger weights.
+OPERATIONS_A_BYTE = 5
+OPERATIONS_A_FAR_BYTE = 11.5
+BYTES = {"float32": 4, "bfloat16": 2}
+SPEED = {"float32": 1, "bfloat16": 2}  # relative products per time
+PAIR, LANES = 2, 16  # inputs and outputs of the bfloat16 instruction
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A convolution's sizes, and the allowed type of its factors."""
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    top: int
+    left: int
+    out_height: int
+    out_width: int
+    out_channels: int
+    dtype: str = "float32"
+
+    @property
+    def unpacked(self) -> tuple[int, int, int, int]:
+        return self.batch, self.out_height, self.out_width, self.out_channels
+
+
+@dataclass(frozen=True)
+class WinogradPlan:
+    """A convolution in one of the forms."""
+
+    shape: Shape
+    form: Form
+
+    @property
+    def dtype(self) -> str:
+        """The type of the products' factors."""
+        return self.shape.dtype if self.form.rounds else "float32"
+
+    @property
+    def high(self) -> int:
+        return -(-self.shape.out_height // self.form.tile)
+
+    @property
+    def wide(self) -> int:
+        return -(-self.shape.out_width // self.form.tile)
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles of one image."""
+        return self.high * self.wide
+
+    @property
+    def padded(self) -> tuple[int, int, int, int]:
+        """Rows and columns after padding to whole tiles."""
+        rim = self.form.span - self.form.tile
+        high, wide = (count * self.form.tile + rim for count in (self.high, self.wide))
+        return self.shape.batch, high, wide, self.shape.channels
+
+    @property
+    def margins(self) -> tuple[int, ...]:
+        """The padding before and after each dimension."""
+        shape, (_, high, wide, _) = self.shape, self.padded
+        rows = shape.top, high - shape.height - shape.top
+        return 0, 0, *rows, shape.left, wide - shape.width - shape.left, 0, 0
+
+    @property
+    def packed(self) -> tuple[int, int, int]:
+        return self.form.products, self.shape.batch * self.tiles, self.shape.channels
+
+    @property
+    def gain(self) -> float:
+        """The operations saved, minus the cost of the extra bytes moved."""
+        shape, products, size = self.shape, self.form.products, BYTES[self.dtype]
+        tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
+        direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]
+        moved = 2 * products * tiles * (shape.channels * size + shape.out_channels * 4)
+        fetched = (products * size - KERNEL**2 * BYTES[shape.dtype]) * pairs
+        saved = 2 * (direct - products * tiles / SPEED[self.dtype]) * pairs
+        return saved - OPERATIONS_A_BYTE * moved - OPERATIONS_A_FAR_BYTE * fetched
+
+
+def best(shape: Shape) -> WinogradPlan | None:
+    """The form with the largest gain; None if direct convolution is cheaper."""
+    plan = max((WinogradPlan(shape, form) for form in FORMS), key=lambda plan: plan.gain)
+    return plan if plan.gain > 0 else None
+
+
+def winograd(dtype: str = "float32") -> Any:
+    """The pass that rewrites every convolution that gains; `dtype` is the lowest precision of factors."""
+    return graph_rewriting.call_pass("Winograd", {"relax.nn.conv2d": partial(_rewrite, dtype=dtype)})
+
+
+def _rewrite(builder: Any, call: Any, dtype: str) -> Any:
+    shape = _shape(call, dtype)
+    plan = best(shape) if shape else None
+    return _three_steps(builder, plan, call) if plan else call
+
+
+def _shape(call: Any, dtype: str) -> Shape | None:
+    """The sizes of a convolution that can be rewritten; None for others."""
+    attrs, weights = call.attrs, call.args[1]
+    plain = all(int(number) == 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups))
+    if not plain or not graph_rewriting.channels_last(call):
+        return None
+    if call.ty.dtype != "float32" or tuple(map(int, weights.ty.shape))[:2] != (KERNEL, KERNEL):
+        return None
+    batch, height, width, channels = map(int, call.args[0].ty.shape)
+    top, left = map(int, list(attrs.padding)[:2])
+    _, out_height, out_width, out_channels = map(int, call.ty.shape)
+    fits = channels % PAIR == 0 and out_channels % LANES == 0
+    sizes = batch, height, width, channels, top, left, out_height, out_width, out_channels
+    return Shape(*sizes, dtype if fits else "float32")
+
+
+def _three_steps(builder: Any, plan: WinogradPlan, call: Any) -> Any:
+    data, weights = call.args
+    pack = builder.add_func(_pack(plan), "winograd_pack")
+    unpack = builder.add_func(_unpack(plan), "winograd_unpack")
+    padded = relax.op.nn.pad(data, plan.margins) if any(plan.margins) else data
+    packed = relax.call_tir(pack, [padded], relax.TensorType(plan.packed, plan.dtype))
+    transformed = relax.const(_transformed(plan.form, weights.value.numpy()), plan.dtype)
+    products = relax.op.matmul(packed, transformed, out_dtype="float32")
+    return relax.call_tir(unpack, [products], relax.TensorType(plan.shape.unpacked, "float32"))
+
+
+def _transformed(form: Form, weights: Any) -> Any:
+    """The transformed weights, computed at compile time in float64."""
+    matrix = np.array(form.weights)
+    values = np.einsum("ea,abio,fb->efio", matrix, weights.astype("float64"), matrix)
+    return values.reshape(form.products, *weights.shape[2:]).astype("float32")
+
+
+@lru_cache
+def _pack(plan: WinogradPlan) -> Any:
+    tile, span = plan.form.tile, plan.form.span
+
+    def read(i: int, j: int) -> str:
+        row = f"p % {plan.tiles} // {plan.wide} * {tile} + {i}"
+        return f"x[p // {plan.tiles}, {row}, p % {plan.wide} * {tile} + {j}, c]"
+
+    def store(i: int, j: int, value: str) -> str:
+        cast = value if plan.dtype == "float32" else f'T.Cast("{plan.dtype}", {value})'
+        return f"y[{i * span + j}, p, c] = {cast}"
+
+    return _function(plan.form.pack, plan.padded, plan.packed, plan.packed[1:], read, store, plan.dtype)
+
+
+@lru_cache
+def _unpack(plan: WinogradPlan) -> Any:
+    """Stores beyond the end go to the last row and column, where later ones overwrite them."""
+    shape, tile, span = plan.shape, plan.form.tile, plan.form.span
+
+    def read(i: int, j: int) -> str:
+        return f"x[{i * span + j}, p, c]"
+
+    def up_to(size: int, index: str) -> str:
+        return f"T.min({index}, {size - 1})" if size % tile else index
+
+    def store(i: int, j: int, value: str) -> str:
+        row = up_to(shape.out_height, f"p % {plan.tiles} // {plan.wide} * {tile} + {i}")
+        column = up_to(shape.out_width, f"p % {plan.wide} * {tile} + {j}")
+        return f"y[p // {plan.tiles}, {row}, {column}, c] = {value}"
+
+    products = (*plan.packed[:2], shape.out_channels)
+    return _function(plan.form.unpack, products, shape.unpacked, products[1:], read, store)
+
+
+def _function(
+    matrix: Sequence[Sequence[float]],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    grid: Sequence[int],
+    read: Callable[[int, int], str],
+    store: Callable[[int, int, str], str],
+    dtype: str = "float32",
+) -> Any:
+    """A tensor function that stores matrix @ tile @ matrix.T for every tile and channel."""
+    size, span = len(matrix), len(matrix[0])
+    backwards = [(i, j) for i in reversed(range(size)) for j in reversed(range(size))]
+    lines = [f"t{i}_{j}: T.let = {read(i, j)}" for i in range(span) for j in range(span)]
+    for i in range(size):
+        for j in range(span):
+            lines.append(f"h{i}_{j}: T.let = {_sum(matrix[i], [f't{k}_{j}' for k in range(span)])}")
+    lines += [store(i, j, _sum(matrix[j], [f"h{i}_{k}" for k in range(span)])) for i, j in backwards]
+    body = "\n".join(f"            {line}" for line in lines)
+    return graph_rewriting.parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, "{dtype}")) -> None:
+    T.func_attr({{"tirx.noalias": True}})
+    for a, b in T.grid({grid[0]}, {grid[1]}):
+        with T.sblock("tile"):
+            p, c = T.axis.remap("SS", [a, b])
+            T.reads(x[{_all_of(inputs)}, c])
+            T.writes(y[{_all_of(outputs)}, c])
+{body}
+""")
+
+
+def _all_of(sizes: Sequence[int]) -> str:
+    """The full range of every dimension but the channels."""
+    return ", ".join(f"0:{size}" for size in sizes[:-1])
+
+
+def _sum(row: Sequence[float], values: Sequence[str]) -> str:
+    terms = [
+        value if factor == 1 else f"T.float32({float(factor)!r}) * {value}"
+        for factor, value in zip(row, values, strict=True)
+        if factor
+    ]
+    return " + ".join(terms)

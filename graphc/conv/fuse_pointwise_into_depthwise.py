@@ -1,0 +1,167 @@
+"""A pointwise convolution and the depthwise one after it, computed by strips of rows and some channels.
+
+Depthwise convolutions move more than they compute. The tensor between the two is the largest of such a
+network, so it is computed where it is read and stays in the nearest caches.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import numbers, sizes_of
+
+WIDTH = "mallorn.lanes"  # of a vector, where it is not the widest
+STRIPS = "mallorn_strips"  # the schedule rule of the fused pair
+
+# Operators allowed between the two, as text.
+_BETWEEN = {
+    "relax.add": "({} + {})",
+    "relax.multiply": "({} * {})",
+    "relax.maximum": "T.max({}, {})",
+    "relax.minimum": "T.min({}, {})",
+    "relax.nn.relu": "T.max({}, T.float32(0))",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both convolutions and the operators between them, in order."""
+
+    pointwise: Any
+    between: tuple[Any, ...]
+    depthwise: Any
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Data, weights, the operands in between, and the second weights."""
+        vectors = [second for call in self.between for second in call.args[1:] if second.ty.ndim]
+        return [*self.pointwise.args, *vectors, self.depthwise.args[1]]
+
+
+def depthwise(lanes: int = graph_rewriting.LANES) -> Any:
+    """The pass that fuses such pairs if nothing else reads the tensor between them."""
+    return graph_rewriting.graph_pass("Depthwise", lambda builder, graph: _rewrite_all(builder, graph, lanes))
+
+
+def _rewrite_all(builder: Any, graph: Any, lanes: int) -> Any:
+    values = relax.analysis.get_var2val(graph)
+    readers = graph_rewriting.readers_of(graph)
+
+    def rewrite(call: Any) -> Any:
+        pair = _pair(values, readers, call) if _is_depthwise(call, lanes) else None
+        if pair is None:
+            return call
+        return relax.call_tir(builder.add_func(_function(pair, lanes), "strips"), pair.arguments, call.ty)
+
+    return graph_rewriting.rewrite_known(graph, "relax.nn.conv2d", rewrite)
+
+
+def strip_rule(lanes: int) -> str:
+    """What a block says of its schedule rule."""
+    return f'"schedule_rule": "{STRIPS}"' + (
+        f', "{WIDTH}": {lanes}' if lanes != graph_rewriting.LANES else ""
+    )
+
+
+def _is_depthwise(call: Any, lanes: int) -> bool:
+    channels, attrs = sizes_of(call)[-1], call.attrs
+    plain = all(int(number) == 1 for number in attrs.dilation) and call.ty.dtype == "float32"
+    every = int(attrs.groups) == channels == sizes_of(call.args[0])[-1]
+    return bool(plain and every and channels % lanes == 0 and graph_rewriting.channels_last(call))
+
+
+def _pair(values: Mapping[Any, Any], readers: Mapping[Any, Any], call: Any) -> Pair | None:
+    """The pair that ends in this depthwise convolution, if it starts with a pointwise one."""
+    between: list[Any] = []
+    var = call.args[0]
+    while graph_rewriting.read_once(readers, var) and isinstance(value := values.get(var), relax.Call):
+        if _is_pointwise(value):
+            return Pair(value, tuple(reversed(between)), call)
+        if not _is_simple(value):
+            break
+        between.append(value)
+        var = value.args[0]
+    return None
+
+
+def _is_pointwise(call: Any) -> bool:
+    if getattr(call.op, "name", "") != "relax.nn.conv2d" or not graph_rewriting.channels_last(call):
+        return False
+    attrs = call.attrs
+    ones = (*attrs.strides, *attrs.dilation, attrs.groups, *sizes_of(call.args[1])[:2])
+    return all(int(number) == 1 for number in ones) and not any(map(int, attrs.padding))
+
+
+def _is_simple(call: Any) -> bool:
+    """True for an element-wise operator with at most a constant scalar or a constant per channel."""
+    if getattr(call.op, "name", "") not in _BETWEEN:
+        return False
+    channels = call.ty.shape[-1]
+    return all(
+        isinstance(second, tvm.ir.GenericConst)
+        and (second.ty.ndim == 0 or sizes_of(second) == (1, 1, 1, channels))
+        for second in call.args[1:]
+    )
+
+
+def _between(pair: Pair) -> str:
+    top, left, _, _ = map(int, pair.depthwise.attrs.padding)
+    text, vectors = f"e[vn, vi - {top}, vj - {left}, vc]", 0
+    for call in pair.between:
+        seconds = []
+        for second in call.args[1:]:
+            if second.ty.ndim:
+                seconds.append(f"b{vectors}[0, 0, 0, vc]")
+                vectors += 1
+            else:
+                seconds.append(f"T.float32({float(second.value.numpy())!r})")
+        text = _BETWEEN[call.op.name].format(text, *seconds)
+    return text
+
+
+def _function(pair: Pair, lanes: int) -> Any:
+    names = ["x", "w", *(f"b{number}" for number in range(len(pair.arguments) - 3)), "d"]
+    buffers = "\n".join(
+        f'    {name}: T.Buffer(({numbers(sizes_of(value))}), "float32"),'
+        for name, value in zip([*names, "y"], [*pair.arguments, pair.depthwise], strict=True)
+    )
+    batch, height, width, inputs = sizes_of(pair.pointwise.args[0])
+    channels = sizes_of(pair.depthwise)[-1]
+    top, left, bottom, right = map(int, pair.depthwise.attrs.padding)
+    high, wide = sizes_of(pair.depthwise.args[1])[:2]
+    down, across = map(int, pair.depthwise.attrs.strides)
+    between = batch, height, width, channels
+    padded = batch, height + top + bottom, width + left + right, channels
+    inside = f"{top} <= vi and vi < {top + height} and {left} <= vj and vj < {left + width}"
+    return graph_rewriting.parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+{buffers}
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+    e = T.sblock_alloc_buffer(({numbers(between)}), "float32")
+    p = T.sblock_alloc_buffer(({numbers(padded)}), "float32")
+    for n, i, j, c, k in T.grid({numbers((*between, inputs))}):
+        with T.sblock("pointwise"):
+            vn, vi, vj, vc, vk = T.axis.remap("SSSSR", [n, i, j, c, k])
+            with T.init():
+                e[vn, vi, vj, vc] = T.float32(0)
+            e[vn, vi, vj, vc] = e[vn, vi, vj, vc] + x[vn, vi, vj, vk] * w[0, 0, vk, vc]
+    for n, i, j, c in T.grid({numbers(padded)}):
+        with T.sblock("padded"):
+            vn, vi, vj, vc = T.axis.remap("SSSS", [n, i, j, c])
+            p[vn, vi, vj, vc] = T.if_then_else({inside}, {_between(pair)}, T.float32(0))
+    for n, i, j, c, r, s in T.grid({numbers((*sizes_of(pair.depthwise), high, wide))}):
+        with T.sblock("depthwise"):
+            vn, vi, vj, vc, vr, vs = T.axis.remap("SSSSRR", [n, i, j, c, r, s])
+            T.sblock_attr({{{strip_rule(lanes)}}})
+            with T.init():
+                y[vn, vi, vj, vc] = T.float32(0)
+            y[vn, vi, vj, vc] = (
+                y[vn, vi, vj, vc] + p[vn, vi * {down} + vr, vj * {across} + vs, vc] * d[vr, vs, 0, vc]
+            )
+""")

@@ -1,0 +1,168 @@
+"""Convolutions are computed a little larger where their own sizes fit no vectors or no tiles of registers.
+
+24 channels are one vector and a half: as 32 they take two instructions where vectors of eight take three. A
+width of 37 has no factor that fits the registers, 39 has one.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from graphc.core import graph_rewriting
+
+LAYOUTS = {"relax.nn.conv1d": ("NWC", "WIO", "NWC"), "relax.nn.conv2d": ("NHWC", "HWIO", "NHWC")}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a convolution; places are of one or two dimensions."""
+
+    data: tuple[int, ...]
+    kernel: tuple[int, ...]
+    result: tuple[int, ...]
+    outputs: int  # as computed
+    width: int  # likewise
+    before: tuple[int, ...]  # zeros around the data
+    after: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def sums(self) -> tuple[int, ...]:
+        return (*self.result[:-2], self.width, self.outputs)
+
+    @property
+    def around(self) -> tuple[int, ...]:
+        """The data between its zeros."""
+        sides = zip(self.before, self.data[1:-1], self.after, strict=True)
+        return (self.data[0], *map(sum, sides), self.data[-1])
+
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """The data between zeros, as far as the sums reach."""
+        places = zip(self.sums[1:-1], self.kernel, self.strides, self.dilation, strict=True)
+        reach = ((size - 1) * stride + (taps - 1) * step + 1 for size, taps, stride, step in places)
+        return (self.data[0], *map(max, self.around[1:-1], reach), self.data[-1])
+
+
+def vectors(lanes: int = graph_rewriting.LANES) -> Any:
+    """The pass that adds outputs if at most a third of the products are wasted, and columns."""
+    return graph_rewriting.call_pass("Vectors", dict.fromkeys(LAYOUTS, partial(_rewrite, lanes=lanes)))
+
+
+def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
+    if not fits(call) or int(call.attrs.groups) > 1:
+        return call
+    outputs = int(call.ty.shape[-1])
+    sizes = sizes_of(call, graph_rewriting.whole_columns(outputs, lanes))
+    if sizes.sums == graph_rewriting.sizes_of(call):
+        return call
+    data, weights = call.args[0], call.args[1].value.numpy()
+    filled = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, sizes.outputs - outputs)])
+    name = f"whole_{call.op.name.rpartition('.')[2]}"
+    function = builder.add_func(_function(sizes), name)
+    return relax.call_tir(function, [data, relax.const(filled)], call.ty)
+
+
+def fits(call: Any) -> bool:
+    """True if a convolution is channels-last, of float32 numbers and with constant weights."""
+    attrs = call.attrs
+    layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
+    constant = isinstance(call.args[1], tvm.ir.GenericConst) and call.ty.dtype == "float32"
+    return bool(constant and layouts == LAYOUTS[call.op.name])
+
+
+def sizes_of(call: Any, outputs: int) -> Sizes:
+    """Those of a call that computes so many outputs."""
+    attrs, result = call.attrs, graph_rewriting.sizes_of(call)
+    padding, places = tuple(map(int, attrs.padding)), len(result) - 2
+    return Sizes(
+        data=graph_rewriting.sizes_of(call.args[0]),
+        kernel=graph_rewriting.sizes_of(call.args[1])[:places],
+        result=result,
+        outputs=outputs,
+        width=graph_rewriting.whole_rows(result[-2]),
+        before=padding[:places],
+        after=padding[places:],
+        strides=tuple(map(int, attrs.strides)),
+        dilation=tuple(map(int, attrs.dilation)),
+    )
+
+
+def _function(sizes: Sizes) -> Any:
+    """Sums all outputs in a buffer and copies the wanted ones."""
+    places = range(len(sizes.kernel))
+    result = ["n", *(f"i{at}" for at in places), "o"]
+    summed = [*(f"r{at}" for at in places), "c"]
+    grown = sizes.filled != sizes.data
+    source = f"{'filled' if grown else 'x'}[vn, {read(sizes)}, vc]"
+    weights = (*sizes.kernel, sizes.data[-1], sizes.outputs)
+    kinds = "S" * len(result) + "R" * len(summed)
+    return graph_rewriting.parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    x: T.Buffer({shape(sizes.data)}, "float32"),
+    w: T.Buffer({shape(weights)}, "float32"),
+    y: T.Buffer({shape(sizes.result)}, "float32"),
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+{filling(sizes) if grown else ""}
+    z = T.sblock_alloc_buffer({shape(sizes.sums)}, "float32")
+    for {names(result + summed)} in T.grid{shape((*sizes.sums, *sizes.kernel, sizes.data[-1]))}:
+        with T.sblock("sums"):
+            {names(result + summed, "v")} = T.axis.remap("{kinds}", [{names(result + summed)}])
+            with T.init():
+                z[{names(result, "v")}] = T.float32(0)
+            z[{names(result, "v")}] = z[{names(result, "v")}] + {source} * w[{names([*summed, "o"], "v")}]
+    for {names(result)} in T.grid{shape(sizes.result)}:
+        with T.sblock("taken"):
+            {names(result, "v")} = T.axis.remap("{"S" * len(result)}", [{names(result)}])
+            y[{names(result, "v")}] = z[{names(result, "v")}]
+""")
+
+
+def read(sizes: Sizes) -> str:
+    """The places of the data that a sum is of."""
+    steps = enumerate(zip(sizes.strides, sizes.dilation, strict=True))
+    return ", ".join(f"{_scaled(f'vi{at}', out)} + {_scaled(f'vr{at}', tap)}" for at, (out, tap) in steps)
+
+
+def filling(sizes: Sizes) -> str:
+    """The block that puts the data between zeros."""
+    axes = ["n", *(f"i{at}" for at in range(len(sizes.kernel))), "c"]
+    where, place = inside(sizes)
+    value = f"T.if_then_else({where}, x[vn, {place}, vc], T.float32(0))"
+    return f"""
+    filled = T.sblock_alloc_buffer({shape(sizes.filled)}, "float32")
+    for {names(axes)} in T.grid{shape(sizes.filled)}:
+        with T.sblock("fill"):
+            {names(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{names(axes)}])
+            filled[{names(axes, "v")}] = {value}
+"""
+
+
+def inside(sizes: Sizes) -> tuple[str, str]:
+    """Which places between zeros are the data's, and where those are in it."""
+    within, moved = [], []
+    for at, (first, size) in enumerate(zip(sizes.before, sizes.data[1:-1], strict=True)):
+        within.append(f"{first} <= vi{at} and vi{at} < {first + size}")
+        moved.append(f"vi{at} - {first}" if first else f"vi{at}")
+    return " and ".join(within), ", ".join(moved)
+
+
+def names(axes: list[str], before: str = "") -> str:
+    """Axes in a list, each with something before it."""
+    return ", ".join(before + axis for axis in axes)
+
+
+def _scaled(axis: str, step: int) -> str:
+    return axis if step == 1 else f"{axis} * {step}"
+
+
+def shape(sizes: tuple[int, ...]) -> str:
+    """Sizes as a buffer has them."""
+    return f"({graph_rewriting.numbers(sizes)})"

@@ -1,0 +1,100 @@
+"""What TVM's importer lacks: LSTM, GRU and RNN of ONNX, each a product of its inputs and a scan."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from graphc.convert import node_inputs
+from graphc.core import vector_lanes
+from graphc.rnn import scan_function
+
+_PLAIN = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
+_STATES = {"LSTM": 2, "GRU": 1, "RNN": 1}
+_SEQUENCE_LENGTHS, _INITIAL, _PEEPHOLES = 4, 5, 7
+
+
+def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+    data, *rest = node_inputs.padded(inputs, _PEEPHOLES + 1)
+    weights, recurrent, bias = (node_inputs.array_of(value, params) for value in rest[:3])
+    if weights is None or recurrent is None or (rest[2] is not None and bias is None):
+        raise ValueError(f"its {kind} computes its weights")
+    scan = _scan(kind, data, recurrent, attrs)
+    _refuse(scan, attrs, node_inputs.array_of(rest[_SEQUENCE_LENGTHS - 1], params), rest)
+    if bias is None:
+        bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.hidden), "float32")
+    own, states = np.split(bias[:, :, None], 2, axis=1)
+    factors = [_gates(builder, scan, data, weights, own, states), relax.const(_packed(scan, recurrent))]
+    factors += [_state(scan, value) for value in rest[_INITIAL - 1 :][: _STATES[kind]]]
+    if kind == "GRU":
+        factors.append(relax.const(scan.pack(states)[0].astype("float32")))
+    result = [relax.TensorType(shape, "float32") for shape in scan.results.values()]
+    named = builder.add_func(scan_function.function(scan), f"{kind.lower()}_scan")
+    found = builder.emit(relax.call_tir(named, factors, result))
+    return relax.Tuple([builder.emit(relax.TupleGetItem(found, at)) for at in range(len(result))])
+
+
+def _scan(kind: str, data: Any, recurrent: Any, attrs: Any) -> Any:
+    shape = data.ty.shape
+    if shape is None or not all(isinstance(size, tvm.tirx.IntImm) for size in shape):
+        raise ValueError("its sequences have no fixed length")
+    if data.ty.dtype != "float32":
+        raise ValueError(f"its sequences are of {data.ty.dtype}, not float32")
+    steps, batch, _ = map(int, shape)
+    direction = _word(attrs.get("direction", b"forward"))
+    backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
+    late = kind != "GRU" or bool(attrs.get("linear_before_reset", 0))
+    rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
+    hidden = int(recurrent.shape[-1])
+    return scan_function.Scan(kind, steps, batch, hidden, backwards, vector_lanes.lanes(), late, rectified)
+
+
+def _refuse(scan: Any, attrs: Any, lengths: Any | None, inputs: Any) -> None:
+    """Raise ValueError for forms that no exporter of a known framework writes."""
+    named = _activations(attrs, scan.kind, len(scan.backwards))
+    plain = _PLAIN[scan.kind] * len(scan.backwards)
+    ragged = inputs[_SEQUENCE_LENGTHS - 1] is not None and (lengths is None or np.any(lengths != scan.steps))
+    found = {
+        "activations " + ", ".join(named): named != plain and not scan.rectified,
+        "a clip": bool(attrs.get("clip")),
+        "an input gate coupled to forgetting": bool(attrs.get("input_forget")),
+        "peepholes": inputs[_PEEPHOLES - 1] is not None,
+        "sequences of different lengths": bool(ragged),
+    }
+    if wrong := [what for what, has in found.items() if has]:
+        raise ValueError(f"its {scan.kind} has {wrong[0]}")
+
+
+def _activations(attrs: Any, kind: str, directions: int) -> tuple[str, ...]:
+    return tuple(map(_word, attrs.get("activations", ()))) or _PLAIN[kind] * directions
+
+
+def _word(value: Any) -> str:
+    return (value.decode() if isinstance(value, bytes) else str(value)).lower()
+
+
+def _gates(builder: Any, scan: Any, data: Any, weights: Any, own: Any, states: Any) -> Any:
+    """What the inputs of all steps bring to all gates."""
+    inputs, apart = int(data.ty.shape[-1]), scan.kind == "GRU" and scan.late
+    offsets = scan.pack(own) + scan.pack(states)
+    if apart:
+        offsets[..., 2 :: scan.gates, :] -= scan.pack(states)[..., 2 :: scan.gates, :]
+    flat = relax.op.reshape(data, (scan.steps * scan.batch, inputs))
+    packed = scan.pack(weights).reshape(inputs, -1).astype("float32")
+    product = relax.op.matmul(flat, relax.const(packed))
+    total = relax.op.add(product, relax.const(offsets.reshape(-1).astype("float32")))
+    return builder.emit(relax.op.reshape(total, scan.shapes["X"]))
+
+
+def _packed(scan: Any, recurrent: Any) -> Any:
+    """Weights of the state: directions x parts x states x sums x lanes."""
+    return np.ascontiguousarray(np.moveaxis(scan.pack(recurrent), 0, 2), dtype="float32")
+
+
+def _state(scan: Any, value: Any | None) -> Any:
+    return relax.const(np.zeros(scan.shapes["H"], "float32")) if value is None else value
+
+
+CONVERTERS = {kind: partial(_convert, kind) for kind in _PLAIN}

@@ -1,0 +1,226 @@
+"""Helpers of the graph passes beside this file."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax.dpl import is_op, rewrite_call
+from tvm.s_tir import Schedule
+from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
+from tvm.tirx import IntImm, PrimFunc
+
+LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
+ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
+# What a block says of its rule, and of what it computes.
+RULE, WIDTH, OPERATOR, WORK = "schedule_rule", "mallorn_width", "mallorn_operator", "mallorn_work"
+SUGGESTS = "mallorn_suggests"  # on a block whose rule decides tiles by itself, until a search knows better
+WIDEST = 64  # numbers that MetaSchedule makes vectors of at once
+# TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
+OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
+
+
+@lru_cache(maxsize=1024)
+def parsed(text: str) -> Any:
+    """A tensor function from TVMScript; layers that are alike ask for the same, and parsing is slow."""
+    return tvm.script.from_source(text)
+
+
+def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:
+    """A pass that rewrites every Relax function; `rewrite` gets a block builder and the function."""
+
+    def rewrite_all(mod: Any, _: Any) -> Any:
+        builder = relax.BlockBuilder(mod)
+        for var, graph in mod.functions.items():
+            if isinstance(graph, relax.Function):
+                builder.update_func(var, rewrite(builder, graph))
+        return builder.get()
+
+    return tvm.transform.module_pass(rewrite_all, opt_level=0, name=name)
+
+
+def function_pass(name: str, rewrite: Callable[[Any], Any]) -> Any:
+    """A pass that rewrites every tensor function of static sizes, fused by then."""
+
+    def rewrite_all(mod: Any, _: Any) -> Any:
+        functions = {
+            var: rewrite(function) if isinstance(function, PrimFunc) and static(function) else function
+            for var, function in mod.functions.items()
+        }
+        return tvm.IRModule(functions, attrs=mod.attrs)
+
+    return tvm.transform.module_pass(rewrite_all, opt_level=0, name=name)
+
+
+def static(function: Any) -> bool:
+    """True if a tensor function takes tensors of known sizes."""
+    tensors = [param.ty for param in function.params]
+    return all(isinstance(size, IntImm) for ty in tensors for size in getattr(ty, "shape", ()))
+
+
+def marked(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
+    """The function with blocks that name a schedule rule, and the width of its vectors."""
+    schedule = Schedule(function, debug_mask="none")
+    for block in blocks:
+        found = schedule.get_sblock(block.name_hint)
+        if RULE in block.annotations:
+            schedule.unannotate(found, RULE)
+        schedule.annotate(found, RULE, rule)
+        schedule.annotate(found, WIDTH, width)
+    return schedule.mod["main"]
+
+
+def collect(root: Any, kind: type) -> list[Any]:
+    """Everything of a kind, outermost first."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(root, (kind, lambda node: found.append(node)), order="pre")
+    return found
+
+
+def rewrite_known(graph: Any, operator: str, rewrite: Callable[[Any], Any]) -> Any:
+    """The function with an operator's calls rewritten, except calls with dynamic sizes.
+
+    Calls that return a scalar are skipped too, since it has no axes.
+    """
+    pattern = is_op(operator)(varg_default_wildcard=True)
+
+    def rewrite_fitting(call: Any, _: Any) -> Any:
+        return rewrite(call) if known(call) and call.ty.ndim > 0 else call
+
+    return rewrite_call(pattern, rewrite_fitting, graph)
+
+
+def call_pass(name: str, rewrites: Mapping[str, Callable[[Any, Any], Any]]) -> Any:
+    """A pass that rewrites such calls, one operator after another; each gets a block builder and the call."""
+
+    def rewrite_all(builder: Any, graph: Any) -> Any:
+        for operator, rewrite in rewrites.items():
+            graph = rewrite_known(graph, operator, partial(rewrite, builder))
+        return graph
+
+    return graph_pass(name, rewrite_all)
+
+
+def known(call: Any) -> bool:
+    """True if all dimensions are static."""
+    tensors = [value for value in (*call.args, call) if not isinstance(value, relax.ShapeExpr)]
+    shapes = [value.ty.shape for value in tensors]
+    return all(
+        shape is not None and all(isinstance(size, tvm.tirx.IntImm) for size in shape) for shape in shapes
+    )
+
+
+def call_of(values: Mapping[Any, Any], var: Any, operator: str) -> Any | None:
+    """The call bound to a variable, if it is of this operator."""
+    value = values.get(var) if isinstance(var, relax.Var) else None
+    named = isinstance(value, relax.Call) and getattr(value.op, "name", "") == operator
+    return value if named else None
+
+
+def readers_of(graph: Any) -> Mapping[Any, Any]:
+    """Who reads each variable of the function's dataflow."""
+    return {
+        var: users
+        for block in graph.body.blocks
+        if isinstance(block, relax.DataflowBlock)
+        for var, users in relax.analysis.udchain(block).items()
+    }
+
+
+def read_once(readers: Mapping[Any, Any], var: Any) -> bool:
+    """True if exactly one reader exists; outputs of the network are excluded, because callers read them."""
+    return isinstance(var, relax.DataflowVar) and len(readers.get(var, ())) == 1
+
+
+def channels_last(convolution: Any) -> bool:
+    """True if data, weights and result are channels-last and the weights constant."""
+    attrs = convolution.attrs
+    layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
+    return layouts == ("NHWC", "HWIO", "NHWC") and isinstance(convolution.args[1], tvm.ir.GenericConst)
+
+
+def convolution(call: Any, data: Any, weights: Any, **changed: Any) -> Any:
+    """The same convolution of others, but for some attributes."""
+    names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
+    kept = {name: getattr(call.attrs, name) for name in (*names, "out_dtype")}
+    return getattr(relax.op.nn, call.op.name.rpartition(".")[2])(data, weights, **(kept | changed))
+
+
+def padded(data: Any, sizes: tuple[int, ...], padding: Iterable[Any]) -> tuple[Any, tuple[int, ...]]:
+    """Channels-last data padded with zeros, and its new sizes."""
+    top, left, bottom, right = map(int, padding)
+    batch, height, width, channels = sizes
+    margins = 0, 0, top, bottom, left, right, 0, 0
+    around = relax.op.nn.pad(data, margins) if any(margins) else data
+    return around, (batch, height + top + bottom, width + left + right, channels)
+
+
+def sizes_of(value: Any) -> tuple[int, ...]:
+    return tuple(map(int, value.ty.shape))
+
+
+def sizes_at(shape: Any, length: Any, sample: int) -> list[int]:
+    """Sizes in terms of a length, at one."""
+    analyzer = tvm.sym.Analyzer()
+    analyzer.bind(length, IntImm("int64", sample))
+    return [int(analyzer.simplify(size)) for size in shape]
+
+
+def mostly_whole(outputs: int, lanes: int) -> bool:
+    """True if at most a third of the padded vectors is padding."""
+    return 2 * whole_vectors(outputs, lanes) <= 3 * outputs
+
+
+def largest_factor(number: int, most: int) -> int:
+    """The largest divisor up to a limit; 1 where that is less."""
+    return max(factor for factor in range(1, max(1, most) + 1) if number % factor == 0)
+
+
+def whole_vectors(outputs: int, lanes: int) -> int:
+    """Rounded up to whole vectors."""
+    return -(-outputs // lanes) * lanes
+
+
+def whole_rows(rows: int) -> int:
+    """At least so many, with a divisor that makes good tiles of registers; as many where they are few."""
+    whole = rows
+    while whole > ROWS[-1] and not any(whole % tile == 0 for tile in ROWS):
+        whole += 1
+    return whole
+
+
+def whole_columns(columns: int, lanes: int) -> int:
+    """Rounded up to whole vectors where at most a third of them is padding."""
+    pays = columns > lanes and mostly_whole(columns, lanes)
+    return whole_vectors(columns, lanes) if pays else columns
+
+
+def numbers(sizes: Iterable[int]) -> str:
+    """Integers as int64, as in Relax's own functions; otherwise nothing is fused with ours."""
+    return ", ".join(f"T.int64({size})" for size in sizes)
+
+
+# MetaSchedule's rule for CPUs.
+_INLINE = AutoInline(
+    into_producer=False,
+    into_consumer=True,
+    inline_const_tensor=True,
+    disallow_if_then_else=True,
+    require_injective=True,
+    require_ordered=True,
+    disallow_op=["tirx.exp"],
+)
+
+
+def inline_all_but(schedule: Any, kept: Iterable[Any]) -> Any:
+    """Inline all other blocks that can be, as MetaSchedule does.
+
+    TVM calls a block's own rule first, when fused operators are still separate blocks.
+    """
+    names = {schedule.get(block).name_hint for block in kept}
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if schedule.get(block).name_hint not in names:
+            (schedule,) = _INLINE.apply(schedule, block)
+    return schedule

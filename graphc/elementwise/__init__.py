@@ -1,0 +1,1 @@
+"""Functions of single numbers, and running sums, as vectors."""

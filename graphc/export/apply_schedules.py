@@ -1,0 +1,110 @@
+"""What an export's apply.py does: compiles an ONNX model with the export's schedules, using stock TVM alone.
+
+Versions are checked before TVM is loaded, so what loads it is imported where it is used.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from graphc.export import export_checks
+
+RECORDS = ("database_workload.json", "database_tuning_record.json")
+VERSIONS = ("alone", "loaded")
+
+
+def main(directory: Path) -> None:
+    """Check, compile, count, time, and compare if asked, with the schedules of an export's directory."""
+    args = arguments()
+    try:
+        manifest = export_checks.read_manifest(directory)
+        export_checks.before_tvm_is_loaded(manifest, args)
+        report = apply(directory, manifest, args)
+    except export_checks.Refused as error:
+        sys.exit(f"error: {error}")
+    sys.stdout.write(json.dumps(report) + "\n")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Compile a model with tuned schedules and stock TVM.")
+    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument("-o", "--output", metavar="FILE.so", help="keep the compiled library here")
+    parser.add_argument("--check", action="store_true", help="compare its numbers with onnxruntime's")
+    parser.add_argument(
+        "--version",
+        choices=VERSIONS,
+        default=VERSIONS[0],
+        help="what is fastest alone, or beside other programs (of jobs with --contention)",
+    )
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="go on where workloads have no schedule; they are slow"
+    )
+    parser.add_argument(
+        "--any-version", action="store_true", help="go on with other versions of TVM than it was tuned with"
+    )
+    return parser.parse_args()
+
+
+def apply(directory: Path, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
+    """Compile and time the model; the report. Raises Refused."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return apply_records(records(directory, args.version, scratch), scratch, manifest, args)
+
+
+def records(directory: Path, version: str, scratch: str) -> str:
+    """Where the version's records lie under the names that TVM looks for. Raises Refused."""
+    if version == VERSIONS[0]:
+        return str(directory)
+    for name in RECORDS:
+        if not (directory / f"{version}_{name}").is_file():
+            raise export_checks.Refused(
+                "there is no version for busy machines here: the job had no --contention, or none was faster",
+                "leave --version",
+            )
+        shutil.copy(directory / f"{version}_{name}", Path(scratch, name))
+    return scratch
+
+
+def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
+    """The same with the records of a directory."""
+    # By default TVM takes half of an x86 processor's cores. It reads this once, at import.
+    cores = manifest["target"].get("num-cores")
+    os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})
+    os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it leaves the processors that it was started on
+    from graphc.export import compile_network, target_machine
+
+    target = target_machine.read_target(manifest["target"])
+    cannot_run = target_machine.why_it_cannot_run(target)
+    if cannot_run and (args.check or not args.output):
+        raise export_checks.Refused(
+            cannot_run, "compile without running it here: leave --check, add -o model.so"
+        )
+    model = compile_network.read_model(args.model)
+    export_checks.same_inputs(
+        manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
+    )
+    mods = compile_network.import_models(model, manifest, target)
+    found, missing = compile_network.count_hits(mods, directory, target)
+    export_checks.all_found(manifest, found, missing, args)
+    report: dict[str, object] = {"workloads_found": len(found), "workloads": len(found) + len(missing)}
+    report["threads"] = target_machine.threads()
+    library = args.output or f"{scratch}/model.so"
+    built = compile_network.build(mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory)
+    compile_network.export(built, library, target)
+    if cannot_run:
+        return report | {"latency_ms": None, "not_run": cannot_run}
+    inputs = compile_network.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])
+    device = target_machine.device_of(target)
+    outputs, report["latency_ms"] = compile_network.run(library, list(inputs.values()), device)
+    if args.check:
+        errors = [compile_network.relative_error(args.model, inputs, outputs)]
+        errors += compile_network.errors_between(model, args.model, manifest, library, device)
+        report["relative_error"] = max(errors)
+        export_checks.small_error(manifest, max(errors), args.model)
+    return report

@@ -1,0 +1,311 @@
+"""Applies a recipe's passes and schedules to a model, compiles it and runs it, with stock TVM alone."""
+
+import contextlib
+import importlib
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+import onnx
+import tvm
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
+from tvm.s_tir import SBlock
+from tvm.s_tir.meta_schedule.database import JSONDatabase
+from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+
+from graphc.convert import import_gather, register_converters
+from graphc.core import graph_rewriting
+from graphc.export import embed_weights, export_checks
+from graphc.fold import share_equal_constants
+from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
+from graphc.onnx import read_model as onnx_file
+from graphc.ranges import agree_on_weight_layouts, dispatch_by_shape, merge_two_lengths
+
+Shapes = Mapping[str, Sequence[int]]  # by the name of an input
+Arrays = dict[str, Any]  # by the name of an input
+Step = TypedDict(
+    "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool}, total=False
+)  # of a recipe, or an argument that is made by a call
+
+
+class InputSpec(TypedDict):
+    """What an input takes; a dimension that is free has a name."""
+
+    name: str
+    dtype: str
+    shape: Sequence[Any]
+
+
+PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
+#: Passes that TVM lacks, by the names that recipes store: where each is defined.
+OWN_PASSES = {
+    "mallorn.bf16": "graphc.quant.bf16_dot_products",
+    "mallorn.blocked": "graphc.quant.keep_block_quantized_weights",
+    "mallorn.calls": "graphc.tasks.wrap_extern_calls",
+    "mallorn.constants": "graphc.fold.fold_constant_operators",
+    "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum",
+    "mallorn.depthwise": "graphc.conv.fuse_pointwise_into_depthwise",
+    "mallorn.find_norms": "graphc.norm.group_norm_to_partial_sums",
+    "mallorn.folds": "graphc.tasks.mark_reductions",
+    "mallorn.groups": "graphc.conv.grouped_conv_to_batched",
+    "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul",
+    "mallorn.int8": "graphc.quant.int8_dot_products",
+    "mallorn.integers": "graphc.quant.compute_in_integers",
+    "mallorn.joined": "graphc.conv.grouped_conv_to_batched",
+    "mallorn.laid": "graphc.quant.block_quantized_matmul_function",
+    "mallorn.lanes": "graphc.core.vector_lanes",
+    "mallorn.lines": "graphc.tasks.mark_elementwise_rows",
+    "mallorn.norms": "graphc.norm.group_norm_to_partial_sums",
+    "mallorn.passable": "graphc.layout.prepare_convert_layout",
+    "mallorn.reached": "graphc.conv.trim_weights_on_padding",
+    "mallorn.reals": "graphc.quant.fuse_requantize",
+    "mallorn.restore_clip": "graphc.layout.clip_to_max_min",
+    "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm",
+    "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions",
+    "mallorn.steps": "graphc.quant.fuse_requantize",
+    "mallorn.taps": "graphc.quant.int8_depthwise_conv",
+    "mallorn.transposed": "graphc.conv.split_conv_transpose_by_phase",
+    "mallorn.transposes": "graphc.layout.tile_transposes",
+    "mallorn.vectors": "graphc.conv.pad_conv_to_vectors",
+    "mallorn.views": "graphc.layout.move_elementwise_before_reshape",
+    "mallorn.whole": "graphc.matmul.pad_matmul_to_tiles",
+    "mallorn.winograd": "graphc.conv.conv3x3_to_winograd",
+}
+# An intrinsic of ours is registered by the pass that needs it.
+_TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]*\], *\["(?!mallorn_)')
+
+
+def read_model(path: str) -> Any:
+    """Read an ONNX file, heavy weights as references. Raises Refused for anything else."""
+    try:
+        return onnx_file.read(path)
+    except (DecodeError, OSError, ValueError) as error:
+        raise export_checks.Refused(
+            f"{path} is no ONNX model: {error}", "give the model that was tuned"
+        ) from None
+
+
+def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
+    """Name, type and shape of each input, in calling order; `shapes` bind free dimensions."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return [_spec(value, shapes) for value in model.graph.input if value.name not in constants]
+
+
+def _spec(value: Any, shapes: Shapes) -> InputSpec:
+    kind = value.type.tensor_type
+    own = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
+    dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    return {"name": value.name, "dtype": dtype, "shape": shapes.get(value.name, own)}
+
+
+def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
+    """The model as a Relax module, after the recipe's first half; of a range one a point, by its label."""
+    dynamic = manifest["dynamic"]
+    steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
+    if dynamic:
+        reads = {
+            dispatch_by_shape.label(p): partial(read_point, model, dynamic, p, target)
+            for p in dynamic["points"]
+        }
+    else:
+        reads = {"": partial(read_graph, model, manifest["input_shapes"], target)}
+    return {name: constants.shared(run_passes(read(), steps, target)) for name, read in reads.items()}
+
+
+def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
+    """The model as a Relax module at one point of a range; what grows is left open."""
+    sizes = dispatch_by_shape.samples(dynamic["ranges"], point)
+    graphs = [read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], at), target) for at in sizes]
+    return merge_two_lengths.grown(*graphs, *dispatch_by_shape.grows(dynamic["ranges"]))
+
+
+def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
+    """The model as a Relax module."""
+    return convert(simplify(model, shapes), shapes, target)
+
+
+def simplify(model: Any, shapes: Shapes) -> Any:
+    """The ONNX model without functions, computed shapes, known branches and loops, in operators TVM has."""
+    known, before = fold_shapes.fold(inline_functions.inline(model), shapes), None
+    while known is not before:  # what is written out may be written out again
+        before, written = (
+            known,
+            inline_functions.expand(rewrite_unsupported_forms.rewrite(known), operators()),
+        )
+        known = known if written is known else fold_shapes.fold(written, shapes)
+    return known
+
+
+def operators() -> frozenset[str]:
+    """The operators that are converted."""
+    register_converters.teach()
+    # `If` and `Constant` are handled by the frontend itself, outside its table.
+    return frozenset((*onnx_frontend._get_convert_map(), "If", "Constant"))
+
+
+def convert(model: Any, shapes: Shapes, target: Any) -> Any:
+    """A simple model as a Relax module; converters of ours may look at the target."""
+    computes_wide = target is None or target.kind.name == "llvm"
+    register_converters.teach()
+    onnx_file.teach(widen_16bit_floats.array if computes_wide else onnx_file.array)
+    import_gather.teach()
+    # ONNX's checker, which is run once more, takes no references.
+    with target or contextlib.nullcontext(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return from_onnx(widen_16bit_floats.widened(model) if computes_wide else model, shape_dict=shapes)
+
+
+def make_pass(step: Mapping[str, Any]) -> Any:
+    """The pass of a recipe's step, made with the step's arguments."""
+    name = step.get("pass") or step["call"]
+    args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
+    return getattr(_module(name), name.rpartition(".")[2])(*args)
+
+
+def _module(name: str) -> Any:
+    if name in OWN_PASSES:
+        return importlib.import_module(OWN_PASSES[name])
+    if name.startswith(PASSES):
+        return importlib.import_module(f"tvm.{name.rpartition('.')[0]}")
+    raise ValueError(f"{name} is not a graph pass: none of {', '.join((*PASSES, *OWN_PASSES))}")
+
+
+def run_passes(mod: Any, steps: Sequence[Step], target: Any) -> Any:
+    """The module after the steps, in order; an optional step that TVM refuses is skipped."""
+    with target, tvm.transform.PassContext(opt_level=3):
+        for step in steps:
+            try:
+                mod = make_pass(step)(mod)
+            except RuntimeError:
+                if not step.get("optional"):
+                    raise
+    return mod
+
+
+def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
+    """Tasks with and without a schedule, with their modules' labels: TVM leaves naive loops in the latter."""
+    records = Path(work_dir, "database_tuning_record.json")
+    if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
+        importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
+    database = JSONDatabase(work_dir=work_dir)
+    found: tuple[list[str], list[str]] = [], []
+    for label, task in ((label, task) for label, mod in mods.items() for task in tasks_of(mod, target)):
+        record = database.query_tuning_record(task.dispatched[0], target, task.task_name)
+        found[record is None].append(task.task_name + label)
+    return found
+
+
+def tasks_of(mod: Any, target: Any) -> list[Any]:
+    """The workloads that have loops of known sizes to schedule: a sort is a call of TVM's library."""
+    return [task for task in extract_tasks(mod, target) if _can_be_tuned(task.dispatched[0]["main"])]
+
+
+def _can_be_tuned(function: Any) -> bool:
+    return graph_rewriting.static(function) and any(
+        block.iter_vars for block in graph_rewriting.collect(function, SBlock)
+    )
+
+
+def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
+    """Apply the schedules in work_dir after the recipe's first half, run the second half, compile.
+
+    The modules of a range's points become one, with a `main` for all sizes. None is left in `mods`: each
+    holds all weights, as what is made of it does.
+    """
+    constants = share_equal_constants.Constants()
+    scheduled = agree_on_weight_layouts.agreed(
+        [_scheduled(mods.pop(label), target, work_dir) for label in list(mods)]
+    )
+    ready = [constants.shared(run_passes(mod, after, target)) for mod in scheduled]
+    (mod,) = [dispatch_by_shape.joined(ready, dynamic)] if dynamic else ready
+    # Named explicitly: TVM's default for GPUs would fuse and schedule again.
+    return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
+
+
+def _scheduled(mod: Any, target: Any, work_dir: str) -> Any:
+    with target, tvm.transform.PassContext(opt_level=3):
+        return relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
+
+
+def export(executable: Any, library: str, target: Any) -> None:
+    """Write the library; on CPUs with threads of its own for its loops (`thread_pool.c` says why)."""
+    with thread_pool() as source:
+        own = {"addons": [str(source)], "options": pool_options(target), **embed_weights.embedding()}
+        executable.export_library(library, **(own if is_cpu(target) else {}))
+
+
+def thread_pool() -> AbstractContextManager[Path]:
+    """The source of a library's threads as a file, also where this package is an archive."""
+    return as_file(files("graphc.export") / "thread_pool.c")
+
+
+def is_cpu(target: Any) -> bool:
+    """Whether the target's loops run on threads."""
+    return bool(target.kind.name == "llvm")
+
+
+def pool_options(target: Any) -> list[str]:
+    """How a C compiler makes the library's threads, as many as the target's cores."""
+    cores = target.attrs.get("num-cores")
+    return ["-O2", "-pthread", *([f"-DPOOL_THREADS={cores}"] if cores else [])]
+
+
+def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:
+    """Random inputs by name; integers stay within look-up ranges, and no mask hides everything."""
+    rng, values = np.random.default_rng(seed), {}
+    for spec in input_specs(model, shapes):
+        name, shape, dtype = spec["name"], spec["shape"], np.dtype(spec["dtype"])
+        low, high = ranges.get(name, (0, 2))
+        whole = dtype.kind in "iub"
+        drawn = np.asarray(rng.integers(low, high, shape) if whole else rng.random(shape), dtype)
+        if whole and drawn.ndim and low <= 1 < high:
+            drawn[..., :1] = 1
+        values[name] = drawn
+    return values
+
+
+def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]:
+    """Outputs as arrays, and the median latency in milliseconds."""
+    vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
+    args = [tvm.runtime.tensor(value, device) for value in inputs]
+    result = vm["main"](*args)
+    outputs = [result] if hasattr(result, "numpy") else list(result)
+    timing = vm.time_evaluator("main", device, number=3, repeat=7, min_repeat_ms=100)(*args)
+    return [output.numpy() for output in outputs], timing.median * 1e3
+
+
+def errors_between(
+    model: Any, path: str, manifest: Mapping[str, Any], library: str, device: Any
+) -> list[float]:
+    """Relative errors at the least sizes of a range, and at some between; none where there is no range."""
+    dynamic = manifest["dynamic"]
+    errors = []
+    for sizes in dispatch_by_shape.some_sizes(dynamic) if dynamic else []:
+        shapes = dispatch_by_shape.shapes_at(dynamic["inputs"], sizes)
+        inputs = random_inputs(model, shapes, manifest["input_ranges"])
+        errors.append(relative_error(path, inputs, outputs_of(library, list(inputs.values()), device)))
+    return errors
+
+
+def outputs_of(library: str, inputs: list[Any], device: Any) -> list[Any]:
+    """Outputs as arrays."""
+    vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
+    result = vm["main"](*(tvm.runtime.tensor(value, device) for value in inputs))
+    return [output.numpy() for output in ([result] if hasattr(result, "numpy") else result)]
+
+
+def relative_error(path: str, inputs: Arrays, outputs: list[Any]) -> float:
+    """Largest difference from onnxruntime over the largest value; the worst output counts."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    pairs = zip(outputs, session.run(None, inputs), strict=True)
+    return max(float(np.abs(ours - ref).max() / max(np.abs(ref).max(), 1e-9)) for ours, ref in pairs)

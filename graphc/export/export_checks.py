@@ -1,0 +1,228 @@
+"""What can go wrong around a compilation, each with a sentence. Imports nothing heavy."""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import mmap
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypedDict
+
+from graphc.onnx import protobuf_fields
+
+# Another version of these may find no schedule, or crash.
+EXACT = ("apache-tvm", "apache-tvm-ffi")
+NEEDED = ("target", "recipe")
+OPTIONAL = ("mallorn", "onnxruntime")
+COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # where TVM looks for one
+# A wrong schedule is far above; products rounded to bfloat16 stay below the second. In a quantised model a
+# number at the border of two steps falls to one or the other, and what follows from it goes along.
+LARGEST_ERROR = 1e-3
+LARGEST_ERROR_BF16 = 5e-2
+LARGEST_ERROR_INT8 = 0.15
+# Inputs of products with weights of few bits have 13 to 15 bits here, and 8 where onnxruntime chooses so.
+LARGEST_ERROR_NARROW = 5e-2
+# Some units in the last place of results of 16 bits, by ONNX's number of their type: float16 and bfloat16.
+LARGEST_ERROR_HALF = {10: 4e-3, 16: 3e-2}
+_OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1  # numbers of fields in onnx.proto: of a graph, a result, a type
+_NODE, _OPERATOR, _ATTRIBUTE, _BRANCH = 1, 4, 5, 6  # of a graph, a node (two), an attribute
+_FUNCTION, _FUNCTION_NODE = 25, 7  # of a model, a function
+_NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
+_QUANTISED = (b"QuantizeLinear", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
+
+
+Spec = Mapping[str, Any]  # of an input: name, dtype and shape
+
+
+class ManifestFile(TypedDict, total=False):
+    """What these checks read of a manifest."""
+
+    versions: dict[str, str]
+    inputs: list[Spec]
+    recipe: dict[str, list[dict[str, object]]]
+    without_schedule: list[str]
+
+
+class Refused(Exception):
+    """Why compilation cannot continue, and what to type."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message}\n  {hint}")
+
+
+def read_manifest(directory: Path) -> Any:
+    """The manifest of the schedules. Raises Refused if it is missing or damaged."""
+    try:
+        manifest = json.loads((directory / "manifest.json").read_text())
+        return {
+            "input_shapes": {},
+            "input_ranges": {},
+            "dynamic": None,
+            **manifest,
+            **{n: manifest[n] for n in NEEDED},
+        }
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise Refused(
+            f"{directory / 'manifest.json'} cannot be used: {error!r}", "copy the whole directory again"
+        ) from None
+
+
+def before_tvm_is_loaded(manifest: ManifestFile, args: argparse.Namespace) -> None:
+    """Check files, packages and the compiler. Raises Refused."""
+    if not Path(args.model).is_file():
+        raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
+    if args.output and not Path(args.output).absolute().parent.is_dir():
+        folder = Path(args.output).parent
+        raise Refused(f"there is no directory {folder}", f"mkdir -p {shlex.quote(str(folder))}")
+    _versions(manifest.get("versions", {}), args.any_version)
+    if args.check and importlib.util.find_spec("onnxruntime") is None:
+        raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
+    _compiler()
+
+
+def _versions(needed: dict[str, str], any_version: bool) -> None:
+    wrong = [words for name, version in needed.items() if (words := _wrong(name, version, any_version))]
+    if not wrong:
+        return
+    script = Path(sys.argv[0])
+    install = f"tvm-venv/bin/pip install -r {shlex.quote(str(script.with_name('requirements.txt')))}"
+    again = shlex.join(["tvm-venv/bin/python", *sys.argv])
+    raise Refused("; ".join(wrong), f"python -m venv tvm-venv && {install}\n  {again}")
+
+
+def _wrong(name: str, version: str, any_version: bool) -> str:
+    if name in OPTIONAL:
+        return ""
+    try:
+        here = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "" if any_version else f"{name} is not installed"
+    if name not in EXACT or here == version or any_version:
+        return ""
+    return f"{name} {here} is installed and {version} is needed: others crash or find no schedule"
+
+
+def _compiler() -> None:
+    """A compiler for TVM to link with; one beside this Python will do."""
+    os.environ["PATH"] = os.pathsep.join(
+        [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    )
+    named = os.environ.get("CXX") or os.environ.get("CC")
+    if named and shutil.which(named) is None:
+        raise Refused(f"there is no compiler {named}, which CXX or CC names", "unset CXX CC")
+    if not named and not any(map(shutil.which, COMPILERS)):
+        raise Refused(
+            f"there is no C compiler to link with: none of {', '.join(COMPILERS)} is on PATH",
+            "sudo apt-get install -y g++   (or name one: CXX=/path/to/compiler)",
+        )
+
+
+def same_inputs(manifest: ManifestFile, inputs: Sequence[Spec], model: str) -> None:
+    """Raises Refused if the model's shapes or types differ from those that were tuned."""
+    tuned = manifest.get("inputs")
+    if tuned and [_kind(one) for one in tuned] != [_kind(one) for one in inputs]:
+        raise Refused(
+            f"{model} takes {_told(inputs)}; the schedules are for a model that takes {_told(tuned)}",
+            "give the model that was tuned",
+        )
+
+
+def _kind(spec: Spec) -> tuple[Any, ...]:
+    return spec["dtype"], tuple(spec["shape"])
+
+
+def _told(specs: Sequence[Spec]) -> str:
+    return ", ".join(f"{spec['name']} {spec['dtype']}{spec['shape']}" for spec in specs) or "no inputs"
+
+
+def all_found(manifest: ManifestFile, found: list[str], missing: list[str], args: argparse.Namespace) -> None:
+    """Raises Refused if workloads lack a schedule: TVM would silently compile them to slow loops."""
+    unexpected = [name for name in missing if name not in manifest.get("without_schedule", [])]
+    told = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
+    if not unexpected or (found and args.allow_missing):
+        sys.stderr.write(f"warning: {told}\n" if missing else "")
+    elif found:
+        raise Refused(
+            told, "give the model that was tuned; --allow-missing goes on, and these workloads are slow"
+        )
+    else:
+        raise Refused(
+            f"none of the {len(missing)} workloads of {args.model} has a schedule here: "
+            f"it is not the model that was tuned. Without: {', '.join(missing)}",
+            "give the model that was tuned, or tune this one",
+        )
+
+
+def error_of_steps(model: Path) -> float:
+    """What the operators of an ONNX file that round to steps may cost; the file is not read as a model."""
+    if not model.is_file() or not model.stat().st_size:
+        return 0.0
+    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        view = memoryview(data)
+        try:
+            return _error_of_operators(_operators(view)) or _error_of_halves(view)
+        finally:
+            view.release()
+
+
+def _error_of_operators(operators: Set[bytes]) -> float:
+    """What rounding to steps may cost, in inputs or in weights."""
+    if any(word in name for name in operators for word in _QUANTISED):
+        return LARGEST_ERROR_INT8
+    return LARGEST_ERROR_NARROW if any(word in name for name in operators for word in _NARROW) else 0.0
+
+
+def _operators(view: memoryview) -> set[bytes]:
+    """The operators of a model's nodes, in branches and functions, too; none of what is no model."""
+    whole = (0, len(view))
+    try:
+        graphs = [_operators_of(view, graph, _NODE) for graph in _within(view, whole, protobuf_fields.GRAPH)]
+        functions = [_operators_of(view, each, _FUNCTION_NODE) for each in _within(view, whole, _FUNCTION)]
+        return set(chain(*graphs, *functions))
+    except protobuf_fields.NoMessage:
+        return set()
+
+
+def _operators_of(view: memoryview, graph: tuple[int, int], nodes: int) -> Iterator[bytes]:
+    for node in _within(view, graph, nodes):
+        for start, end in _within(view, node, _OPERATOR):
+            yield bytes(view[start:end])
+        for attribute in _within(view, node, _ATTRIBUTE):
+            for branch in _within(view, attribute, _BRANCH):
+                yield from _operators_of(view, branch, _NODE)
+
+
+def _within(view: memoryview, message: tuple[int, int], wanted: int) -> Iterator[tuple[int, int]]:
+    """Where a message's fields of this number lie."""
+    return (
+        (content, end)
+        for number, _, content, end in protobuf_fields.fields(view, *message)
+        if number == wanted
+    )
+
+
+def _error_of_halves(view: memoryview) -> float:
+    """What results may lose that are rounded to 16 bits."""
+    try:
+        places = list(protobuf_fields.inside(view, protobuf_fields.GRAPH, _OUTPUTS, *_TENSOR))
+        kinds = [protobuf_fields.number_of(view, *place, _ELEMENTS) for place in places]
+    except protobuf_fields.NoMessage:
+        return 0.0
+    return max((LARGEST_ERROR_HALF.get(kind or 0, 0.0) for kind in kinds), default=0.0)
+
+
+def small_error(manifest: ManifestFile, error: float, model: str) -> None:
+    """Raises Refused if the outputs are wrong."""
+    rounded = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
+    allowed = max(LARGEST_ERROR_BF16 if rounded else LARGEST_ERROR, error_of_steps(Path(model)))
+    if not error <= allowed:
+        raise Refused(
+            f"the relative error against onnxruntime is {error:.1e}, more than {allowed:.0e}",
+            "do not use this library",
+        )

@@ -1,0 +1,1 @@
+"""Constants: computed beforehand, and kept once."""

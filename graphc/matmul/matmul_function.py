@@ -1,0 +1,114 @@
+"""Products of matrices as tensor functions, of sizes that can be tiled.
+
+101 rows have no factor that fits the registers, and 101 columns fill no vectors. A few more of them, in
+buffers of the function's own, cost less than tiles that fit badly. Only what was asked for is copied out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from graphc.core import graph_rewriting
+
+
+@dataclass(frozen=True)
+class Product:
+    """y[..., i, j] += x[..., i, k] * w[..., k, j]; each buffer names its axes in the order of its own."""
+
+    sizes: Mapping[str, int]  # of the axes, as asked for
+    x: Sequence[str]
+    w: Sequence[str]
+    y: Sequence[str]
+    whole: Mapping[str, int]  # as computed
+    w_is_whole: bool = False  # a constant, which was filled up beforehand
+
+    @property
+    def stack(self) -> list[str]:
+        return [axis for axis in self.sizes if axis not in "ijk"]
+
+
+def tileable(product: Product, lanes: int) -> Product:
+    """With as many rows and columns as can be tiled for such vectors."""
+    rows, columns = product.sizes["i"], product.sizes["j"]
+    whole = {"i": graph_rewriting.whole_rows(rows), "j": graph_rewriting.whole_columns(columns, lanes)}
+    return replace(product, whole={**product.sizes, **whole})
+
+
+def function(product: Product) -> Any:
+    """The tensor function; what follows can be fused with it."""
+    filled = {"x": product.x, "w": product.w} if not product.w_is_whole else {"x": product.x}
+    filled = {name: axes for name, axes in filled.items() if _grows(product, axes)}
+    order = [*product.stack, "i", "j"]
+    copies = [_copy(product, name, axes) for name, axes in filled.items()]
+    result = ("z", order) if _grows(product, order) else ("y", product.y)
+    factors = [_read(product, name, filled) for name in ("x", "w")]
+    body = [*copies, _sums(product, _at(*result), *factors)]
+    if result[0] == "z":
+        body = [_buffer(product, "z", order), *body, _taken(product, order)]
+    constant = product.whole if product.w_is_whole else product.sizes
+    return graph_rewriting.parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    {_parameter("x", product.x, product.sizes)},
+    {_parameter("w", product.w, constant)},
+    {_parameter("y", product.y, product.sizes)},
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+{"".join(body)}
+""")
+
+
+def _grows(product: Product, axes: Sequence[str]) -> bool:
+    return any(product.whole[axis] != product.sizes[axis] for axis in axes)
+
+
+def _canonical(product: Product, axes: Sequence[str]) -> list[str]:
+    """Rows behind the stack, then what is summed, or what is summed and then columns."""
+    last = ["i", "k"] if "i" in axes else ["k", "j"]
+    return [*(axis for axis in product.stack if axis in axes), *last]
+
+
+def _read(product: Product, name: str, filled: Mapping[str, Sequence[str]]) -> str:
+    axes = getattr(product, name)
+    return _at(f"{name}_whole", _canonical(product, axes)) if name in filled else _at(name, axes)
+
+
+def _copy(product: Product, name: str, axes: Sequence[str]) -> str:
+    order = _canonical(product, axes)
+    grown = [axis for axis in axes if product.whole[axis] != product.sizes[axis]]
+    inside = " and ".join(f"v{axis} < {product.sizes[axis]}" for axis in grown)
+    value = f"T.if_then_else({inside}, {_at(name, axes)}, T.float32(0))"
+    block = _block(f"{name}_filled", order, product.whole, f"{_at(f'{name}_whole', order)} = {value}")
+    return _buffer(product, f"{name}_whole", order) + block
+
+
+def _sums(product: Product, y: str, x: str, w: str) -> str:
+    body = f"with T.init():\n                {y} = T.float32(0)\n            {y} = {y} + {x} * {w}"
+    return _block("product", [*product.stack, "i", "j", "k"], product.whole, body)
+
+
+def _taken(product: Product, order: Sequence[str]) -> str:
+    return _block("taken", order, product.sizes, f"{_at('y', product.y)} = {_at('z', order)}")
+
+
+def _block(name: str, axes: Sequence[str], sizes: Mapping[str, int], body: str) -> str:
+    kinds = "".join("R" if axis == "k" and name == "product" else "S" for axis in axes)
+    return f"""
+    for {", ".join(axes)} in T.grid({graph_rewriting.numbers(sizes[axis] for axis in axes)}):
+        with T.sblock("{name}"):
+            {", ".join(f"v{axis}" for axis in axes)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
+            {body}
+"""
+
+
+def _buffer(product: Product, name: str, axes: Sequence[str]) -> str:
+    shape = graph_rewriting.numbers(product.whole[axis] for axis in axes)
+    return f'    {name} = T.sblock_alloc_buffer(({shape},), "float32")\n'
+
+
+def _parameter(name: str, axes: Sequence[str], sizes: Mapping[str, int]) -> str:
+    return f'{name}: T.Buffer(({graph_rewriting.numbers(sizes[axis] for axis in axes)},), "float32")'
+
+
+def _at(name: str, axes: Sequence[str]) -> str:
+    return f"{name}[{', '.join(f'v{axis}' for axis in axes)}]"

@@ -1,0 +1,1 @@
+"""Norms and softmaxes, row by row or in parts."""

@@ -1,0 +1,188 @@
+"""Softmax, its logarithm and layer norm row by row, vectorised, while the row is in the nearest cache.
+
+TVM makes each a chain of blocks: sums along a row are scalar, and softmax's exponentials are computed twice,
+because their fast forms are inlined wherever they are read.
+"""
+
+import re
+from functools import partial
+from textwrap import dedent, indent
+from typing import Any
+
+from tvm import relax
+
+from graphc.core import graph_rewriting
+
+# exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp).
+_POWERS = """
+peak = T.sblock_alloc_buffer(({lanes},), "float32")
+total = T.sblock_alloc_buffer(({lanes},), "float32")
+for i in T.vectorized({lanes}):
+    peak[i] = x[{row}, i]
+    total[i] = T.float32(0)
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        peak[i] = T.max(peak[i], x[{row}, c * {lanes} + i])
+{highest}
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        d: T.let = T.max(x[{row}, c * {lanes} + i] - peak[0], T.float32(-87.33654))
+        n: T.let = T.floor(d * T.float32(1.44269502) + T.float32(0.5))
+        f: T.let = d - n * T.float32(0.693147182)
+        p: T.let = (T.float32(0.00019875691) * f + T.float32(0.0013981999)) * f + T.float32(0.00833345205)
+        q: T.let = ((p * f + T.float32(0.0416657962)) * f + T.float32(0.166666657)) * f + T.float32(0.5)
+        power: T.let = T.reinterpret("float32", T.shift_left(T.Cast("int32", n) + 127, 23))
+"""
+
+_SHARES = """        y[{row}, c * {lanes} + i] = (q * f * f + f + T.float32(1)) * power
+        total[i] = total[i] + y[{row}, c * {lanes} + i]
+{summed}
+total[0] = T.float32(1) / total[0]
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        y[{row}, c * {lanes} + i] = y[{row}, c * {lanes} + i] * total[0]
+"""
+
+_LOGARITHMS = """        total[i] = total[i] + (q * f * f + f + T.float32(1)) * power
+{summed}
+total[0] = T.log(total[0]) + peak[0]
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        y[{row}, c * {lanes} + i] = x[{row}, c * {lanes} + i] - total[0]
+"""
+
+# What does not fill a vector, filled up with what counts for nothing.
+_REST = """
+z = T.sblock_alloc_buffer(({lanes},), "float32")
+for i in T.vectorized({lanes}):
+    z[i] = T.min_value("float32")
+for i in range({rest}):
+    z[i] = x[{row}, {chunks} * {lanes} + i]
+"""
+
+_REST_TAKEN = """
+for i in range({rest}):
+    y[{row}, {chunks} * {lanes} + i] = z[i]
+"""
+
+_LAYER_NORM = """
+mean = T.sblock_alloc_buffer(({lanes},), "float32")
+scale = T.sblock_alloc_buffer(({lanes},), "float32")
+for i in T.vectorized({lanes}):
+    mean[i] = T.float32(0)
+    scale[i] = T.float32(0)
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        mean[i] = mean[i] + x[{row}, c * {lanes} + i]
+{summed}
+mean[0] = mean[0] * T.float32({share})
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        d: T.let = x[{row}, c * {lanes} + i] - mean[0]
+        scale[i] = scale[i] + d * d
+{squared}
+scale[0] = T.float32(1) / T.sqrt(scale[0] * T.float32({share}) + T.float32({epsilon}))
+for c in range({chunks}):
+    for i in T.vectorized({lanes}):
+        d: T.let = (x[{row}, c * {lanes} + i] - mean[0]) * scale[0]
+        y[{row}, c * {lanes} + i] = d * gamma[c * {lanes} + i] + beta[c * {lanes} + i]
+"""
+
+
+_SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
+
+
+def rows(lanes: int = graph_rewriting.LANES) -> Any:
+    """The pass that rewrites them if a row is the last axis; layer norm also has to fill whole vectors."""
+    softmaxes = {name: partial(_softmax, lanes=lanes, tail=tail) for name, tail in _SOFTMAXES.items()}
+    norm = {"relax.nn.layer_norm": partial(_layer_norm, lanes=lanes)}
+    return graph_rewriting.call_pass("Rows", softmaxes | norm)
+
+
+def _softmax(builder: Any, call: Any, lanes: int, tail: str) -> Any:
+    if not _is_rows(call, [call.attrs.axis]) or 2 * int(call.ty.shape[-1]) < lanes:
+        return call
+    beside, text = _beside(call, [call.attrs.axis], lanes), _POWERS + tail
+    if not beside:
+        beside, text = lanes, _with_rest(text)
+    highest, summed = _across("peak", "T.max({}, {})", beside), _across("total", "{} + {}", beside)
+    facts = {"highest": highest, "summed": summed, "rest": str(int(call.ty.shape[-1]) % beside)}
+    return _call(builder, "softmax_rows", call, ["x"], text, beside, facts)
+
+
+def _with_rest(text: str) -> str:
+    """The same where a row's end does not fill a vector: every loop does once more what it does."""
+
+    def again(loop: re.Match[str]) -> str:
+        once = dedent(loop[1]).replace("x[{row}, c * {lanes} + i]", "z[i]")
+        return loop[0] + once.replace("y[{row}, c * {lanes} + i]", "z[i]")
+
+    first = text.replace("x[{row}, i]", "z[i]")
+    return _REST + re.sub(r"for c in range\(\{chunks\}\):\n((?: .*\n)+)", again, first) + _REST_TAKEN
+
+
+def _layer_norm(builder: Any, call: Any, lanes: int) -> Any:
+    """Two passes, mean first and then squared differences, to avoid cancellation."""
+    attrs = call.attrs
+    beside = _beside(call, attrs.axes, lanes)
+    if not beside or not attrs.center or not attrs.scale:
+        return call
+    facts = {"share": repr(1 / int(call.ty.shape[-1])), "epsilon": repr(float(attrs.epsilon))}
+    facts |= {"summed": _across("mean", "{} + {}", beside), "squared": _across("scale", "{} + {}", beside)}
+    return _call(builder, "layer_norm_rows", call, ["x", "gamma", "beta"], _LAYER_NORM, beside, facts)
+
+
+def _is_rows(call: Any, axes: Any) -> bool:
+    last = call.ty.ndim - 1
+    return bool(last and call.ty.dtype == "float32" and [int(axis) % (last + 1) for axis in axes] == [last])
+
+
+def _beside(call: Any, axes: Any, lanes: int) -> int:
+    """How many numbers of a row are taken at once: narrow vectors two or four together, so that sums need
+    not wait. 0 unless the operator reduces the last axis only, and that fills whole vectors.
+    """
+    if not _is_rows(call, axes):
+        return 0
+    size, widths = int(call.ty.shape[-1]), (graph_rewriting.LANES >> shift for shift in range(4))
+    return next((width for width in widths if width >= lanes and size % width == 0), 0)
+
+
+def _across(name: str, combine: str, beside: int) -> str:
+    """Reduce a vector into its first lane by halves."""
+    lines, half = [], beside // 2
+    while half > 1:
+        pair = combine.format(f"{name}[i]", f"{name}[i + {half}]")
+        lines.append(f"for i in T.vectorized({half}):\n    {name}[i] = {pair}")
+        half //= 2
+    return "\n".join([*lines, f"{name}[0] = {combine.format(f'{name}[0]', f'{name}[1]')}"])
+
+
+def _call(
+    builder: Any, name: str, call: Any, names: list[str], body: str, beside: int, facts: dict[str, str]
+) -> Any:
+    """The call of a tensor function of rows that replaces an operator."""
+    shapes = [tuple(map(int, value.ty.shape)) for value in (*call.args, call)]
+    function = _function(dict(zip([*names, "y"], shapes, strict=True)), body, beside, facts)
+    return relax.call_tir(builder.add_func(function, name), list(call.args), call.ty)
+
+
+def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts: dict[str, str]) -> Any:
+    """One block per row. Its last loop runs once, so that MetaSchedule vectorises it and not the rows."""
+    *sizes, size = shapes["y"]
+    loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
+    row = ", ".join(f"v{axis}" for axis in range(len(sizes)))
+    buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
+    whole = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
+    reads = ", ".join(f"{name}[{place}]" for name, place in whole.items() if name != "y")
+    text = body.format(row=row, chunks=size // beside, lanes=beside, **facts)
+    return graph_rewriting.parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main({buffers}) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}}})
+    for {loops}, once in T.grid({", ".join(map(str, sizes))}, 1):
+        with T.sblock("row"):
+            {row}, v_once = T.axis.remap("{"S" * len(shapes["y"])}", [{loops}, once])
+            T.reads({reads})
+            T.writes(y[{whole["y"]}])
+{indent(text, " " * 12)}
+""")

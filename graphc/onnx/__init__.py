@@ -1,0 +1,1 @@
+"""ONNX graphs into simpler ONNX graphs, before anything is converted."""

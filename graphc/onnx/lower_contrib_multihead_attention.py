@@ -1,0 +1,163 @@
+"""MultiHeadAttention and Attention, onnxruntime's own with masks, biases and caches, in ONNX's words."""
+
+from collections.abc import Mapping
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from graphc.onnx import lower_contrib_grouped_query_attention
+
+_HIDDEN = -10_000.0  # added to scores that a mask hides, if the file says nothing else
+
+
+def attention(form: Any) -> None:
+    """MultiHeadAttention: one head of keys and values for each of the queries."""
+    _refuse(form)
+    query, key, value = (
+        _by_heads(form, name, at) for at, name in enumerate(_biased(form, form.node.input[:3]))
+    )
+    keys, values = (_behind_past(form, each, at) for at, each in enumerate((key, value)))
+    _attend(form, query, keys, values, mask_at=4)
+
+
+def packed_attention(form: Any) -> None:
+    """Attention: the same behind the product that makes queries, keys and values of one input."""
+    _refuse_packed(form)
+    made = form.write("MatMul", *form.node.input[:2])
+    if form.given(2):
+        made = form.write("Add", made, form.node.input[2])
+    widths = form.attribute("qkv_hidden_sizes", None) or [form.sizes(1)[-1] // 3] * 3
+    ends, last = (0, *accumulate(widths)), form.whole(2)
+    parts = [form.write("Slice", made, *map(form.whole, each), last) for each in pairwise(ends)]
+    query, *new = (_cut(form, part) for part in parts)
+    if form.given(4):
+        past = (form.write("Gather", form.node.input[4], form.constant(np.int64(at))) for at in range(2))
+        new = [form.write("Concat", before, each, axis=2) for before, each in zip(past, new, strict=True)]
+    if form.has(1):
+        both = [_wide(form, each, 0) for each in new]
+        form.write("Concat", *both, axis=0, name=form.node.output[1])
+    keys, values = new
+    _attend(form, query, keys, values, mask_at=3)
+
+
+def _attend(form: Any, query: str, keys: str, values: str, mask_at: int) -> None:
+    """The node's result; what else is added to scores is the fifth input of either operator."""
+    scores = lower_contrib_grouped_query_attention.scored(form, query, keys)
+    if form.given(5):
+        scores = form.write("Add", scores, form.node.input[5])
+    if form.given(mask_at):
+        scores = form.write("Add", scores, _mask(form, keys, mask_at))
+    if form.attribute("unidirectional", 0):
+        scores = form.write("Add", scores, _causal(form, query, keys))
+    lower_contrib_grouped_query_attention.attended(form, scores, values)
+
+
+def _refuse(form: Any) -> None:
+    """Raise ValueError for forms that are not written."""
+    _refuse_if(
+        form,
+        mask_at=4,
+        said={
+            "queries, keys and values in one": not (form.given(1) and form.given(2)),
+            "caches that are longer than what is in them": form.given(8) or form.given(9),
+            "scores as a result": form.has(3),
+        },
+    )
+
+
+def _refuse_packed(form: Any) -> None:
+    _refuse_if(
+        form,
+        mask_at=3,
+        said={
+            "rotations": bool(form.attribute("do_rotary", 0)),
+            "caches that are longer than what is in them": form.given(6),
+        },
+    )
+
+
+def _refuse_if(form: Any, mask_at: int, said: Mapping[str, bool]) -> None:
+    data, mask = form.sizes(0), form.sizes(mask_at) if form.given(mask_at) else ()
+    odd = mask is not None and (len(mask) > 3 or (len(mask) == 1 and mask != (data or ())[:1]))
+    said = {
+        **said,
+        "inputs of unknown sizes": data is None or mask is None,
+        "a mask that is none of lengths, of places, or of places for each row": odd,
+    }
+    if wrong := [what for what, has in said.items() if has]:
+        raise ValueError(f"its {form.node.op_type} has {wrong[0]}")
+
+
+def _biased(form: Any, names: Any) -> list[str]:
+    """Queries, keys and values, each with its part of the bias."""
+    if not form.given(3):
+        return list(names)
+    width = form.sizes(0)[-1]
+    ends = (0, width, 2 * width, lower_contrib_grouped_query_attention.END)
+    parts = [
+        form.write("Slice", form.node.input[3], form.whole(low), form.whole(high))
+        for low, high in pairwise(ends)
+    ]
+    return [form.write("Add", name, part) for name, part in zip(names, parts, strict=True)]
+
+
+def _by_heads(form: Any, name: str, at: int) -> str:
+    """[batch, heads, rows, numbers]; keys and values may come so."""
+    return name if len(form.sizes(at) or ()) == 4 else _cut(form, name)
+
+
+def _cut(form: Any, data: str) -> str:
+    cut = form.write("Reshape", data, form.whole(0, 0, form.attribute("num_heads", 0), -1))
+    found: str = form.write("Transpose", cut, perm=[0, 2, 1, 3])
+    return found
+
+
+def _behind_past(form: Any, new: str, at: int) -> str:
+    """Keys or values behind those of the cache, which are results where somebody reads them."""
+    name = form.node.output[1 + at] if form.has(1 + at) else ""
+    if form.given(6 + at):
+        return str(form.write("Concat", form.node.input[6 + at], new, axis=2, name=name))
+    return str(form.write("Identity", new, name=name)) if name else new
+
+
+def _mask(form: Any, keys: str, at: int) -> str:
+    """What is added to scores: of lengths, of places that are there, or of those each row sees."""
+    mask, sizes = form.node.input[at], form.sizes(at)
+    if len(sizes) == 1:
+        lengths = form.write("Cast", mask, to=TensorProto.INT64)
+        there = form.write(
+            "Less",
+            lower_contrib_grouped_query_attention.counted(
+                form, lower_contrib_grouped_query_attention.size(form, keys, 2)
+            ),
+            _wide(form, lengths, 1),
+        )
+    else:
+        there = form.write("Cast", mask, to=TensorProto.BOOL)
+    axes = (1,) if len(sizes) == 3 else (1, 2)
+    hidden = form.number(form.attribute("mask_filter_value", _HIDDEN))
+    found: str = form.write("Where", _wide(form, there, *axes), form.number(0.0), hidden)
+    return found
+
+
+def _causal(form: Any, query: str, keys: str) -> str:
+    """Nobody looks behind their own place; the last row stands at the last key."""
+    rows, count = (
+        lower_contrib_grouped_query_attention.size(form, query, 2),
+        lower_contrib_grouped_query_attention.size(form, keys, 2),
+    )
+    columns = lower_contrib_grouped_query_attention.counted(form, count)
+    places = form.write(
+        "Add", lower_contrib_grouped_query_attention.counted(form, rows), form.write("Sub", count, rows)
+    )
+    behind = form.write("Greater", columns, _wide(form, places, 1))
+    lowest = form.number(float(np.float32(lower_contrib_grouped_query_attention.LOWEST)))
+    found: str = form.write("Where", behind, lowest, form.number(0.0))
+    return found
+
+
+def _wide(form: Any, data: str, *axes: int) -> str:
+    found: str = form.write("Unsqueeze", data, form.whole(*axes))
+    return found

@@ -1,0 +1,230 @@
+"""Writes forms of ONNX operators that TVM's importer takes for others, or not at all, in forms that it takes.
+
+Some of them it imports without a word, and computes something else: a resize that anti-aliases, for one.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper
+
+from graphc.onnx import (
+    dft_to_matmul,
+    inline_functions,
+    lower_contrib_norms,
+    lower_contrib_operators,
+    node_rewriter,
+    resize_to_matmul,
+    transpose_odd_layouts,
+)
+
+_WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)
+
+_UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
+
+
+def rewrite(model: ModelProto) -> ModelProto:
+    """The model with such forms replaced; itself where it has none. ValueError for those of training."""
+    strange = [(node, rule) for node in model.graph.node if (rule := _rule(node)) is not None]
+    if not strange:
+        return model
+    known, written = node_rewriter.Known(model), {}
+    for node, rule in strange:
+        form = node_rewriter.Form(node, known)
+        rule(form)
+        if form.nodes:
+            written[node.output[0]] = form
+    return _with(model, written) if written else model
+
+
+def _rule(node: Any) -> Callable[[Any], None] | None:
+    """Of ONNX's operators, or of onnxruntime's, one of which claims to be ONNX's."""
+    own = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
+    theirs = node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS
+    return own or (lower_contrib_operators.RULES.get(node.op_type) if theirs else None)
+
+
+def _with(model: ModelProto, written: Mapping[str, Any]) -> ModelProto:
+    result = ModelProto()
+    result.CopyFrom(model)
+    del result.graph.node[:]
+    for node in model.graph.node:
+        form = written.get(node.output[0]) if node.output else None
+        result.graph.node.extend([node] if form is None else form.nodes)
+        result.graph.initializer.extend([] if form is None else form.constants)
+    return result
+
+
+def _batch_norm(form: Any) -> None:
+    if form.attribute("training_mode", 0):
+        raise ValueError("its BatchNormalization is in training: export the model in evaluation mode")
+
+
+def _dropout(form: Any) -> None:
+    told = len(form.node.input) > 2 and form.node.input[2]
+    training = form.value(2)
+    if told and (training is None or training.any()):
+        raise ValueError("its Dropout is in training: export the model in evaluation mode")
+    if form.has(1):
+        data, mask = form.node.input[0], form.node.output[1]
+        form.write("Identity", data, name=form.node.output[0])
+        form.write("Expand", form.constant(np.array(True)), form.write("Shape", data), name=mask)
+
+
+def _is_inf(form: Any) -> None:
+    above, below = (form.attribute(f"detect_{side}", 1) for side in ("positive", "negative"))
+    if above and below:
+        return
+    (data,), (found,) = form.node.input, form.node.output
+    if not above and not below:
+        raise ValueError("its IsInf looks for neither side")
+    form.write("Equal", data, form.number(np.inf if above else -np.inf), name=found)
+
+
+def _transposed_convolution(form: Any) -> None:
+    """Sizes of the output as paddings."""
+    wanted, sizes, kernel = form.attribute("output_shape", None), form.sizes(0), form.sizes(1)
+    if not wanted or sizes is None or kernel is None:
+        return
+    axes = range(len(sizes) - 2)
+    ones, wanted = [1] * len(axes), wanted[-len(axes) :]
+    strides, dilations = form.attribute("strides", ones), form.attribute("dilations", ones)
+    more = form.attribute("output_padding", [0 for _ in axes])
+    whole = [strides[a] * (sizes[a + 2] - 1) + more[a] + (kernel[a + 2] - 1) * dilations[a] + 1 for a in axes]
+    cut = [size - asked for size, asked in zip(whole, wanted, strict=True)]
+    upper = form.attribute("auto_pad", b"NOTSET") == b"SAME_UPPER"
+    before = [each // 2 if upper else each - each // 2 for each in cut]
+    after = [each - first for each, first in zip(cut, before, strict=True)]
+    if min(cut) < 0:  # a margin of zeros behind what is computed
+        more = [given - min(0, each) for given, each in zip(more, cut, strict=True)]
+        before, after = ([max(0, each) for each in side] for side in (before, after))
+    form.again(output_shape=None, auto_pad=None, pads=[*before, *after], output_padding=more)
+
+
+def _power(form: Any) -> None:
+    """Exponents of the base's type; powers of integers by way of real numbers."""
+    base, exponent = form.kind(0), form.kind(1)
+    if not base or not exponent or (base == exponent and base not in _WHOLE):
+        return
+    computed = TensorProto.DOUBLE if base in _WHOLE else base
+    given = [form.write("Cast", name, to=computed) for name in form.node.input]
+    if base in _WHOLE:
+        power = form.write("Pow", *given)
+        form.write("Cast", power, name=form.node.output[0], to=base)
+    else:
+        form.write("Pow", *given, name=form.node.output[0])
+
+
+def _length(form: Any) -> None:
+    """LpNormalization: numbers over the length of their row."""
+    (data,), axis, order = form.node.input, form.attribute("axis", -1), form.attribute("p", 2)
+    squared = form.write("Mul", data, data) if order == 2 else form.write("Abs", data)
+    total = form.write("ReduceSum", squared, form.whole(axis), keepdims=1)
+    length = form.write("Sqrt", total) if order == 2 else total
+    dtype = helper.tensor_dtype_to_np_dtype(form.kind(0) or TensorProto.FLOAT)
+    least = form.constant(np.finfo(dtype).tiny)  # a row of zeros has no length, and remains
+    form.write("Div", data, form.write("Max", length, least), name=form.node.output[0])
+
+
+def _one_hot(form: Any) -> None:
+    """A comparison with all places; negative ones count from the end."""
+    depth, sizes = form.value(1), form.sizes(0)
+    if depth is None or sizes is None:
+        raise ValueError("the depth of its OneHot is not constant")
+    count, axis = int(np.ravel(depth)[0]), form.attribute("axis", -1) % (len(sizes) + 1)
+    shape = [1] * (len(sizes) + 1)
+    shape[axis] = count
+    whole = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
+    wide = form.write("Unsqueeze", whole, form.whole(axis))
+    places = np.arange(count, dtype="int64").reshape(shape)
+    here = form.write("Equal", wide, form.constant(places))
+    from_the_end = form.write("Equal", wide, form.constant(places - count))
+    values = form.value(2)
+    if values is None:
+        off, on = (
+            form.write("Gather", form.node.input[2], form.constant(np.array(at, "int64"))) for at in (0, 1)
+        )
+    else:
+        off, on = (form.constant(values[at]) for at in (0, 1))
+    form.write("Where", form.write("Or", here, from_the_end), on, off, name=form.node.output[0])
+
+
+def _limited(form: Any) -> None:
+    """NonMaxSuppression: TVM reads a limit that it does not know as none at all."""
+    told = [at for at, name in enumerate(form.node.input) if at > 1 and name]
+    if any(form.value(at) is None for at in told):
+        raise ValueError("the limits of its NonMaxSuppression are not constant")
+
+
+def _pooled_regions(form: Any) -> None:
+    if form.attribute("mode", b"avg") != b"avg":
+        raise ValueError("its RoiAlign takes the largest number: export it with mode=avg")
+
+
+def _identity(form: Any) -> None:
+    """EyeLike: a constant, of sizes that are known."""
+    sizes, kind = form.sizes(0), form.attribute("dtype", form.kind(0) or TensorProto.FLOAT)
+    if sizes is None:
+        raise ValueError("the sizes of its EyeLike are not constant")
+    rows, columns = sizes
+    eye = np.eye(rows, columns, form.attribute("k", 0), dtype=helper.tensor_dtype_to_np_dtype(kind))
+    form.write("Identity", form.constant(eye), name=form.node.output[0])
+
+
+def _remainder(form: Any) -> None:
+    """Mod of real numbers with the divisor's sign, by the one with the dividend's: it knows infinities."""
+    kind = form.kind(0)
+    if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
+        return
+    data, by = form.node.input
+    zero = form.number(0)
+    rest = form.write("Mod", data, by, fmod=1)
+    differ = form.write("Xor", form.write("Less", rest, zero), form.write("Less", by, zero))
+    some = form.write("Not", form.write("Equal", rest, zero))
+    other = form.write("And", differ, some)
+    form.write("Where", other, form.write("Add", rest, by), rest, name=form.node.output[0])
+
+
+def _truths(form: Any) -> None:
+    """The largest or least of truths, by way of numbers."""
+    if form.kind(0) == TensorProto.BOOL:
+        whole, found = form.write("Cast", form.node.input[0], to=TensorProto.INT32), form.node.output[0]
+        form.again([whole, *form.node.input[1:]], [f"{found}/whole"])
+        form.write("Cast", f"{found}/whole", to=TensorProto.BOOL, name=found)
+
+
+def _of_all(form: Any) -> None:
+    """RMSNormalization of all numbers at once, over which TVM stumbles."""
+    sizes, axis = form.sizes(0), form.attribute("axis", -1)
+    if sizes is not None and not axis % len(sizes):
+        data, scale = form.node.input
+        lower_contrib_norms.normalised(form, data, scale, range(len(sizes)))
+
+
+_RULES: Mapping[str, Callable[[Any], None]] = {
+    "BatchNormalization": _batch_norm,
+    "Col2Im": transpose_odd_layouts.from_columns,
+    "ConvTranspose": _transposed_convolution,
+    "DFT": dft_to_matmul.transform,
+    "Dropout": _dropout,
+    "EyeLike": _identity,
+    "GRU": transpose_odd_layouts.batch_first,
+    "IsInf": _is_inf,
+    "LSTM": transpose_odd_layouts.batch_first,
+    "LpNormalization": _length,
+    "Mod": _remainder,
+    "NonMaxSuppression": _limited,
+    "OneHot": _one_hot,
+    "Pow": _power,
+    "RMSNormalization": _of_all,
+    "RNN": transpose_odd_layouts.batch_first,
+    "ReduceMax": _truths,
+    "ReduceMin": _truths,
+    "Resize": resize_to_matmul.resize,
+    "ReverseSequence": transpose_odd_layouts.reverse_sequences,
+    "RoiAlign": _pooled_regions,
+    "STFT": dft_to_matmul.short_transforms,
+    "SpaceToDepth": transpose_odd_layouts.space_to_depth,
+    "Upsample": transpose_odd_layouts.upsample,
+}

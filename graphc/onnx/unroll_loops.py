@@ -1,0 +1,174 @@
+"""Branches whose condition is known are taken, loops whose steps are counted are written out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto, helper
+
+from graphc.onnx import sequences_to_tensors
+
+KINDS = ("If", "Loop", "Scan")
+# More nodes than that a model gets from its loops at no time.
+UNROLLED = 10_000
+
+
+class Unknown(Exception):
+    """How often a loop runs, or that it ends, is not known beforehand."""
+
+
+def unroll(walk: Any, node: NodeProto) -> bool:
+    """Walk what the node runs in its place; False where that is not known, or too long."""
+    mark = walk.mark()
+    try:
+        {"If": _branch, "Loop": _loop, "Scan": _scan}[node.op_type](walk, node)
+    except Unknown:
+        walk.back(mark)
+        return False
+    return True
+
+
+def graphs(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs inside a node."""
+    for attribute in node.attribute:
+        yield from attribute.graphs
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+
+
+def reads(node: NodeProto) -> set[str]:
+    """Every name that a node takes, those inside its graphs included."""
+    found = {*node.input}
+    for graph in graphs(node):
+        found.update(value.name for value in graph.output)
+        for inner in graph.node:
+            found |= reads(inner)
+    return found
+
+
+def _branch(walk: Any, node: NodeProto) -> None:
+    condition = walk.value(node.input[0])
+    if condition is None:
+        raise Unknown
+    chosen = "then_branch" if np.all(condition) else "else_branch"
+    results = _run(walk, _graph(node, chosen), node.output[0], [])
+    _name(walk, node.output, results)
+
+
+def _loop(walk: Any, node: NodeProto) -> None:
+    limit, condition, *carried = node.input
+    most = walk.value(limit) if limit else None
+    if limit and most is None:
+        raise Unknown
+    body, collected, step = _graph(node, "body"), [], 0
+    condition = condition or _constant(walk, node, "goes_on", np.array(True))
+    while most is None or step < int(np.ravel(most)[0]):
+        goes_on = walk.value(condition)
+        if goes_on is None:
+            raise Unknown
+        if not np.all(goes_on):
+            break
+        count = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
+        results = _run(walk, body, f"{node.output[0]}_{step}", [count, condition, *carried])
+        condition, carried = results[0], results[1 : 1 + len(carried)]
+        collected.append(results[1 + len(carried) :])
+        step += 1
+    _name(walk, node.output, carried)
+    _stack(walk, node.output[len(carried) :], collected, [0] * (len(node.output) - len(carried)))
+
+
+def _scan(walk: Any, node: NodeProto) -> None:
+    said = {attribute.name: attribute for attribute in node.attribute}
+    count = said["num_scan_inputs"].i
+    states, given = node.input[: len(node.input) - count], node.input[len(node.input) - count :]
+    axes = list(said["scan_input_axes"].ints) if "scan_input_axes" in said else [0] * count
+    directions = [
+        d
+        for name in ("scan_input_directions", "scan_output_directions")
+        if name in said
+        for d in said[name].ints
+    ]
+    steps = walk.size(given[0], axes[0])
+    if steps is None or any(directions):
+        raise Unknown
+    collected = []
+    for step in range(steps):
+        at = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
+        slices = [f"{node.output[0]}_slice_{step}_{index}" for index in range(count)]
+        for name, whole, axis in zip(slices, given, axes, strict=True):
+            walk.node(helper.make_node("Gather", [whole, at], [name], axis=axis))
+        results = _run(walk, _graph(node, "body"), f"{node.output[0]}_{step}", [*states, *slices])
+        states = results[: len(states)]
+        collected.append(results[len(states) :])
+    _name(walk, node.output, states)
+    outputs = node.output[len(states) :]
+    places = list(said["scan_output_axes"].ints) if "scan_output_axes" in said else [0] * len(outputs)
+    _stack(walk, outputs, collected, places)
+
+
+def _graph(node: NodeProto, name: str) -> GraphProto:
+    found: GraphProto = next(attribute.g for attribute in node.attribute if attribute.name == name)
+    return found
+
+
+def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
+    named = f"{node.output[0]}_{name}"
+    walk.know(named, value)
+    return named
+
+
+def _run(walk: Any, graph: GraphProto, prefix: str, given: Sequence[str]) -> list[str]:
+    """Walk a graph's nodes once; the names of its results."""
+    walk.unrolled += 1 + len(graph.node)
+    if walk.unrolled > UNROLLED:
+        raise Unknown
+    names = {name: f"{prefix}/{name}" for name in _own(graph)}
+    names |= {value.name: name for value, name in zip(graph.input, given, strict=True)}
+    for tensor in graph.initializer:
+        renamed = type(tensor)()
+        renamed.CopyFrom(tensor)
+        renamed.name = names[tensor.name]
+        walk.constants([renamed])
+    for node in graph.node:
+        walk.node(_renamed(node, names, prefix))
+    return [names.get(value.name, value.name) for value in graph.output]
+
+
+def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProto:
+    result = NodeProto()
+    result.CopyFrom(node)
+    result.name = f"{prefix}/{node.name}" if node.name else ""
+    result.input[:] = [names.get(name, name) for name in node.input]
+    result.output[:] = [names.get(name, name) for name in node.output]
+    for graph in graphs(result):
+        around = {name: new for name, new in names.items() if name not in _own(graph)}
+        inner = [_renamed(one, around, prefix) for one in graph.node]
+        del graph.node[:]
+        graph.node.extend(inner)
+        for value in graph.output:
+            value.name = around.get(value.name, value.name)
+    return result
+
+
+def _own(graph: GraphProto) -> set[str]:
+    """The names that a graph gives to values of its own."""
+    given = {value.name for value in (*graph.input, *graph.initializer)}
+    return given | {name for node in graph.node for name in node.output if name}
+
+
+def _name(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:
+    """Give results the names under which the graph around takes them."""
+    for name, result in zip(outputs, results, strict=False):
+        if name:
+            walk.node(helper.make_node("Identity", [result], [name]))
+
+
+def _stack(walk: Any, outputs: Sequence[str], steps: Sequence[Sequence[str]], axes: Sequence[int]) -> None:
+    """Lay what each step brought side by side along a new axis."""
+    if outputs and not steps:
+        raise Unknown
+    for index, name in enumerate(outputs):
+        rows = [f"{name}_row_{step}" for step in range(len(steps))]
+        for row, results in zip(rows, steps, strict=True):
+            sequences_to_tensors.unsqueeze(walk, results[index], axes[index], row)
+        walk.node(helper.make_node("Concat", rows, [name], axis=axes[index]))

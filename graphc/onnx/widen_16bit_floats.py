@@ -1,0 +1,74 @@
+"""Networks of 16-bit real numbers compute in float32 on CPUs: what comes in and goes out keeps its type.
+
+CPUs add up halves one by one or not at all, and sums of halves lose what the file's numbers have; onnxruntime
+computes in float32, too. Weights become wide as TVM reads them.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+
+from graphc.onnx import read_model
+
+NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_TYPES = ("to", "dtype", "output_dtype")  # attributes that name a type
+
+
+def array(tensor: TensorProto) -> Any:
+    """A tensor's elements, halves as float32."""
+    found = read_model.array(tensor)
+    return found.astype("float32") if tensor.data_type in NARROW else found
+
+
+def widened(model: ModelProto) -> ModelProto:
+    """The model with numbers of 16 bits at its ends alone; itself where it has none, or branches."""
+    if not _narrow(model) or any(_branches(node) for node in model.graph.node):
+        return model
+    result = ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    del graph.node[:], graph.value_info[:]
+    constants = {tensor.name for tensor in graph.initializer}  # inputs, too, in old files
+    ends = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
+    moved = {name: f"{name}/wide" for name, kind in ends.items() if kind in NARROW and name not in constants}
+    inputs = [value.name for value in graph.input if value.name in moved]
+    graph.node.extend(_cast(name, moved[name], TensorProto.FLOAT) for name in inputs)
+    graph.node.extend(_renamed(node, moved) for node in model.graph.node)
+    outputs = [value.name for value in graph.output if value.name in moved and value.name not in inputs]
+    graph.node.extend(_cast(moved[name], name, ends[name]) for name in outputs)
+    return result
+
+
+def _narrow(model: ModelProto) -> bool:
+    graph = model.graph
+    typed = (value.type.tensor_type.elem_type for value in (*graph.input, *graph.output))
+    kinds = (tensor.data_type for tensor in graph.initializer)
+    return not set(NARROW).isdisjoint((*typed, *kinds, *_named(graph.node)))
+
+
+def _named(nodes: Iterable[NodeProto]) -> Iterable[int]:
+    """Types that nodes name."""
+    for node in nodes:
+        yield from (each.i for each in node.attribute if each.name in _TYPES)
+        yield from (each.t.data_type for each in node.attribute if each.type == AttributeProto.TENSOR)
+
+
+def _branches(node: NodeProto) -> bool:
+    return any(each.type == AttributeProto.GRAPH for each in node.attribute)
+
+
+def _cast(name: str, found: str, kind: int) -> NodeProto:
+    return helper.make_node("Cast", [name], [found], to=kind)
+
+
+def _renamed(node: NodeProto, moved: dict[str, str]) -> NodeProto:
+    """The node between wide numbers."""
+    found = NodeProto()
+    found.CopyFrom(node)
+    found.input[:] = [moved.get(name, name) for name in node.input]
+    found.output[:] = [moved.get(name, name) for name in node.output]
+    for each in found.attribute:
+        if each.name in _TYPES and each.i in NARROW:
+            each.i = TensorProto.FLOAT
+    return found

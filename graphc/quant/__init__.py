@@ -1,0 +1,1 @@
+"""Numbers of few bits: kept as they are, multiplied by instructions made for them."""

@@ -1,0 +1,186 @@
+"""Products with weights of 8 or 4 bits that have a scale a block, as tensor functions.
+
+A step of a decoder reads every weight once, so weights stay as narrow as they are, in the order in which they
+are read: for each vector of columns, block after block. Their instruction multiplies bytes without a sign,
+which these weights are, with bytes that have one: two for a real input (`quads.py`), so that next to nothing
+is lost. Sums of a block are whole numbers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from tvm.s_tir import SBlock
+
+from graphc.core import graph_rewriting
+from graphc.quant import llvm_byte_dot_products
+
+RULE = "mallorn_blocks"
+_FREE = "layout_free_buffers"
+
+
+@dataclass(frozen=True)
+class Product:
+    """Rows times weights: whole numbers of so many bits, less a zero point and times a scale a block."""
+
+    by: Any  # the instruction
+    rows: tuple[int, ...]
+    outputs: int
+    blocks: int
+    block: int
+    bits: int
+    zero: int | None  # None: one for each block and output
+
+    @property
+    def vectors(self) -> int:
+        return int(graph_rewriting.whole_vectors(self.outputs, self.by.lanes) // self.by.lanes)
+
+    @property
+    def work(self) -> int:
+        """Its operations."""
+        return 2 * prod(self.rows) * self.blocks * self.block * self.outputs
+
+    @property
+    def bytes(self) -> int:
+        """Of a block's weights, for a vector of outputs."""
+        return int(self.block * self.by.lanes * self.bits // llvm_byte_dot_products.BYTES)
+
+
+def laid() -> Any:
+    """The pass behind which nobody lays these weights out anew."""
+    return graph_rewriting.function_pass("Laid", _laid)
+
+
+def _laid(function: Any) -> Any:
+    rules = {
+        str(block.annotations.get(graph_rewriting.RULE, ""))
+        for block in graph_rewriting.collect(function, SBlock)
+    }
+    return function.without_attr(_FREE) if RULE in rules and _FREE in (function.attrs or {}) else function
+
+
+def packed(product: Product, weights: Any) -> Any:
+    """[blocks, block, outputs] in the order of reading: [vectors, blocks, bytes]."""
+    lanes, nibbles = product.by.lanes, product.bits == llvm_byte_dot_products.NIBBLES
+    each = (2, llvm_byte_dot_products.QUAD) if nibbles else (llvm_byte_dot_products.QUAD,)
+    split = _filled(product, weights).reshape(product.blocks, -1, *each, product.vectors, lanes)
+    ordered = np.moveaxis(np.moveaxis(split, -2, 0), -1, -2)  # vectors, blocks, steps, (halves,) lanes, quad
+    if nibbles:
+        ordered = ordered[..., 0, :, :] | (ordered[..., 1, :, :] << llvm_byte_dot_products.NIBBLES)
+    return np.ascontiguousarray(ordered).reshape(product.vectors, product.blocks, product.bytes)
+
+
+def beside(product: Product, numbers: Any) -> Any:
+    """[blocks, outputs], as scales are, in the order of reading: [vectors, blocks, lanes]."""
+    split = _filled(product, numbers).reshape(product.blocks, product.vectors, product.by.lanes)
+    return np.ascontiguousarray(np.moveaxis(split, 1, 0))
+
+
+def _filled(product: Product, numbers: Any) -> Any:
+    missing = product.vectors * product.by.lanes - product.outputs
+    return np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, missing)]) if missing else numbers
+
+
+def function(product: Product) -> Any:
+    """The tensor function: inputs become bytes, which are multiplied; what follows can be fused with it."""
+    lanes, block, outputs = product.by.lanes, product.block, product.outputs
+    rows = [f"i{axis}" for axis in range(len(product.rows))]
+    row = ", ".join(f"v{axis}" for axis in rows)
+    every, of_all = (
+        product.vectors * lanes,
+        graph_rewriting.numbers((*product.rows, product.vectors, product.blocks)),
+    )
+    of_rows, spatial = graph_rewriting.numbers(product.rows), "S" * len(rows)
+    each = graph_rewriting.numbers((*product.rows, product.blocks))
+    whole = every == outputs
+    result = "y" if whole else "z"
+    split = llvm_byte_dot_products.split(product.by, block, product.bits)
+    total = llvm_byte_dot_products.total(product.by, block, product.bits)
+    place = f"{_number(row, product.rows)} * {2 * block * product.blocks} + vk * {2 * block}"
+    inputs = f'T.tvm_access_ptr(T.type_annotation("int8"), q.data, {place}, {2 * block}, '
+    vector, known = f"T.ramp(vj * {lanes}, 1, {lanes})", product.zero is not None
+    sums = f"{result}[{row}, {vector}]"
+    of_lanes = f"vj, vk, T.ramp(0, 1, {lanes})"
+    start = (
+        f"T.broadcast(t[{row}, vk] * T.int32({-(product.zero or 0)}), {lanes})"
+        if known
+        else f'T.Cast("int32x{lanes}", u[{of_lanes}]) * T.broadcast(T.int32(0) - t[{row}, vk], {lanes})'
+    )
+    beside_weights = graph_rewriting.numbers((product.vectors, product.blocks, lanes))
+    return graph_rewriting.parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    x: T.Buffer(({of_rows}, T.int64({product.blocks * block})), "float32"),
+    w: T.Buffer(({graph_rewriting.numbers((product.vectors, product.blocks, product.bytes))}), "uint8"),
+    s: T.Buffer(({beside_weights}), "float32"),
+    {"" if known else f'u: T.Buffer(({beside_weights}), "uint8"),'}
+    y: T.Buffer(({of_rows}, T.int64({outputs})), "float32"),
+) -> None:
+    T.func_attr({{
+        "tirx.noalias": True,
+        "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE},
+    }})
+    q = T.sblock_alloc_buffer(({each}, T.int64({2 * block})), "int8")
+    d = T.sblock_alloc_buffer(({each}), "float32")
+    t = T.sblock_alloc_buffer(({each}), "int32")
+    {"" if whole else f'z = T.sblock_alloc_buffer(({of_rows}, T.int64({every})), "float32")'}
+    for {", ".join(rows)}, k in T.grid({each}):
+        with T.sblock("split"):
+            {row}, vk = T.axis.remap("{spatial}S", [{", ".join(rows)}, k])
+            T.reads(x[{row}, vk * {block} : vk * {block} + {block}])
+            T.writes(q[{row}, vk, 0 : {2 * block}], d[{row}, vk], t[{row}, vk])
+            T.sblock_attr({{"{graph_rewriting.WORK}": 0}})
+            T.attr(0, "pragma_import_llvm", {split.text!r})
+            T.evaluate(T.call_extern(
+                "void",
+                "{split.name}",
+                T.address_of(x[{row}, vk * {block}]),
+                {inputs}2),
+                T.address_of(d[{row}, vk]),
+                T.address_of(t[{row}, vk]),
+            ))
+    for {", ".join(rows)}, j, k in T.grid({of_all}):
+        with T.sblock("blocks"):
+            {row}, vj, vk = T.axis.remap("{spatial}SR", [{", ".join(rows)}, j, k])
+            T.reads(
+                q[{row}, vk, 0 : {2 * block}], d[{row}, vk], t[{row}, vk],
+                w[vj, vk, 0 : {product.bytes}], s[vj, vk, 0 : {lanes}],
+                {"" if known else f"u[vj, vk, 0 : {lanes}],"}
+            )
+            T.writes({result}[{row}, vj * {lanes} : vj * {lanes} + {lanes}])
+            T.sblock_attr({{
+                "{graph_rewriting.RULE}": "{RULE}",
+                "{graph_rewriting.OPERATOR}": "blocked_matmul",
+                "{graph_rewriting.WORK}": {product.work},
+            }})
+            with T.init():
+                {sums} = T.broadcast(T.float32(0), {lanes})
+            T.attr(0, "pragma_import_llvm", {total.text!r})
+            {sums} = {sums} + T.Cast("float32x{lanes}", T.call_pure_extern(
+                "int32x{lanes}",
+                "{total.name}",
+                {start},
+                T.address_of(w[vj, vk, 0]),
+                {inputs}1),
+            )) * (T.broadcast(d[{row}, vk], {lanes}) * s[{of_lanes}])
+{"" if whole else _taken(rows, row, of_rows, outputs)}""")
+
+
+def _taken(rows: Sequence[str], row: str, of_rows: str, outputs: int) -> str:
+    return f"""
+    for {", ".join(rows)}, j in T.grid({of_rows}, T.int64({outputs})):
+        with T.sblock("taken"):
+            {row}, vj = T.axis.remap("{"S" * len(rows)}S", [{", ".join(rows)}, j])
+            y[{row}, vj] = z[{row}, vj]
+"""
+
+
+def _number(row: str, sizes: Sequence[int]) -> str:
+    """The place of a row among all."""
+    first, *others = zip(row.split(", "), sizes, strict=True)
+    place = first[0]
+    for axis, size in others:
+        place = f"({place} * {size} + {axis})"
+    return place

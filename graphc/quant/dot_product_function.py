@@ -1,0 +1,173 @@
+"""Products with constant weights by an instruction that adds several products to each lane.
+
+One instruction reads as many numbers side by side as it multiplies for a lane, the same for all lanes, so
+weights are laid out as it reads them: for each lane, side by side, what it multiplies.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.s_tir import TensorIntrin
+from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
+
+from graphc.core import graph_rewriting
+
+PAIRS = "by_pairs"  # in the name of a rule for a processor without VNNI
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """Its schedule rule, lanes, products that it adds to each, and types."""
+
+    rule: str
+    lanes: int
+    each: int
+    data: str
+    weights: str
+    sums: str
+
+    @property
+    def step(self) -> str:
+        """The place of an input, in the loops of the product."""
+        return f"vko * {self.each} + vki"
+
+
+def register(by: Instruction, function: str, text: str) -> None:
+    """The instruction, which is a function in LLVM's words, and a schedule rule around it."""
+    lanes, each = by.lanes, by.each
+    head = f"""
+@T.prim_func(s_tir=True)
+def main(
+    x: T.Buffer(({each},), "{by.data}", offset_factor=1),
+    w: T.Buffer(({lanes}, {each}), "{by.weights}", offset_factor=1),
+    y: T.Buffer(({lanes},), "{by.sums}", offset_factor=1),
+) -> None:
+    with T.sblock("root"):
+        T.reads(y[0:{lanes}], x[0:{each}], w[0:{lanes}, 0:{each}])
+        T.writes(y[0:{lanes}])
+"""
+    meaning = f"""
+        for i, k in T.grid({lanes}, {each}):
+            with T.sblock("update"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                y[vi] = y[vi] + T.Cast("{by.sums}", x[vk]) * T.Cast("{by.sums}", w[vi, vk])
+"""
+    instruction = f"""
+        T.attr(0, "pragma_import_llvm", {text!r})
+        y[T.ramp(T.int32(0), 1, {lanes})] = T.call_pure_extern(
+            "{by.sums}x{lanes}",
+            "{function}",
+            y.vload([0], "{by.sums}x{lanes}"),
+            T.broadcast(T.reinterpret("int32", x.vload([0], "{by.data}x{each}")), {lanes}),
+            T.reinterpret("int32x{lanes}", w.vload([0, 0], "{by.weights}x{lanes * each}")),
+        )
+"""
+    described = (tvm.script.from_source(head + body) for body in (meaning, instruction))
+    TensorIntrin.register(by.rule, *described, override=True)
+    tile = MultiLevelTilingWithIntrin(  # MetaSchedule's structure for CPUs
+        by.rule,
+        structure="SSRSRS",
+        max_innermost_factor=64,
+        reuse_write=ReuseType(req="may", levels=[1, 2], scope="global"),
+    )
+
+    def apply(schedule: Any, block: Any) -> Any:
+        return tile.apply(graph_rewriting.inline_all_but(schedule, [block]), block)
+
+    tvm.register_global_func(f"s_tir.meta_schedule.cpu.{by.rule}", apply, override=True)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A product: the data and weights that each element of the result sums over.
+
+    Its axes are `vi0`, `vi1` and so on, outputs last. `kernel` is the number of weight matrices: one for each
+    place `vr0`, `vr1` ... of a window, all summed, or one for each `vi0` of a stack.
+    """
+
+    data: tuple[int, ...]
+    result: tuple[int, ...]
+    inputs: int
+    read: tuple[str, ...]
+    kernel: tuple[int, ...] = ()
+    stacked: bool = False
+
+    @property
+    def window(self) -> list[str]:
+        return [] if self.stacked else [f"r{axis}" for axis in range(len(self.kernel))]
+
+
+def fits(call: Any, by: Instruction) -> bool:
+    """True if the weights are constant and the last vector of outputs is mostly used."""
+    weights = call.args[1]
+    constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim >= 2
+    typed = call.ty.dtype == by.sums
+    return bool(constant and typed and graph_rewriting.mostly_whole(int(call.ty.shape[-1]), by.lanes))
+
+
+def call(builder: Any, by: Instruction, name: str, data: Any, weights: Any, sums: Sums) -> Any:
+    """A call of the product, with the weights laid out."""
+    function = builder.add_func(dot(by, sums), name)
+    laid = relax.const(packed(by, weights))
+    return relax.call_tir(function, [data, laid], relax.TensorType(sums.result, by.sums))
+
+
+def packed(by: Instruction, weights: Any) -> Any:
+    """[..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each], filled up with zeros."""
+    *kernel, inputs, outputs = weights.shape
+    missing = graph_rewriting.whole_vectors(outputs, by.lanes) - outputs
+    whole = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, missing)])
+    split = whole.reshape(*kernel, inputs // by.each, by.each, -1, by.lanes)
+    return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1))
+
+
+def dot(by: Instruction, sums: Sums) -> Any:
+    """The product as a tensor function whose innermost loops match the instruction.
+
+    If the last vector is not whole, whole vectors are summed in a buffer and the result is copied from it.
+    """
+    *sizes, outputs = sums.result
+    rows = [f"i{axis}" for axis in range(len(sizes))]
+    axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]
+    steps, vectors = sums.inputs // by.each, graph_rewriting.whole_vectors(outputs, by.lanes) // by.lanes
+    extents = [*sizes, vectors, by.lanes, *sums.kernel[: len(sums.window)], steps, by.each]
+    kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window) + 2)
+    values = [f"v{axis}" for axis in axes]
+    place = [f"v{axis}" for axis in sums.window or rows[: len(sums.kernel)]]
+    x = f"x[{', '.join(sums.read)}]"
+    w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
+    whole = outputs % by.lanes == 0
+    every = graph_rewriting.numbers((*sizes, graph_rewriting.whole_vectors(outputs, by.lanes)))
+    z = f"{'y' if whole else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {by.lanes} + vji]"
+    packed_sizes = graph_rewriting.numbers((vectors, *sums.kernel, steps, by.lanes, by.each))
+    return graph_rewriting.parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    x: T.Buffer(({graph_rewriting.numbers(sums.data)}), "{by.data}"),
+    w: T.Buffer(({packed_sizes}), "{by.weights}"),
+    y: T.Buffer(({graph_rewriting.numbers(sums.result)}), "{by.sums}"),
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+    {"" if whole else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
+    for {", ".join(axes)} in T.grid({graph_rewriting.numbers(extents)}):
+        with T.sblock("dot"):
+            {", ".join(values)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
+            T.sblock_attr({{"schedule_rule": "{by.rule}"}})
+            with T.init():
+                {z} = T.{by.sums}(0)
+            {z} = {z} + T.Cast("{by.sums}", {x}) * T.Cast("{by.sums}", {w})
+{"" if whole else _taken(sums.result)}""")
+
+
+def _taken(result: tuple[int, ...]) -> str:
+    axes = [f"i{axis}" for axis in range(len(result))]
+    place = ", ".join(f"v{axis}" for axis in axes)
+    return f"""
+    for {", ".join(axes)} in T.grid({graph_rewriting.numbers(result)}):
+        with T.sblock("taken"):
+            {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
+            y[{place}] = z[{place}]
+"""

@@ -1,0 +1,1 @@
+"""One library for a range of shapes."""

@@ -1,0 +1,209 @@
+"""Weights that several functions read are re-laid in one way, and so kept once.
+
+Every schedule re-lays weights for its own loops, and the points of a range have different schedules. What
+differs is mostly the shape given to the same order of numbers, and how many columns are read at a time. Who
+reads few at a time reads them out of many as well: the many lie side by side.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tvm
+from tvm import relax, tirx
+from tvm.s_tir import SBlock, Schedule
+
+from graphc.core import graph_rewriting
+
+RELAID = "meta_schedule.layout_rewrite_preproc"
+Place = tuple[int, str, int]  # a module's, a function's name, a parameter's
+
+
+class Digit(NamedTuple):
+    """A part of an index into weights: `index % high // low`."""
+
+    axis: int
+    low: int
+    high: int
+
+
+Layout = tuple[Digit, ...]  # from the slowest to the fastest
+
+
+class Relaid(NamedTuple):
+    """How a function re-lays a parameter."""
+
+    block: str
+    digits: Layout  # an axis each of what is made
+    layout: Layout  # without what is but a shape: neighbours are joined
+
+
+def agreed(mods: Sequence[Any]) -> list[Any]:
+    """The modules, schedules applied, with as few layouts of the same weights as keep vectors whole."""
+    found = {
+        (place, var.name_hint, param): relaid
+        for place, mod in enumerate(mods)
+        for var, function in mod.functions.items()
+        if isinstance(function, tirx.PrimFunc)
+        for param, relaid in _relaid(function)
+    }
+    chosen: dict[Place, Layout] = {}
+    for group in _sharing(mods, found):
+        if len({found[place].digits for place in group}) > 1:
+            chosen |= _choose({place: found[place].layout for place in group})
+    return [_rewritten(mod, place, found, chosen) for place, mod in enumerate(mods)]
+
+
+def joined(digits: Layout) -> Layout:
+    """The digits without those of one value, and with neighbours as one where they count on."""
+    found: list[Digit] = []
+    for digit in digits:
+        if found and found[-1].axis == digit.axis and found[-1].low == digit.high:
+            found[-1] = Digit(digit.axis, digit.low, found[-1].high)
+        elif digit.low < digit.high:
+            found.append(digit)
+    return tuple(found)
+
+
+def fits(own: Layout, other: Layout) -> bool:
+    """True if what lies side by side in one's own layout does so in the other."""
+    if not own or own == other:
+        return own == other
+    (axis, low, high), last = own[-1], other[-1]
+    return (last.axis, last.low) == (axis, low) and last.high % high == 0
+
+
+def _choose(layouts: Mapping[Place, Layout]) -> dict[Place, Layout]:
+    """The widest first; among equals what the smallest point has, which reads weights for the fewest rows."""
+    chosen: list[Layout] = []
+    found = {}
+    for place in sorted(layouts, key=lambda place: (-_run(layouts[place]), place)):
+        own = layouts[place]
+        layout = next((each for each in chosen if fits(own, each)), None)
+        if layout is None:
+            chosen.append(own)
+        found[place] = layout or own
+    return found
+
+
+def _run(layout: Layout) -> int:
+    return layout[-1].high // layout[-1].low if layout else 1
+
+
+def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
+    """The parameters that a function re-lays by digits, and reads number by number."""
+    params = {hash(param): number for number, param in enumerate(function.params)}
+    blocks = graph_rewriting.collect(function, SBlock)
+    # An instruction of many numbers knows how far apart they lie.
+    matched = {hash(match.source.source) for block in blocks for match in block.match_buffers}
+    for block in blocks:
+        store = block.body
+        if RELAID not in block.annotations or not isinstance(store, tirx.BufferStore):
+            continue
+        weights = getattr(store.value, "source", None)
+        digits = (
+            _digits(block, store) if hash(weights) in params and hash(store.buffer) not in matched else ()
+        )
+        if digits:
+            yield params[hash(weights)], Relaid(block.name_hint, digits, joined(digits))
+
+
+def _digits(block: Any, store: Any) -> Layout:
+    """What the axes of re-laid weights are; nothing where they are no digits."""
+    axes, shape = [each.var for each in block.iter_vars], store.value.source.shape
+    indices = store.value.indices
+    if len(indices) != len(axes) or not all(map(_same, indices, axes)):
+        return ()
+    digits = [_digit(index, axes, shape) for index in store.indices]
+    known = tuple(digit for digit in digits if digit is not None)
+    return known if len(known) == len(digits) and _whole(known, shape) else ()
+
+
+def _same(index: Any, var: Any) -> bool:
+    return isinstance(index, tirx.Var) and index.same_as(var)
+
+
+def _digit(index: Any, axes: Sequence[Any], shape: Sequence[Any]) -> Digit | None:
+    if isinstance(index, tirx.IntImm) and int(index) == 0:
+        return Digit(0, 1, 1)
+    if isinstance(index, tirx.Var):
+        axis = next(n for n, var in enumerate(axes) if _same(index, var))
+        return Digit(axis, 1, int(shape[axis]))
+    if not isinstance(index, tirx.FloorDiv | tirx.FloorMod) or not isinstance(index.b, tirx.IntImm):
+        return None
+    of, by = _digit(index.a, axes, shape), int(index.b)
+    if of is None:
+        return None
+    if isinstance(index, tirx.FloorDiv):
+        return Digit(of.axis, of.low * by, of.high)
+    return Digit(of.axis, of.low, min(of.high, of.low * by))
+
+
+def _whole(digits: Sequence[Digit], shape: Sequence[Any]) -> bool:
+    """True if the digits of every axis are all of its index."""
+    for axis, extent in enumerate(map(int, shape)):
+        place = 1
+        for digit in sorted(each for each in digits if each.axis == axis and each.low < each.high):
+            if digit.low != place or digit.high % digit.low:
+                return False
+            place = digit.high
+        if place != extent:
+            return False
+    return True
+
+
+def _sharing(mods: Sequence[Any], found: Mapping[Place, Relaid]) -> list[list[Place]]:
+    """Parameters that take the same weights, directly or by way of others."""
+    groups: dict[Any, list[Place]] = {}
+    for place, mod in enumerate(mods):
+        for var, argument, param in _given(mod):
+            if (place, var, param) in found:
+                groups.setdefault(argument, []).append((place, var, param))
+    group_of: dict[Place, list[Place]] = {}
+    for places in groups.values():
+        together = list(dict.fromkeys(p for place in places for p in group_of.get(place, [place])))
+        group_of.update(dict.fromkeys(together, together))
+    return list({id(group): group for group in group_of.values()}.values())
+
+
+def _given(mod: Any) -> Iterator[tuple[str, Any, int]]:
+    """Functions that are called with constants, these, and which parameters they are."""
+    calls = [
+        call
+        for graph in mod.functions.values()
+        if isinstance(graph, relax.Function)
+        for call in graph_rewriting.collect(graph, relax.Call)
+    ]
+    for call in calls:
+        if getattr(call.op, "name", "") == "relax.call_tir":
+            for number, argument in enumerate(call.args[1]):
+                if isinstance(argument, tvm.ir.GenericConst):
+                    yield call.args[0].name_hint, argument, number
+
+
+def _rewritten(mod: Any, place: int, found: Mapping[Place, Relaid], chosen: Mapping[Place, Layout]) -> Any:
+    functions = dict(mod.functions.items())
+    for var, function in functions.items():
+        wanted = [(found[key], chosen[key]) for key in chosen if key[:2] == (place, var.name_hint)]
+        for relaid, layout in wanted:
+            function = _with_layout(function, relaid, layout)
+        functions[var] = function
+    return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+def _with_layout(function: Any, relaid: Relaid, layout: Layout) -> Any:
+    if relaid.digits == layout:
+        return function
+    schedule = Schedule(function, debug_mask="none")
+
+    def moved(*at: Any) -> list[Any]:
+        return [_value(digit, relaid.digits, at) for digit in layout]
+
+    schedule.transform_layout(relaid.block, ("write", 0), moved)
+    return schedule.mod["main"].with_attrs(function.attrs)
+
+
+def _value(wanted: Digit, digits: Layout, at: Sequence[Any]) -> Any:
+    """A digit of the index that these digits have these values of."""
+    parts = zip(digits, at, strict=True)
+    index = sum(part * digit.low for digit, part in parts if digit.axis == wanted.axis)
+    return index % wanted.high // wanted.low

@@ -1,0 +1,361 @@
+"""One library for a range of shapes: a function for each of some sizes, the points, and a `main` for any.
+
+`main` follows the first rule that covers the sizes of its inputs. The rule's point computes them: inputs are
+filled up with zeros to the point's sizes, and of the results what was filled up is cut away. Or the point
+takes the first part of a dimension, as much as it has, and `main` is called again for the rest. Larger sizes
+end with an error.
+
+A dimension whose range begins with nothing grows, as a cache does: points leave it open.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+import tvm
+from tvm import relax, te, tirx
+
+from graphc.core import graph_rewriting
+from graphc.ranges import merge_two_lengths
+
+PLUS = " + "  # of sizes, in what torch's exporter calls a dimension that is as long as two others
+Sizes = Mapping[str, int]  # by the name of a dimension
+Shapes = Mapping[str, Sequence[int]]  # by the name of an input
+Dims = list[Any]  # of a tensor: numbers, names of dimensions, and sums of them
+
+
+class Rule(TypedDict):
+    """What computes inputs whose dimensions are at most so large."""
+
+    upto: Sizes
+    point: int
+    first: str  # the dimension of which the point takes the first part; empty: it takes all
+
+
+class Range(TypedDict):
+    """What a manifest says of a range of shapes."""
+
+    ranges: Mapping[str, Sequence[int]]
+    inputs: Mapping[str, Dims]
+    points: Sequence[Sizes]
+    rules: Sequence[Rule]
+
+
+def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
+    """What inputs declare, in calling order: of each axis its size, or the name of what no shape binds."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    declared = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input if v.name not in weights}
+    return {
+        name: list(shapes.get(name, [dim.dim_value or dim.dim_param or "?" for dim in dims]))
+        for name, dims in declared.items()
+    }
+
+
+def shapes_at(inputs: Mapping[str, Dims], sizes: Sizes) -> dict[str, list[int]]:
+    """The shapes of inputs at these sizes."""
+    return {name: _at(dims, sizes) for name, dims in inputs.items()}
+
+
+def names_of(dim: Any) -> list[str]:
+    """The dimensions that an axis is as long as."""
+    return [name for name in dim.split(PLUS) if not name.isdigit()] if isinstance(dim, str) else []
+
+
+def grows(ranges: Mapping[str, Sequence[int]]) -> list[str]:
+    """The dimensions that points leave open."""
+    return [name for name, (low, _) in ranges.items() if low == 0]
+
+
+def samples(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
+    """The sizes at which a point is imported: two where it leaves a length open."""
+    if not (open_ := grows(ranges)):
+        return [dict(point)]
+    return [{**point, open_[0]: length} for length in merge_two_lengths.LENGTHS]
+
+
+def some_sizes(dynamic: Range) -> list[dict[str, int]]:
+    """The least sizes, and those one above the half of what each point has."""
+    bounds = dynamic["ranges"]
+    least = {name: low for name, (low, _) in bounds.items()}
+    long = {name: bounds[name][1] // 2 + 1 for name in grows(bounds)}
+    between = [
+        long | {name: max(bounds[name][0], size // 2 + 1) for name, size in p.items()}
+        for p in dynamic["points"]
+    ]
+    return [
+        least,
+        *(sizes for number, sizes in enumerate(between) if sizes not in [least, *between[:number]]),
+    ]
+
+
+def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
+    """What the axes of a tensor are as long as, by its shapes at some sizes; None where that is not known."""
+    return [_follows(lengths, sizes) for lengths in zip(*shapes, strict=True)]
+
+
+def label(sizes: Sizes) -> str:
+    """What the functions of a point have at the end of their names."""
+    return "__" + "_".join(f"{_plain(name)}{size}" for name, size in sizes.items())
+
+
+def joined(mods: Sequence[Any], dynamic: Range) -> Any:
+    """The modules of a range's points as one, with a `main` for them all."""
+    points, inputs = dynamic["points"], list(dynamic["inputs"].values())
+    open_ = grows(dynamic["ranges"])
+    parts = [_renamed(mod, label(point)) for mod, point in zip(mods, points, strict=True)]
+    functions = {name: function for part in parts for name, function in part.items()}
+    builder = relax.BlockBuilder(tvm.IRModule(functions))
+    known = [found for mod, point in zip(mods, points, strict=True) for found in _results(mod, point, open_)]
+    sizes = [at for at, _ in known]
+    results = [follows(shapes, sizes) for shapes in zip(*(each for _, each in known), strict=True)]
+    _Dispatcher(builder, points, open_, (inputs, results)).emit(dynamic["rules"])
+    return relax.transform.Normalize()(builder.finalize())
+
+
+class _Dispatcher:
+    """Writes `main`, and a function for each thing that its rules can do."""
+
+    def __init__(
+        self,
+        builder: Any,
+        points: Sequence[Sizes],
+        open_: Sequence[str],
+        ends: tuple[Sequence[Dims], Sequence[Dims]],
+    ) -> None:
+        self._builder, self._points, self._open = builder, points, open_
+        self._inputs, self._results = ends
+        self._of_point = [builder.get().get_global_var(f"main{label(point)}") for point in points]
+        some = builder.get()[self._of_point[0]]
+        self._many = isinstance(some.ret_ty, relax.TupleType)
+        self._dtypes = [str(param.ty.dtype) for param in some.params]
+        self._result_dtypes = [str(ty.dtype) for ty in (some.ret_ty.fields if self._many else [some.ret_ty])]
+        sizes, params = self._params()
+        self._main = _declared("main", params, self._type(sizes))
+
+    def emit(self, rules: Sequence[Rule]) -> None:
+        """Add the functions to the builder's module."""
+        sizes, params = self._params()
+        done = {key: self._run(*key) for key in dict.fromkeys((r["point"], r["first"]) for r in rules)}
+        fits = {rule["point"]: self._fits(rule["point"]) for rule in rules if not rule["first"]}
+        runs = []
+        for rule in rules:
+            run = relax.Call(done[rule["point"], rule["first"]], params)
+            at = self._points[rule["point"]]
+            same = tirx.all(*(sizes[name] == size for name, size in at.items()))
+            runs.append(
+                run if rule["first"] else relax.If(same, relax.Call(fits[rule["point"]], params), run)
+            )
+        beyond = relax.Call(fits.get(len(self._points) - 1) or self._fits(len(self._points) - 1), params)
+        body = _choose(_place(rules, sizes), [*runs, beyond], 0)
+        function = relax.Function(params, body, self._type(sizes)).with_attr("global_symbol", "main")
+        self._builder.update_func(self._main, function)
+
+    def _run(self, point: int, first: str) -> Any:
+        """A function that computes as a rule says."""
+        sizes, params = self._params()
+        builder, at = self._builder, self._points[point]
+        shapes = [_at(dims, self._opened(at, sizes)) for dims in self._inputs]
+        with builder.function(f"run{label(at)}{_plain(first)}", params, private=True):
+            given = [_whole(builder, *pair) for pair in zip(params, shapes, strict=True)]
+            parts = [self._fields(relax.Call(self._of_point[point], given))]
+            if first:
+                cut = [_cut_off(dims, first, at[first]) for dims in self._inputs]
+                rest = [
+                    builder.emit_te(_after, p, by) if any(by) else p
+                    for p, by in zip(params, cut, strict=True)
+                ]
+                parts.append(self._fields(relax.Call(self._main, rest)))
+            found = [
+                builder.emit_te(_merged, [part[n] for part in parts], _at(dims, sizes), _axis(dims, first))
+                for n, dims in enumerate(self._results)
+            ]
+            return builder.emit_func_output(relax.Tuple(found) if self._many else found[0])
+
+    def _fits(self, point: int) -> Any:
+        """A function for inputs of a point's sizes, without a copy; any others are an error."""
+        sizes, params = self._params()
+        builder, at = self._builder, self._points[point]
+        with builder.function(f"fits{label(at)}", params, private=True):
+            pairs = zip(params, self._inputs, self._dtypes, strict=True)
+            opened = self._opened(at, sizes)
+            cast = [
+                builder.match_cast(p, relax.TensorType(_at(dims, opened), dtype)) for p, dims, dtype in pairs
+            ]
+            found = self._fields(relax.Call(self._of_point[point], cast))
+            types = self._types(sizes)
+            told = [builder.match_cast(each, ty) for each, ty in zip(found, types, strict=True)]
+            return builder.emit_func_output(relax.Tuple(told) if self._many else told[0])
+
+    def _fields(self, call: Any) -> list[Any]:
+        result = self._builder.emit(call)
+        if not self._many:
+            return [result]
+        return [self._builder.emit(relax.TupleGetItem(result, n)) for n in range(len(self._results))]
+
+    def _opened(self, at: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """A point's sizes, and what it leaves open."""
+        return {**at, **{name: sizes[name] for name in self._open}}
+
+    def _params(self) -> tuple[dict[str, Any], list[Any]]:
+        """Fresh sizes, and inputs that have them."""
+        names = sorted({name for dims in self._inputs for dim in dims for name in names_of(dim)})
+        sizes = {name: tirx.Var(_plain(name), "int64") for name in names}
+        pairs = zip(self._inputs, self._dtypes, strict=True)
+        types = [relax.TensorType(_at(dims, sizes), dtype) for dims, dtype in pairs]
+        return sizes, [relax.Var(f"input_{number}", ty) for number, ty in enumerate(types)]
+
+    def _type(self, sizes: Mapping[str, Any]) -> Any:
+        types = self._types(sizes)
+        return relax.TupleType(types) if self._many else types[0]
+
+    def _types(self, sizes: Mapping[str, Any]) -> list[Any]:
+        pairs = zip(self._results, self._result_dtypes, strict=True)
+        return [relax.TensorType(_at(dims, sizes), dtype) for dims, dtype in pairs]
+
+
+@relax.expr_functor.mutator
+class _Renaming(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._names = names
+
+    def visit_global_var_(self, op: Any) -> Any:
+        return self._names.get(op.name_hint, op)
+
+
+def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
+    """The functions of a module under names with this ending."""
+    names: dict[str, Any] = {}
+    for old in mod.get_global_vars():
+        names[old.name_hint] = tvm.ir.GlobalVar(old.name_hint + ending)
+        relax.expr._update_type(names[old.name_hint], old.ty)
+    renaming, functions = _Renaming(names), {}
+    for old in mod.get_global_vars():
+        function, new = mod[old], names[old.name_hint]
+        if isinstance(function, relax.Function):
+            function = renaming.visit_expr(function)
+        if function.attrs and "global_symbol" in function.attrs:
+            function = function.with_attr("global_symbol", new.name_hint)
+        functions[new] = function
+    return functions
+
+
+def _declared(name: str, params: Sequence[Any], result: Any) -> Any:
+    var = tvm.ir.GlobalVar(name)
+    relax.expr._update_type(var, relax.FuncType([param.ty for param in params], result))
+    return var
+
+
+def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Sizes, list[list[int]]]]:
+    """The shapes of a module's results, at its point and some of the sizes that it leaves open."""
+    result = mod["main"].ret_ty
+    fields = result.fields if isinstance(result, relax.TupleType) else [result]
+    if not open_:
+        yield point, [list(map(int, field.shape)) for field in fields]
+        return
+    length = merge_two_lengths.length_of(mod)
+    for sample in merge_two_lengths.LENGTHS:
+        shapes = [graph_rewriting.sizes_at(field.shape, length, sample) for field in fields]
+        yield {**point, open_[0]: sample}, shapes
+
+
+def _follows(lengths: Sequence[int], sizes: Sequence[Sizes]) -> Any:
+    if len(set(lengths)) == 1:
+        return lengths[0]
+    names = list(sizes[0])
+    sums = [f"{one}{PLUS}{other}" for at, one in enumerate(names) for other in names[:at]]
+    more = [f"{name}{PLUS}{lengths[0] - sizes[0][name]}" for name in names if lengths[0] > sizes[0][name]]
+    return next(
+        (dim for dim in (*names, *sums, *more) if [_size(dim, at) for at in sizes] == list(lengths)), None
+    )
+
+
+def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
+    """The number of the first rule that covers the sizes; where none does, how many there are."""
+    place: Any = tirx.const(len(rules), "int64")
+    for number, rule in reversed(list(enumerate(rules))):
+        bounds = [sizes[name] <= most for name, most in rule["upto"].items()]
+        place = tirx.Select(tirx.all(*bounds), tirx.const(number, "int64"), place)
+    return place
+
+
+def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
+    """Branches down to the run at that place."""
+    if len(runs) == 1:
+        return runs[0]
+    middle = first + len(runs) // 2
+    low = _choose(place, runs[: middle - first], first)
+    return relax.If(place < middle, low, _choose(place, runs[middle - first :], middle))
+
+
+def _whole(builder: Any, param: Any, shape: Sequence[Any]) -> Any:
+    """An input with zeros behind, up to a shape; itself if it cannot be shorter."""
+    if all(map(_is, param.ty.shape, shape)):
+        return param
+    return builder.emit_te(_filled, param, shape)
+
+
+def _filled(tensor: Any, shape: Sequence[int]) -> Any:
+    """The first part of a tensor, or all of it with zeros behind."""
+
+    def value(*at: Any) -> Any:
+        inside = [
+            i < have for i, have, want in zip(at, tensor.shape, shape, strict=True) if not _is(have, want)
+        ]
+        return (
+            tirx.if_then_else(tirx.all(*inside), tensor(*at), tirx.const(0, tensor.dtype))
+            if inside
+            else tensor(*at)
+        )
+
+    return te.compute(shape, value, name="filled")
+
+
+def _after(tensor: Any, skipped: Sequence[int]) -> Any:
+    shape = [have - by for have, by in zip(tensor.shape, skipped, strict=True)]
+    return te.compute(
+        shape, lambda *at: tensor(*(i + by for i, by in zip(at, skipped, strict=True))), name="after"
+    )
+
+
+def _merged(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
+    """What of the first part is wanted, and behind it along an axis the second."""
+    if len(parts) == 1 or axis < 0:
+        return te.compute(shape, lambda *at: parts[0](*at), name="merged")
+    first, second = parts
+    length = first.shape[axis]
+
+    def value(*at: Any) -> Any:
+        behind = [i - length if number == axis else i for number, i in enumerate(at)]
+        return tirx.if_then_else(at[axis] < length, first(*at), second(*behind))
+
+    return te.compute(shape, value, name="merged")
+
+
+def _at(dims: Dims, sizes: Mapping[str, Any]) -> list[Any]:
+    return [_size(dim, sizes) for dim in dims]
+
+
+def _size(dim: Any, sizes: Mapping[str, Any]) -> Any:
+    if not isinstance(dim, str):
+        return dim
+    first, *others = (int(name) if name.isdigit() else sizes[name] for name in dim.split(PLUS))
+    for other in others:
+        first = first + other
+    return first
+
+
+def _cut_off(dims: Dims, name: str, size: int) -> list[int]:
+    return [size if dim == name else 0 for dim in dims]
+
+
+def _axis(dims: Dims, name: str) -> int:
+    return dims.index(name) if name in dims else -1
+
+
+def _is(have: Any, want: Any) -> bool:
+    return bool(tvm.sym.Analyzer().can_prove_equal(have, want))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W", "_", name)

@@ -1,0 +1,1 @@
+"""Recurrent layers as one function that steps through a sequence."""

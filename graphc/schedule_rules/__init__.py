@@ -1,0 +1,1 @@
+"""Rules of MetaSchedule for functions that name them."""

@@ -1,0 +1,1 @@
+"""What a tensor function says of itself to the scheduler."""

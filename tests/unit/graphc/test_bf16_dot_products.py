@@ -1,0 +1,202 @@
+"""Products in bfloat16: the same sums of rounded factors, by the processor's own instruction."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from graphc.quant import bf16_dot_products
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import NHWC, difference, program, random, run
+from workers.features.loops import LoopsView
+from workers.search.decisions import SketchRules
+from workers.tvm.programs import parse_tvm_target
+from workers.tvm.rebuild import rebuild
+from workers.tvm.sketches import design_space
+
+ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
+TARGET = '{"kind":"llvm","mcpu":"znver5","num-cores":1}'
+
+
+def network(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
+    """A module of one product, a convolution in NHWC if it has arguments."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(data, "float32"))
+    with builder.function("main", [x]):
+        w = relax.const(weights)
+        call = relax.op.nn.conv2d(x, w, **NHWC, **convolution) if convolution else relax.op.matmul(x, w)
+        builder.emit_func_output(builder.emit(call))
+    return builder.get()
+
+
+def rewritten(mod: Any, target: dict[str, Any] = ABLE) -> Any | None:
+    """The module after the pass; None where the pass left it alone."""
+    with tvm.target.Target(target):
+        return networks.rewritten(bf16_dot_products.bf16(), mod)
+
+
+def rounded(values: Any) -> Any:
+    return values.astype(ml_dtypes.bfloat16).astype("float32")
+
+
+def assert_close(ours: Any, expected: Any) -> None:
+    assert difference(ours, expected) <= 1e-6
+
+
+@pytest.mark.parametrize("data", [(8, 6), (1, 34), (2, 3, 16), (1, 2, 5, 4)], ids=str)
+def test_a_product_is_that_of_rounded_factors(data: tuple[int, ...]) -> None:
+    weights, x = random(data[-1], 32), random(*data)
+    after = rewritten(network(data, weights))
+    assert after is not None
+    assert_close(run(after, x), rounded(x) @ rounded(weights))
+
+
+@pytest.mark.parametrize("size", [1, 3], ids=lambda size: f"{size} x {size}")
+@pytest.mark.parametrize("strides", [(1, 1), (2, 1)], ids=str)
+@pytest.mark.parametrize("padding", [0, (1, 0, 2, 1)], ids=str)
+def test_a_convolution_is_that_of_rounded_factors(size: int, strides: Any, padding: Any) -> None:
+    data, weights = (2, 7, 6, 4), random(size, size, 4, 16)
+    options = {"strides": strides, "padding": padding}
+    after = rewritten(network(data, weights, **options))
+    assert after is not None
+    x = random(*data)
+    assert_close(run(after, x), run(network(data, rounded(weights), **options), rounded(x)))
+
+
+def picture(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
+    """A module of a convolution of planes that are transposed for it."""
+    batch, height, width, channels = data
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((batch, channels, height, width), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            last = builder.emit(relax.op.permute_dims(x, [0, 2, 3, 1]))
+            result = builder.emit_output(
+                relax.op.nn.conv2d(last, relax.const(weights), **NHWC, **convolution)
+            )
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 7], ids=lambda size: f"{size} x {size}")
+@pytest.mark.parametrize("strides", [(1, 1), (1, 2)], ids=str)
+@pytest.mark.parametrize("padding", [0, (1, 0, 2, 3)], ids=str)
+def test_odd_channels_of_planes_make_pairs_along_the_window(
+    channels: int, size: int, strides: Any, padding: Any
+) -> None:
+    data, weights = (2, 9, 8, channels), random(size, size, channels, 16)
+    options = {"strides": strides, "padding": padding}
+    after = rewritten(picture(data, weights, **options))
+    assert after is not None
+    x = random(2, channels, 9, 8)
+    assert_close(run(after, x), run(picture(data, rounded(weights), **options), rounded(x)))
+
+
+@pytest.mark.parametrize("outputs", [12, 24, 40])
+def test_the_last_vector_of_outputs_need_not_be_whole(outputs: int) -> None:
+    weights, x = random(8, outputs), random(5, 8)
+    after = rewritten(network((5, 8), weights))
+    assert after is not None
+    assert_close(run(after, x), rounded(x) @ rounded(weights))
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2)], ids=str)
+def test_depthwise_convolutions_read_rounded_data(strides: Any) -> None:
+    data, weights = (1, 9, 8, 16), random(3, 3, 1, 16)
+    options = {"strides": strides, "padding": 1, "groups": 16}
+    with tvm.target.Target(ABLE):
+        after = bf16_dot_products.bf16()(network(data, weights, **options))
+    assert 'R.astype(x, dtype="bfloat16")' in after.script()
+    x = random(*data)
+    assert_close(run(after, x), run(network(data, rounded(weights), **options), rounded(x)))
+
+
+def test_stacks_are_taken_where_data_comes_rounded() -> None:
+    weights, x = random(3, 8, 32), random(3, 5, 8)
+    builder = relax.BlockBuilder()
+    data = relax.Var("x", relax.TensorType(x.shape, "bfloat16"))
+    with builder.function("main", [data]):
+        product = relax.op.matmul(data, relax.const(weights, "bfloat16"), out_dtype="float32")
+        builder.emit_func_output(builder.emit(product))
+    after = rewritten(builder.get())
+    assert after is not None
+    assert_close(run(after, x.astype(ml_dtypes.bfloat16)), rounded(x) @ rounded(weights))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "options"),
+    [(6, 10, {}), (7, 16, {}), (3, 16, {"padding": 0}), (8, 16, {"dilation": 2})],
+    ids=["ten columns", "odd rows", "odd channels that are no planes", "dilation"],
+)
+def test_what_does_not_fit_the_instruction_stays_as_it_is(inputs: int, outputs: int, options: Any) -> None:
+    kernel, data = ((3, 3), (1, 9, 9, inputs)) if options else ((), (4, inputs))
+    assert rewritten(network(data, random(*kernel, inputs, outputs), **options)) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "weights"),
+    [((2, 4, 16), (16,)), ((2, 4, 16), (2, 16, 16)), ((16,), (16, 16))],
+    ids=["weights are a vector", "weights are a stack", "data is a vector"],
+)
+def test_products_of_other_than_rows_with_a_matrix_stay_as_they_are(data: Any, weights: Any) -> None:
+    assert rewritten(network(data, random(*weights))) is None
+
+
+def test_a_processor_without_the_instruction_is_told_so() -> None:
+    with pytest.raises(ValueError, match="avx512bf16"):
+        rewritten(network((8, 6), random(6, 32)), {"kind": "llvm", "mcpu": "haswell", "num-cores": 1})
+
+
+def fused(*, joined: bool = False) -> Any:
+    """The tensor function of a product with a sum and an activation behind it, as a network has them.
+
+    `joined` with a branch that has a sum of its own.
+    """
+    builder = relax.BlockBuilder()
+    x, other = (
+        relax.Var(name, relax.TensorType(shape, "float32"))
+        for name, shape in (("x", (8, 64)), ("b", (8, 32)))
+    )
+    with builder.function("main", [x, other]):
+        with builder.dataflow():
+            product = builder.emit(relax.op.matmul(x, relax.const(random(64, 32))))
+            biased = builder.emit(relax.op.add(product, relax.const(random(32))))
+            if joined:
+                branch = builder.emit(relax.op.add(other, relax.const(random(32))))
+                biased = builder.emit(relax.op.add(branch, biased))
+            result = builder.emit_output(relax.op.nn.relu(biased))
+        builder.emit_func_output(result)
+    return program(networks.fused(rewritten(builder.get()), ABLE), "fused_bf16_matmul")
+
+
+@pytest.mark.parametrize(("joined", "inlined"), [(False, 1), (True, 3)], ids=["alone", "joined by a branch"])
+def test_what_follows_a_product_is_computed_where_its_tile_is(joined: bool, inlined: int) -> None:
+    sketches = design_space(tvm.ir.save_json(fused(joined=joined)), TARGET)
+    assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
+    assert all(sketch.trace.count('"ComputeInline"') == inlined for sketch in sketches)
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["alone", "joined by a branch"])
+def test_a_model_of_loops_follows_its_traces(joined: bool) -> None:
+    for sketch in design_space(tvm.ir.save_json(fused(joined=joined)), TARGET):
+        rows = SketchRules(sketch).sample(np.random.default_rng(0), 8)
+        described = LoopsView().describe(sketch, (20.0, 3.0, 5.0, 6.0), rows)
+        assert np.isfinite(described).all()
+        assert len(np.unique(described, axis=0)) > 1
+
+
+def test_schedules_come_down_to_the_instruction() -> None:
+    tir, target = tvm.ir.save_json(fused()), parse_tvm_target(TARGET)
+    (*_, sketch) = design_space(tir, TARGET)
+    decisions = [
+        number
+        for choice in sketch.choices
+        for number in ([choice.extent] + [1] * (choice.width - 1) if choice.extent else choice.values[:1])
+    ]
+    schedule = rebuild(tir, TARGET, sketch.trace, decisions)
+    assert schedule is not None
+    assert "vdpbf16ps" in tvm.tirx.build(schedule.mod, target=target).inspect_source("asm")

@@ -1,0 +1,120 @@
+"""Convolutions as Winograd's: the same numbers, where it pays."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from graphc.conv import conv3x3_to_winograd
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import NHWC, difference, run
+
+SIZES = (1, 12, 12, 8, 8)  # batch, height, width, channels in and out
+
+
+def convolution(sizes: tuple[int, ...], padding: int = 1, kernel: int = 3, **attrs: Any) -> Any:
+    """A module of one convolution in NHWC."""
+    batch, height, width, channels, out_channels = sizes
+    inner = channels // attrs.get("groups", 1)
+    weights = np.random.default_rng(0).standard_normal((kernel, kernel, inner, out_channels))
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((batch, height, width, channels), "float32"))
+    with builder.function("main", [x]):
+        call = relax.op.nn.conv2d(x, relax.const(weights.astype("float32")), padding=padding, **NHWC, **attrs)
+        builder.emit_func_output(builder.emit(call))
+    return builder.get()
+
+
+def rewritten(mod: Any, dtype: str = "float32") -> Any | None:
+    """The module after the pass; None where the pass left it alone."""
+    return networks.rewritten(conv3x3_to_winograd.winograd(dtype), mod)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every convolution that can be rewritten is, small ones too."""
+    monkeypatch.setattr(conv3x3_to_winograd, "OPERATIONS_A_BYTE", -1e9)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("form", conv3x3_to_winograd.FORMS, ids=lambda form: f"tiles of {form.tile}")
+@pytest.mark.parametrize("sizes", [SIZES, (1, 9, 14, 4, 6), (3, 8, 11, 5, 7), (1, 3, 3, 2, 2)], ids=str)
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_the_numbers_are_those_of_the_convolution(
+    sizes: tuple[int, ...], padding: int, form: conv3x3_to_winograd.Form, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conv3x3_to_winograd, "FORMS", (form,))
+    mod = convolution(sizes, padding)
+    after = rewritten(mod)
+    assert after is not None
+    x = np.random.default_rng(1).standard_normal(sizes[:4]).astype("float32")
+    expected = run(mod, x)
+    assert difference(run(after, x), expected) <= 2e-5
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("form", conv3x3_to_winograd.FORMS, ids=lambda form: f"tiles of {form.tile}")
+def test_rounded_factors_cost_no_more_than_their_rounding(
+    form: conv3x3_to_winograd.Form, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conv3x3_to_winograd, "FORMS", (form,))
+    mod = convolution((1, 12, 12, 32, 32))
+    after = rewritten(mod, "bfloat16")
+    assert after is not None
+    x = np.random.default_rng(1).standard_normal((1, 12, 12, 32)).astype("float32")
+    expected = run(mod, x)
+    assert difference(run(after, x), expected) <= (1e-2 if form.rounds else 2e-5)
+    assert ('"bfloat16"' in after.script()) == form.rounds
+
+
+@pytest.mark.usefixtures("always")
+def test_what_the_instruction_cannot_take_stays_float32() -> None:
+    after = rewritten(convolution(SIZES), "bfloat16")
+    assert after is not None
+    assert '"bfloat16"' not in after.script()
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(
+    "other",
+    [{"strides": 2}, {"dilation": 2}, {"groups": 8}, {"kernel": 1}, {"kernel": 5}],
+    ids=lambda other: next(iter(other)),
+)
+def test_other_convolutions_stay_as_they_are(other: dict[str, Any]) -> None:
+    assert rewritten(convolution(SIZES, **other)) is None
+
+
+@pytest.mark.usefixtures("always")
+def test_convolutions_of_one_shape_share_their_functions() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 8, 8, 4), "float32"))
+    with builder.function("main", [x]):
+        y: Any = x
+        for seed in range(3):
+            weights = np.random.default_rng(seed).standard_normal((3, 3, 4, 4)).astype("float32")
+            y = builder.emit(relax.op.nn.conv2d(y, relax.const(weights), padding=1, **NHWC))
+        builder.emit_func_output(y)
+    after = rewritten(builder.get())
+    assert after is not None
+    assert len(after.functions) == 3  # the graph, one pack, one unpack
+
+
+@pytest.mark.parametrize(
+    ("height", "channels", "tile", "rounded"),
+    [
+        (56, 64, 4, 4),
+        (28, 128, 4, 2),
+        (14, 256, 2, 2),
+        (7, 512, 2, None),
+        (112, 8, None, None),
+        (14, 32, None, None),
+    ],
+)
+def test_it_pays_where_much_is_computed_for_what_is_moved(
+    height: int, channels: int, tile: int | None, rounded: int | None
+) -> None:
+    sizes = 1, height, height, channels, 1, 1, height, height, channels
+    for dtype, expected in (("float32", tile), ("bfloat16", rounded)):
+        plan = conv3x3_to_winograd.best(conv3x3_to_winograd.Shape(*sizes, dtype))
+        assert (plan and plan.form.tile) == expected

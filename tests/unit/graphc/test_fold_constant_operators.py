@@ -1,0 +1,82 @@
+"""What is made of constants alone is computed at import: the same numbers, no library compiled for them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from graphc.fold.fold_constant_operators import constants
+from tests.unit.graphc.networks import network, run
+
+X = np.random.default_rng(0).uniform(0.5, 2, (4, 6)).astype("float32")
+Steps = tuple[Callable[[Any], Any], ...]
+COMPUTED: dict[str, Steps] = {
+    "sums and roots": (lambda c: relax.op.add(c, c), relax.op.sqrt),
+    "products and quotients": (
+        lambda c: relax.op.multiply(c, relax.const(np.float32(3))),
+        lambda c: relax.op.divide(c, relax.const(X)),
+    ),
+    "differences": (lambda c: relax.op.subtract(c, relax.const(np.float32(3))), relax.op.negative),
+    "axes of one": (
+        lambda c: relax.op.expand_dims(c, [0, 2]),
+        lambda c: relax.op.squeeze(c, [0, 2]),
+    ),
+    "transposes": (
+        lambda c: relax.op.permute_dims(c),
+        lambda c: relax.op.reshape(c, (2, 12)),
+        lambda c: relax.op.reshape(c, (6, 4)),
+        lambda c: relax.op.permute_dims(c, [1, 0]),
+    ),
+}
+
+
+def beside_x(*steps: Callable[[Any], Any], values: Any = X) -> Any:
+    """The input, and what these steps make of a constant."""
+
+    def body(emit: Callable[[Any], Any], x: Any) -> Any:
+        value = relax.const(values)
+        for step in steps:
+            value = emit(step(value))
+        return relax.op.add(x, value)
+
+    return network(body, X.shape)
+
+
+def operators(mod: Any) -> list[str]:
+    calls: list[str] = []
+    relax.analysis.post_order_visit(
+        mod["main"], lambda node: calls.append(str(node.op.name)) if isinstance(node, relax.Call) else None
+    )
+    return calls
+
+
+@pytest.mark.parametrize("steps", COMPUTED.values(), ids=COMPUTED)
+def test_only_what_needs_an_input_is_left(steps: Steps) -> None:
+    mod = beside_x(*steps)
+    after = constants()(mod)
+    assert operators(after) == ["relax.add"]
+    np.testing.assert_array_equal(run(after, X), run(mod, X))
+
+
+def test_what_reads_an_input_stays() -> None:
+    mod = network(lambda emit, x: relax.op.add(emit(relax.op.sqrt(x)), relax.const(X)), X.shape)
+    assert operators(constants()(mod)) == ["relax.sqrt", "relax.add"]
+
+
+def test_what_numpy_rounds_otherwise_is_left_to_tvm() -> None:
+    assert operators(constants()(beside_x(relax.op.exp))) == ["relax.exp", "relax.add"]
+
+
+def test_integers_are_left_to_tvm() -> None:
+    sums = beside_x(
+        lambda c: relax.op.add(c, c), lambda c: relax.op.astype(c, "float32"), values=X.astype("int32")
+    )
+    assert operators(constants()(sums)) == ["relax.add", "relax.astype", "relax.add"]
+
+
+def test_a_network_without_constants_is_left_alone() -> None:
+    mod = network(lambda _, x: relax.op.nn.relu(x), X.shape)
+    tvm.ir.assert_structural_equal(constants()(mod), mod)

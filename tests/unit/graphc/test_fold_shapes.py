@@ -1,0 +1,283 @@
+"""What a graph computes of constants and shapes is known before TVM sees it, and its results are the same."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from graphc.export.compile_network import simplify
+from graphc.onnx import fold_shapes, unroll_loops
+from mallorn.core.errors import InvalidModel
+from workers.tvm.model import load_network
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+node = helper.make_node
+
+
+def info(name: str, shape: Any = None, kind: int = FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(
+    nodes: list[NodeProto],
+    outputs: list[str] | None = None,
+    shape: Any = (2, 3, 4),
+    weights: dict[str, Any] | None = None,
+    functions: Any = (),
+    opset: int = 21,
+) -> ModelProto:
+    """A model of x, and of the weights."""
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [info("x", shape)],
+        [info(name) for name in outputs or ["y"]],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in (weights or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(f.domain, 1) for f in functions)]
+    return helper.make_model(graph, opset_imports=opsets, functions=functions, ir_version=10)
+
+
+def simple(given: ModelProto, shapes: dict[str, list[int]] | None = None) -> ModelProto:
+    """The simplified model, which computes what the given one does and takes and gives the same."""
+    result: ModelProto = simplify(given, shapes or {})
+    size = (shapes or {}).get("x") or [
+        dim.dim_value for dim in given.graph.input[0].type.tensor_type.shape.dim
+    ]
+    x = np.random.default_rng(0).standard_normal(size).astype("float32")
+    expected, found = (computed(one, x) for one in (given, result))
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert list(result.graph.input) == list(given.graph.input)
+    assert list(result.graph.output) == list(given.graph.output)
+    return result
+
+
+def computed(given: ModelProto, x: Any) -> list[Any]:
+    session = onnxruntime.InferenceSession(given.SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(None, {"x": x}))
+
+
+def operators(given: ModelProto) -> list[str]:
+    return [one.op_type for one in given.graph.node]
+
+
+def flattening(*dims: NodeProto) -> list[NodeProto]:
+    """A reshape by what is computed from the shape of x."""
+    return [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "zero"], ["n"]),
+        node("Unsqueeze", ["n", "axis"], ["first"]),
+        node("Concat", ["first", "rest"], ["to"], axis=0),
+        node("Reshape", ["x", "to"], ["y"]),
+    ]
+
+
+SIZES = {"zero": np.int64(0), "axis": np.array([0]), "rest": np.array([-1])}
+
+
+def test_a_computed_shape_becomes_a_constant() -> None:
+    found = simple(model(flattening(), weights=SIZES))
+    assert operators(found) == ["Reshape"]
+    (to,) = found.graph.initializer
+    assert numpy_helper.to_array(to).tolist() == [2, -1]
+
+
+def test_a_free_dimension_is_known_once_it_is_bound() -> None:
+    given = model(flattening(), shape=("batch", 3, 4), weights=SIZES)
+    assert operators(simple(given, {"x": [5, 3, 4]})) == ["Reshape"]
+    assert "Shape" in operators(simplify(given, {}))
+
+
+def test_sizes_behind_computed_shapes_are_known_too() -> None:
+    nodes = [*flattening()[:-1], node("Reshape", ["x", "to"], ["flat"]), node("Shape", ["flat"], ["n2"])]
+    nodes.append(node("Cast", ["n2"], ["y"], to=FLOAT))
+    found = simple(model(nodes, weights=SIZES))
+    assert operators(found) == []
+    assert numpy_helper.to_array(found.graph.initializer[0]).tolist() == [2, 12]
+
+
+def test_what_nobody_reads_is_dropped() -> None:
+    nodes = [node("Relu", ["x"], ["y"]), node("Sin", ["x"], ["unused"]), node("Cos", ["unused"], ["also"])]
+    found = simple(model(nodes, weights={"w": np.ones(3, "float32")}))
+    assert operators(found) == ["Relu"]
+    assert not found.graph.initializer
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"])
+def test_constants_of_every_type_fold(kind: str) -> None:
+    value = numpy_helper.from_array(np.ones((2, 2), kind))
+    nodes = [
+        node("Constant", [], ["c"], value=value),
+        node("Transpose", ["c"], ["t"]),
+        node("Cast", ["t"], ["f"], to=FLOAT),
+        node("ReduceSum", ["f"], ["z"], keepdims=0),
+        node("Add", ["x", "z"], ["y"]),
+    ]
+    assert operators(simple(model(nodes))) == ["Add"]
+
+
+def test_a_file_does_not_grow_by_what_is_folded() -> None:
+    size = np.array([1 << 10, 1 << 10])
+    nodes = [
+        node("ConstantOfShape", ["n"], ["large"]),
+        node("ReduceSum", ["large"], ["z"], keepdims=0),
+        node("Add", ["x", "z"], ["y"]),
+    ]
+    given = model(nodes, weights={"n": size})
+    found = simple(given)
+    assert "ConstantOfShape" in operators(found)
+    assert found.ByteSize() < given.ByteSize() + 1000
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        node("RandomNormal", [], ["z"], shape=[4]),
+        node("DequantizeLinear", ["q", "scale", "point"], ["z"]),
+    ],
+)
+def test_what_is_random_or_quantised_is_kept(kept: NodeProto) -> None:
+    weights = {"q": np.ones(4, "int8"), "scale": np.float32(0.5), "point": np.int8(0)}
+    given = model([kept, node("Add", ["x", "z"], ["y"])], weights=weights)
+    assert operators(simplify(given, {})) == [kept.op_type, "Add"]
+
+
+def choice(condition: NodeProto) -> list[NodeProto]:
+    """Relu where the condition is true, else Sin of a constant of the branch; both write the same name."""
+    one = numpy_helper.from_array(np.ones(1, "float32"), "k")
+    then = helper.make_graph([node("Relu", ["x"], ["r"])], "t", [], [info("r")])
+    other = helper.make_graph([node("Add", ["x", "k"], ["r"])], "e", [], [info("r")], [one])
+    return [condition, node("If", ["c"], ["y"], then_branch=then, else_branch=other)]
+
+
+@pytest.mark.parametrize(("size", "taken"), [(24, "Relu"), (23, "Add")])
+def test_the_branch_of_a_known_condition_is_taken(size: int, taken: str) -> None:
+    nodes = [node("Size", ["x"], ["n"]), *choice(node("Equal", ["n", "of"], ["c"]))]
+    assert operators(simple(model(nodes, weights={"of": np.int64(size)})))[0] == taken
+
+
+def loop(steps: str, *, going: str = "") -> NodeProto:
+    """Adds the number of the step to x, again and again; gives the last and all."""
+    body = helper.make_graph(
+        [
+            node("Cast", ["i"], ["f"], to=FLOAT),
+            node("Add", ["at", "f"], ["next"]),
+            node("Less", ["i", "last"], ["more"]),
+            node("ReduceSum", ["next"], ["total"], keepdims=0),
+        ],
+        "body",
+        [info("i", [], INT64), info("on", [], BOOL), info("at")],
+        [info("more" if going else "on", [], BOOL), info("next"), info("total")],
+    )
+    return node("Loop", [steps, going, "x"], ["y", "all"], body=body)
+
+
+@pytest.mark.parametrize(("steps", "going", "adds"), [("three", "", 3), ("three", "yes", 2), ("", "yes", 2)])
+def test_a_loop_of_known_length_is_written_out(steps: str, going: str, adds: int) -> None:
+    weights = {"three": np.int64(3), "yes": np.bool_(True), "last": np.int64(1)}
+    found = simple(model([loop(steps, going=going)], ["y", "all"], weights=weights))
+    assert operators(found).count("Add") == adds
+    assert "Loop" not in operators(found)
+
+
+def test_a_loop_within_a_branch_within_a_loop_is_written_out() -> None:
+    weights = {"three": np.int64(3), "last": np.int64(1), "yes": np.bool_(True)}
+    inner = helper.make_graph([loop("three")], "t", [], [info("y")])
+    other = helper.make_graph([node("Neg", ["x"], ["y"])], "e", [], [info("y")])
+    picked = node("If", ["yes"], ["z"], then_branch=inner, else_branch=other)
+    body = helper.make_graph(
+        [node("Identity", ["on"], ["still"]), picked, node("Add", ["at", "z"], ["next"])],
+        "body",
+        [info("i", [], INT64), info("on", [], BOOL), info("at")],
+        [info("still", [], BOOL), info("next")],
+    )
+    found = simple(model([node("Loop", ["three", "", "x"], ["y"], body=body)], weights=weights))
+    assert set(operators(found)) <= {"Add", "Identity"}
+    assert operators(found).count("Add") == 3 * (3 + 1)
+
+
+def test_a_scan_is_written_out() -> None:
+    body = helper.make_graph(
+        [node("Add", ["state", "row"], ["next"]), node("Relu", ["next"], ["seen"])],
+        "body",
+        [info("state"), info("row")],
+        [info("next"), info("seen")],
+    )
+    start = {"start": np.zeros((2, 4), "float32")}
+    scan = node(
+        "Scan",
+        ["start", "x"],
+        ["y", "all"],
+        body=body,
+        num_scan_inputs=1,
+        scan_input_axes=[1],
+        scan_output_axes=[1],
+    )
+    found = simple(model([scan], ["y", "all"], weights=start))
+    assert operators(found).count("Relu") == 3
+    assert "Scan" not in operators(found)
+
+
+def test_a_loop_that_is_too_long_or_ends_by_the_data_is_refused_by_its_name(tmp_path: Any) -> None:
+    long = model([loop("many")], ["y", "all"], weights={"many": np.int64(1 << 40), "last": np.int64(1)})
+    rank = node("ReduceMin", ["x"], ["least"], keepdims=0)
+    count = node("Cast", ["least"], ["steps"], to=INT64)
+    unknown = model([rank, count, loop("steps")], ["y", "all"], weights={"last": np.int64(1)})
+    for given in (long, unknown):
+        path = tmp_path / "model.onnx"
+        onnx.save(given, str(path))
+        with pytest.raises(InvalidModel, match="cannot import these operators: Loop") as caught:
+            load_network(path)
+        assert f"{unroll_loops.UNROLLED:,} nodes" in caught.value.hint
+
+
+def test_functions_of_the_file_are_written_out_where_they_are_called() -> None:
+    opsets = [helper.make_opsetid("", 21)]
+    half = helper.make_function(
+        "own",
+        "Half",
+        ["a"],
+        ["b"],
+        [node("Constant", [], ["h"], value_float=0.5), node("Mul", ["a", "h"], ["b"])],
+        opsets,
+    )
+    twice = helper.make_function(
+        "own",
+        "Twice",
+        ["a"],
+        ["b"],
+        [node("Half", ["a"], ["t"], domain="own"), node("Half", ["t"], ["b"], domain="own")],
+        [*opsets, helper.make_opsetid("own", 1)],
+    )
+    found = simple(model([node("Twice", ["x"], ["y"], domain="own")], functions=[half, twice]))
+    assert operators(found) == ["Mul", "Mul"]
+    assert not found.functions
+
+
+def test_an_operator_that_tvm_lacks_is_written_out_where_onnx_defines_it_by_others() -> None:
+    found = simple(model([node("Swish", ["x"], ["y"], alpha=1.0)], opset=24))
+    assert "Swish" not in operators(found)
+    assert "Sigmoid" in operators(found)
+
+
+def test_many_nodes_are_walked_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = [node("Add", [f"v{at}" if at else "x", "one"], [f"v{at + 1}"]) for at in range(300)]
+    seen = []
+    inferred = fold_shapes.Folding._infer
+
+    def count(walk: fold_shapes.Folding, one: NodeProto) -> Any:
+        seen.append(one.name)
+        return inferred(walk, one)
+
+    monkeypatch.setattr(fold_shapes.Folding, "_infer", count)
+    simplify(model(chain, ["v300"], weights={"one": np.float32(1)}), {})
+    assert len(seen) == 300
+
+
+def test_recomputed_shapes_are_imported_with_onnx_numbers(tmp_path: Any) -> None:
+    onnx.save(model(flattening(), weights=SIZES), str(tmp_path / "model.onnx"))
+    assert load_network(tmp_path / "model.onnx").outputs[0].shape == [2, 12]

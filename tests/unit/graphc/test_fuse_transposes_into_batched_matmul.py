@@ -1,0 +1,117 @@
+"""Products that read and write through permutations: the same numbers, and no copies around them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from graphc.matmul import fuse_transposes_into_batched_matmul
+from tests.unit.graphc.networks import difference, run
+
+X, W = (2, 5, 3, 4), (2, 3, 4, 6)  # a product of (2, 3) pairs of matrices once X is permuted
+HEADS = [0, 2, 1, 3]
+
+
+def network(shapes: list[tuple[int, ...]], body: Callable[..., Any]) -> Any:
+    """A module of what is computed from inputs of these shapes."""
+    builder = relax.BlockBuilder()
+    inputs = [relax.Var(f"x{i}", relax.TensorType(shape, "float32")) for i, shape in enumerate(shapes)]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            computed = [builder.emit(relax.op.negative(x)) for x in inputs]
+            result = builder.emit_output(body(builder, *computed))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def attention(builder: Any, x: Any, w: Any) -> Any:
+    """A transpose before the product, and one behind it."""
+    product = builder.emit(relax.op.matmul(builder.emit(relax.op.permute_dims(x, HEADS)), w))
+    return relax.op.permute_dims(product, HEADS)
+
+
+def after(mod: Any) -> Any:
+    return relax.transform.DeadCodeElimination()(fuse_transposes_into_batched_matmul.heads()(mod))
+
+
+def transposes(mod: Any) -> int:
+    return mod.script().count("R.permute_dims")
+
+
+def random(shapes: list[tuple[int, ...]]) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape).astype("float32") for shape in shapes]
+
+
+def assert_same(mod: Any, shapes: list[tuple[int, ...]]) -> None:
+    arrays = random(shapes)
+    assert difference(run(after(mod), *arrays), run(mod, *arrays)) <= 1e-5
+
+
+def test_transposes_around_a_product_are_gone() -> None:
+    mod = network([X, W], attention)
+    assert_same(mod, [X, W])
+    assert transposes(after(mod)) == 0
+
+
+@pytest.mark.parametrize(
+    ("shapes", "axes"),
+    [([(3, 5, 2, 4), W], [2, 0, 1, 3]), ([(5, 2, 4), (2, 4, 6)], [1, 0, 2])],
+    ids=["a cycle", "three axes"],
+)
+def test_any_order_of_the_other_axes_will_do(shapes: Any, axes: list[int]) -> None:
+    def body(builder: Any, x: Any, w: Any) -> Any:
+        return relax.op.matmul(builder.emit(relax.op.permute_dims(x, axes)), w)
+
+    mod = network(shapes, body)
+    assert_same(mod, shapes)
+    assert transposes(after(mod)) == 0
+
+
+def test_the_second_factor_may_be_the_permuted_one() -> None:
+    def body(builder: Any, x: Any, w: Any) -> Any:
+        return relax.op.matmul(w, builder.emit(relax.op.permute_dims(x, HEADS)))
+
+    shapes = [(2, 6, 3, 4), (2, 3, 5, 6)]
+    mod = network(shapes, body)
+    assert_same(mod, shapes)
+    assert transposes(after(mod)) == 0
+
+
+def test_a_transpose_that_moves_the_last_axis_stays() -> None:
+    def body(builder: Any, x: Any, w: Any) -> Any:
+        return relax.op.matmul(x, builder.emit(relax.op.permute_dims(w, [0, 1, 3, 2])))
+
+    mod = network([(2, 3, 5, 4), (2, 3, 6, 4)], body)
+    assert after(mod).script() == mod.script()
+
+
+def test_a_result_that_others_read_too_is_not_written_permuted() -> None:
+    def body(builder: Any, x: Any, w: Any) -> Any:
+        product = builder.emit(relax.op.matmul(x, w))
+        permuted = builder.emit(relax.op.permute_dims(product, [1, 0, 2, 3]))
+        return relax.op.add(product, permuted)
+
+    shapes = [(3, 3, 5, 4), (3, 3, 4, 6)]
+    mod = network(shapes, body)
+    assert after(mod).script() == mod.script()
+
+
+def test_products_with_weights_stay_as_they_are() -> None:
+    weights = relax.const(random([(2, 3, 4, 6)])[0])
+
+    def body(builder: Any, x: Any) -> Any:
+        return relax.op.matmul(builder.emit(relax.op.permute_dims(x, HEADS)), weights)
+
+    mod = network([X], body)
+    assert after(mod).script() == mod.script()
+
+
+def test_stacks_of_different_sizes_stay_as_they_are() -> None:
+    def body(builder: Any, x: Any, w: Any) -> Any:
+        return relax.op.matmul(builder.emit(relax.op.permute_dims(x, HEADS)), w)
+
+    mod = network([X, (1, 3, 4, 6)], body)
+    assert after(mod).script() == mod.script()

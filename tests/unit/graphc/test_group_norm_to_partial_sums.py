@@ -1,0 +1,110 @@
+"""Group and instance norms of images: onnxruntime's numbers, computed channels-last."""
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+
+from graphc.norm.group_norm_to_partial_sums import find_norms, norms
+from tests.unit.graphc.networks import difference, network, random, run, weights
+from workers.tvm.recipes import CHANNELS_LAST
+
+PARTS = {"norm_parts", "norm_scales", "norm_apply"}
+
+
+def instance(shape: tuple[int, ...]) -> ModelProto:
+    """An instance norm behind a convolution."""
+    return model(shape, [helper.make_node("InstanceNormalization", ["c", "s", "b"], ["y"])], shape[1])
+
+
+def group(shape: tuple[int, ...], groups: int, gain: float = 1.0) -> ModelProto:
+    """A group norm behind a convolution, as exporters spell it."""
+    nodes = [
+        helper.make_node("Reshape", ["c", "rows"], ["r"]),
+        helper.make_node("InstanceNormalization", ["r", "one", "zero"], ["n"]),
+        helper.make_node("Reshape", ["n", "sizes"], ["y"]),
+    ]
+    given = {
+        "rows": np.array([0, groups, -1]),
+        "sizes": np.array(shape),
+        "one": np.full(groups, gain, "float32"),
+        "zero": np.zeros(groups, "float32"),
+    }
+    return model(shape, nodes, groups, given)
+
+
+def model(
+    shape: tuple[int, ...], nodes: list[Any], size: int, more: dict[str, Any] | None = None
+) -> ModelProto:
+    ones = [1] * (len(shape) - 2)
+    given = {"w": random(shape[1], shape[1], *ones), "s": random(size), "b": random(size), **(more or {})}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=ones), *nodes]
+    source = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
+    initializer = [numpy_helper.from_array(array, name) for name, array in given.items()]
+    graph = helper.make_graph(nodes, "g", [source], [result], initializer=initializer)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def rewritten(normed: ModelProto) -> Any:
+    before = relax.transform.FoldConstant(), find_norms(), relax.transform.DeadCodeElimination()
+    after = relax.transform.ConvertLayout(CHANNELS_LAST), relax.transform.FoldConstant(), norms()
+    return tvm.transform.Sequential([*before, *after])(from_onnx(normed))
+
+
+def functions(mod: Any) -> set[str]:
+    return {var.name_hint for var in mod.functions} - {"main"}
+
+
+@st.composite
+def images(draw: st.DrawFn) -> tuple[int, ...]:
+    sizes = draw(st.lists(st.integers(1, 9), min_size=1, max_size=2))
+    return draw(st.integers(1, 2)), 16 * draw(st.integers(1, 3)), *sizes
+
+
+@settings(max_examples=15, deadline=None)
+@given(images(), st.sampled_from([0, 1, 2, 4, 16]), st.sampled_from([0.0, 100.0]))
+def test_the_numbers_are_those_of_onnxruntime(shape: tuple[int, ...], groups: int, mean: float) -> None:
+    normed = group(shape, groups) if groups else instance(shape)
+    x = random(*shape) + np.float32(mean)
+    session = onnxruntime.InferenceSession(normed.SerializeToString(), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {"x": x})
+    mod = rewritten(normed)
+    assert functions(mod) == PARTS
+    pixels = np.prod(shape[2:])
+    # A norm of one pixel divides nothing by nothing but epsilon: what is left is rounding.
+    if pixels > 1 or groups not in (0, 16):
+        assert difference(run(mod, x), expected) <= 1e-3
+
+
+def test_a_large_mean_costs_no_digits() -> None:
+    normed = network(
+        lambda _, x: relax.op.nn.group_norm(x, weights(16), weights(16), 4, 3, [1, 2]), (1, 8, 8, 16)
+    )
+    x = random(1, 8, 8, 16)
+    far = x + np.float32(1000)
+    expected = run(norms()(normed), far - np.float32(1000))
+    assert difference(run(norms()(normed), far), expected) <= 1e-3
+
+
+@pytest.mark.parametrize(
+    "normed", [group((1, 16, 4, 4), 4, gain=2.0), instance((1, 12, 4, 4))], ids=["gains", "half a vector"]
+)
+def test_others_stay_as_they_are(normed: ModelProto) -> None:
+    assert functions(rewritten(normed)) == set()
+
+
+def test_images_that_stay_channels_first_are_spelled_out() -> None:
+    mod = network(
+        lambda _, x: relax.op.nn.group_norm(x, weights(16), weights(16), 4, 1, [2, 3]), (1, 16, 5, 5)
+    )
+    after, x = norms()(mod), random(1, 16, 5, 5)
+    assert "group_norm" not in after["main"].script()
+    assert difference(run(after, x), run(mod, x)) <= 1e-5

@@ -1,0 +1,53 @@
+"""A Gather of known sizes becomes one operator; its indices may count from the end, as ONNX has it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from tvm import relax
+
+from graphc.export.compile_network import read_graph
+from workers.tvm.passes import operators
+
+X = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
+
+
+def gathered(indices: Any, axis: int, *, known: bool) -> ModelProto:
+    """Takes from x; the indices are a constant or an input."""
+    kind = helper.np_dtype_to_tensor_dtype(indices.dtype)
+    taken = [helper.make_tensor_value_info("i", kind, indices.shape)]
+    weights = [numpy_helper.from_array(indices, "i")]
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["x", "i"], ["y"], axis=axis)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape), *([] if known else taken)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        weights if known else [],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["constant", "given"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("indices", [[0, -1, 2], [[-4, 3]], 1, -1])
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_it_takes_what_onnx_takes(kind: str, indices: Any, axis: int, known: bool) -> None:
+    given = np.array(indices, kind)
+    mod = read_graph(gathered(given, axis, known=known), {}, None)
+    assert "shape_of" not in operators(mod)
+    assert not known or operators(mod) == {"take": 1}
+    machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+    args = [X] if known else [X, given]
+    found = machine["main"](*(tvm.runtime.tensor(value) for value in args)).numpy()
+    np.testing.assert_array_equal(found, np.take(X, given, axis))
+
+
+def test_a_size_that_is_free_is_asked_for_at_run_time(tmp_path: Path) -> None:
+    model = gathered(np.array([-1]), 0, known=True)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    assert "shape_of" in operators(read_graph(model, {}, None))

@@ -1,0 +1,125 @@
+"""Depthwise convolutions of bytes: the sums of the module as it was, in strips of real numbers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from graphc.quant.int8_depthwise_conv import taps
+from mallorn.core.values.machine import assumed
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import HASWELL, NHWC, fused, program, run
+from workers.search.roller.ranking import ranked
+from workers.tvm.anatomy import blocks_of, operator_of
+from workers.tvm.arguments import tensor_args
+from workers.tvm.rebuild import rebuild
+from workers.tvm.sketches import design_space
+from workers.tvm.workload import canonical
+
+DATA = (2, 9, 12, 48)
+
+
+def numbers(dtype: str, *shape: int) -> Any:
+    limits = np.iinfo(dtype)
+    values = np.random.default_rng(sum(shape)).integers(limits.min, limits.max + 1, shape)
+    return values.astype(dtype)
+
+
+def network(
+    *,
+    data: tuple[int, ...] = DATA,
+    kernel: int = 3,
+    dtype: str = "uint8",
+    zero: int = 7,
+    followed: bool = False,
+    **attrs: Any,
+) -> Any:
+    """A module of one convolution of bytes, as `integers` leaves it."""
+    channels = data[-1]
+    weights = numbers("int8", kernel, kernel, 1, channels).astype("float32")
+
+    def body(emit: Any, x: Any) -> Any:
+        whole = x
+        if zero:
+            wide = emit(relax.op.astype(x, "int16"))
+            whole = emit(relax.op.subtract(wide, relax.const(zero, "int16")))
+        real = emit(relax.op.astype(whole, "float32"))
+        options = {"groups": channels, **NHWC, **attrs}
+        found = relax.op.nn.conv2d(real, relax.const(weights), **options)
+        return relax.op.nn.relu(emit(found)) if followed else found
+
+    return networks.network(body, data, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [0, 7, -3])
+@pytest.mark.parametrize(
+    ("kernel", "attrs"),
+    [
+        (3, {"padding": 1}),
+        (3, {"strides": 2, "padding": (0, 1, 1, 0)}),
+        (5, {"strides": (1, 2), "padding": (2, 1, 0, 3)}),
+        (3, {"dilation": 2, "padding": 2}),
+        (1, {}),
+    ],
+    ids=str,
+)
+def test_sums_are_those_of_the_module_as_it_was(dtype: str, zero: int, kernel: int, attrs: Any) -> None:
+    mod = network(dtype=dtype, zero=zero, kernel=kernel, **attrs)
+    after = networks.rewritten(taps(), mod)
+    assert after is not None
+    x = numbers(dtype, *DATA)
+    np.testing.assert_array_equal(run(after, x), run(mod, x))
+
+
+@pytest.mark.parametrize("channels", [4, 24, 40])
+def test_channels_may_fill_narrow_vectors(channels: int) -> None:
+    data = (1, 6, 6, channels)
+    mod = network(data=data, padding=1)
+    after = networks.rewritten(taps(), mod)
+    assert after is not None
+    x = numbers("uint8", *data)
+    np.testing.assert_array_equal(run(after, x), run(mod, x))
+
+
+def of_reals() -> Any:
+    def body(_: Any, x: Any) -> Any:
+        return relax.op.nn.conv2d(x, networks.weights(3, 3, 1, 48), groups=48, **NHWC)
+
+    return networks.network(body, DATA)
+
+
+@pytest.mark.parametrize(
+    "mod",
+    [of_reals(), network(data=(1, 6, 6, 6), padding=1), network(data=(1, 6, 6, 1), padding=1)],
+    ids=["real numbers", "six channels", "one channel"],
+)
+def test_others_stay_as_they_are(mod: Any) -> None:
+    assert networks.rewritten(taps(), mod) is None
+
+
+@pytest.mark.parametrize("strides", [1, 2])
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_strips_hold_the_bytes_that_they_make_real(strides: int, lanes: int) -> None:
+    after = networks.rewritten(taps(lanes), network(followed=True, padding=1, strides=strides))
+    assert after is not None
+    mod = canonical(program(fused(after), "fused_taps"))
+    assert operator_of(blocks_of(mod)) == "depthwise_conv2d"
+    (sketch,) = design_space(tvm.ir.save_json(mod), HASWELL)
+    decisions = ranked([sketch], (), assumed(cores=2, lanes=8), 1)[0].decisions
+    schedule = rebuild(tvm.ir.save_json(mod), HASWELL, sketch.trace, decisions)
+    assert schedule is not None
+    assert schedule.mod.script().count("T.parallel(") == 1
+    arrays = [
+        numbers(dtype, *shape) if "int" in dtype else networks.random(*shape)
+        for _, dtype, shape in tensor_args(mod)
+    ]
+    np.testing.assert_allclose(computed(schedule.mod, arrays), computed(mod, arrays), rtol=1e-5, atol=1e-3)
+
+
+def computed(mod: Any, arrays: list[Any]) -> Any:
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.compile(mod, target=tvm.target.Target("llvm"))["main"](*tensors)
+    return tensors[-1].numpy()

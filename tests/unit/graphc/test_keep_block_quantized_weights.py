@@ -1,0 +1,305 @@
+"""Weights of 8 and 4 bits in blocks: onnxruntime's numbers, and none of them kept as real numbers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+from tvm import relax
+
+from graphc.quant.llvm_byte_dot_products import instruction
+from mallorn.core.errors import InvalidModel
+from tests.unit.graphc.networks import HASWELL, difference
+from tests.unit.graphc.test_int8_dot_products import WIDE
+from workers.tvm.model import load_network
+from workers.tvm.passes import as_tvm_target, operators, run_steps
+from workers.tvm.recipes import TUNED
+from workers.tvm.tasks import describe
+from workers.tvm.workload import canonical
+
+onnxruntime = pytest.importorskip("onnxruntime")
+NEAR = 2e-4  # of the largest result: inputs are of 13 bits at least
+LIMITS = {"INT4": (-8, 8), "UINT4": (0, 16), "INT8": (-128, 128), "UINT8": (0, 256)}
+
+
+def model(nodes: Any, x: tuple[int, ...], y: tuple[int, ...], weights: Any, kind: int = 1) -> onnx.ModelProto:
+    inputs = [helper.make_tensor_value_info("x", kind, x)]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)]
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializer=weights)
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def array(name: str, value: Any) -> Any:
+    return numpy_helper.from_array(np.asarray(value), name)
+
+
+def n_bits(
+    rows: tuple[int, ...],
+    inputs: int,
+    outputs: int,
+    *,
+    bits: int,
+    block: int,
+    zeros: bool,
+    bias: bool = False,
+) -> onnx.ModelProto:
+    rng = np.random.default_rng(inputs + outputs)
+    blocks = -(-inputs // block)
+    weights = [
+        array("w", rng.integers(0, 256, (outputs, blocks, block * bits // 8)).astype("uint8")),
+        array("s", rng.random(outputs * blocks).astype("float32") + 0.1),
+        array("z", rng.integers(0, 256, outputs * -(-blocks * bits // 8)).astype("uint8")),
+        array("b", rng.standard_normal(outputs).astype("float32")),
+    ]
+    given = ["x", "w", "s", "z" if zeros else "", "", "b"]
+    node = helper.make_node(
+        "MatMulNBits",
+        given if bias else given[: 4 if zeros else 3],
+        ["y"],
+        domain="com.microsoft",
+        bits=bits,
+        block_size=block,
+        K=inputs,
+        N=outputs,
+    )
+    used = [weight for weight in weights if weight.name in node.input]
+    return model([node], (*rows, inputs), (*rows, outputs), used)
+
+
+def coded(kind: str, shape: tuple[int, int], axis: int, block: int | None) -> tuple[Any, list[Any]]:
+    """A matrix that a node decodes, blocks along an axis, or a scale for each place of the other one."""
+    rng, limits, dtype = np.random.default_rng(shape), LIMITS[kind], getattr(TensorProto, kind)
+    sizes = list(shape)
+    sizes[axis] = 1 if block is None else -(-shape[axis] // block)
+    scales = rng.random(sizes).astype("float32") + 0.1
+    found = {"w": rng.integers(*limits, shape), "z": rng.integers(*limits, scales.shape)}
+    kept = scales if block else scales.reshape(-1)
+    tensors = [
+        helper.make_tensor(
+            name, dtype, value.shape if block or name == "w" else kept.shape, value.reshape(-1)
+        )
+        for name, value in found.items()
+    ]
+    attrs = {"axis": axis, "block_size": block} if block else {"axis": 1 - axis}
+    return helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], **attrs), [*tensors, array("s", kept)]
+
+
+def lowered(network: onnx.ModelProto, folder: Path, target: str = WIDE) -> Any:
+    onnx.save(network, folder / "m.onnx")
+    found = as_tvm_target(target)
+    return run_steps(load_network(folder / "m.onnx", target=found).mod, TUNED.before, found)[0]
+
+
+def kept_as_reals(mod: Any) -> int:
+    """How many real numbers the module has as constants."""
+    count = 0
+
+    def visit(node: Any) -> None:
+        nonlocal count
+        if isinstance(node, tvm.ir.GenericConst) and node.ty.dtype == "float32":
+            count += int(np.prod(node.value.numpy().shape))
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return count
+
+
+def ours(mod: Any, x: Any, target: str = WIDE) -> Any:
+    machine = relax.VirtualMachine(relax.build(mod, as_tvm_target(target)), tvm.cpu())
+    return machine["main"](tvm.runtime.tensor(x)).numpy()
+
+
+def theirs(network: onnx.ModelProto, x: Any) -> Any:
+    """Of onnxruntime, as it is written: what it fuses, it computes with inputs of 8 bits."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    text = network.SerializeToString()
+    session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})[0]
+
+
+def random(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+
+
+def runs_here(target: str) -> bool:
+    """Whether this processor has the target's instruction."""
+    host = tvm.target.codegen.llvm_get_system_cpu()
+    with as_tvm_target(target):
+        wanted = instruction()
+    with as_tvm_target(f'{{"kind":"llvm","mcpu":"{host}","num-cores":1}}'):
+        best = instruction()
+    has = {16: 2, 8: 1}
+    return best is not None and wanted is not None and has[best.lanes] >= has[wanted.lanes]
+
+
+ANY_TARGET = pytest.mark.parametrize("target", [WIDE, HASWELL], ids=["512 bits", "256 bits"])
+
+
+@ANY_TARGET
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.sampled_from([(1,), (1, 1), (2, 3), (9,)]),
+    inputs=st.integers(17, 200),
+    outputs=st.sampled_from([32, 40, 48, 63]),
+    bits=st.sampled_from([4, 8]),
+    block=st.sampled_from([16, 32, 64, 128, 256]),
+    zeros=st.booleans(),
+    bias=st.booleans(),
+)
+def test_a_product_of_few_bits_is_onnxruntimes(
+    tmp_path: Path,
+    target: str,
+    rows: tuple[int, ...],
+    inputs: int,
+    outputs: int,
+    bits: int,
+    block: int,
+    zeros: bool,
+    bias: bool,
+) -> None:
+    if not runs_here(target):
+        pytest.skip("this processor lacks the instruction")
+    network = n_bits(rows, inputs, outputs, bits=bits, block=block, zeros=zeros, bias=bias)
+    mod = lowered(network, tmp_path, target)
+    x = random(*rows, inputs)
+    assert difference(ours(mod, x, target), theirs(network, x)) < NEAR
+    assert any(f"int{bits}_blocks" in name for name in operators(mod))
+
+
+@pytest.mark.parametrize("block", [32, None], ids=["blocks", "columns"])
+@pytest.mark.parametrize("transposed", [False, True], ids=["MatMul", "Gemm"])
+@pytest.mark.parametrize("kind", LIMITS)
+def test_decoded_weights_of_a_product_stay_bytes(
+    tmp_path: Path, kind: str, transposed: bool, block: int | None
+) -> None:
+    if not runs_here(WIDE):
+        pytest.skip("this processor lacks the instruction")
+    inputs, outputs = 96, 48
+    shape, axis = ((outputs, inputs), 1) if transposed else ((inputs, outputs), 0)
+    node, weights = coded(kind, shape, axis, block)
+    product = (
+        helper.make_node("Gemm", ["x", "d"], ["y"], transB=1)
+        if transposed
+        else helper.make_node("MatMul", ["x", "d"], ["y"])
+    )
+    network = model([node, product], (3, inputs), (3, outputs), weights)
+    mod, x = lowered(network, tmp_path), random(3, inputs)
+    assert difference(ours(mod, x), theirs(network, x)) < NEAR
+    assert kept_as_reals(mod) <= inputs * outputs // 16
+
+
+@pytest.mark.parametrize("axis", [0, 1], ids=["of columns", "of rows"])
+@pytest.mark.parametrize("kind", LIMITS)
+def test_rows_of_a_table_are_decoded_behind_the_look_up(tmp_path: Path, kind: str, axis: int) -> None:
+    node, weights = coded(kind, (64, 96), axis, 32 if axis else None)
+    gather = helper.make_node("Gather", ["d", "x"], ["y"])
+    network = model([node, gather], (2, 3), (2, 3, 96), weights, TensorProto.INT64)
+    mod, places = lowered(network, tmp_path), np.array([[0, 63, 7], [-1, 5, 5]])
+    np.testing.assert_allclose(ours(mod, places), theirs(network, places), rtol=1e-6)
+    assert kept_as_reals(mod) < 64 * 96 // 16
+
+
+def test_without_the_instruction_weights_are_real_numbers(tmp_path: Path) -> None:
+    network, x = n_bits((2,), 64, 32, bits=4, block=32, zeros=True), random(2, 64)
+    plain = '{"kind":"llvm","num-cores":1}'
+    mod = lowered(network, tmp_path, plain)
+    assert difference(ours(mod, x, plain), theirs(network, x)) < 1e-5
+    assert not any("blocks" in name for name in operators(mod))
+
+
+def test_inputs_that_are_no_numbers_give_none(tmp_path: Path) -> None:
+    if not runs_here(WIDE):
+        pytest.skip("this processor lacks the instruction")
+    mod = lowered(n_bits((3,), 64, 32, bits=4, block=32, zeros=False), tmp_path)
+    x = random(3, 64)
+    x[0, 5], x[1] = np.nan, 0
+    found = ours(mod, x)
+    assert np.isnan(found[0]).all()
+    assert not found[1].any()
+    assert np.isfinite(found[2]).all()
+
+
+def test_the_work_of_a_product_is_counted(tmp_path: Path) -> None:
+    mod = lowered(n_bits((2,), 64, 32, bits=4, block=32, zeros=False), tmp_path)
+    (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    program = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    assert describe(canonical(program), "t", 1).flops == 2 * 2 * 64 * 32
+
+
+def test_nobody_lays_packed_weights_out_anew(tmp_path: Path) -> None:
+    mod = lowered(n_bits((2,), 64, 32, bits=4, block=32, zeros=False, bias=True), tmp_path)
+    (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    assert "layout_free_buffers" not in function.attrs
+
+
+def test_sizes_behind_a_product_are_known(tmp_path: Path) -> None:
+    """A reshape by the sizes of what it computes."""
+    network = n_bits((2, 3), 64, 32, bits=4, block=32, zeros=False)
+    network.graph.node[0].output[0] = "p"
+    network.graph.node.extend(
+        [helper.make_node("Shape", ["p"], ["shape"]), helper.make_node("Reshape", ["p", "shape"], ["y"])]
+    )
+    assert lowered(network, tmp_path) is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda node: node.input.extend(["", "order"]), "g_idx"),
+        (lambda node: node.attribute.extend([helper.make_attribute("bits", 2)]), "2 bits"),
+    ],
+    ids=["another order", "two bits"],
+)
+def test_what_is_not_taken_is_said(tmp_path: Path, change: Any, told: str) -> None:
+    network = n_bits((2,), 64, 32, bits=4, block=32, zeros=False)
+    (node,) = network.graph.node
+    del node.attribute[[each.name for each in node.attribute].index("bits")]
+    change(node)
+    network.graph.initializer.append(array("order", np.arange(64, dtype="int32")[::-1] // 32))
+    with pytest.raises(InvalidModel, match=told):
+        lowered(network, tmp_path)
+
+
+def table_of(bits: int, kind: str, *, zeros: bool) -> onnx.ModelProto:
+    """A look-up in a table of 40 rows of 64 numbers, in blocks of 32; bytes hold two numbers of 4 bits."""
+    rng, packed = np.random.default_rng(bits), kind == "UINT8" and bits == 4
+    sizes, blocks = {"w": (40, 32 if packed else 64), "z": (40, 1 if packed else 2)}, (40, 2)
+    tensors = [
+        helper.make_tensor(
+            name, getattr(TensorProto, kind), shape, rng.integers(*LIMITS[kind], shape).ravel()
+        )
+        for name, shape in sizes.items()
+        if name == "w" or zeros
+    ]
+    node = helper.make_node(
+        "GatherBlockQuantized",
+        ["w", "x", "s", *(["z"] if zeros else [])],
+        ["y"],
+        domain="com.microsoft",
+        bits=bits,
+        block_size=32,
+        gather_axis=0,
+        quantize_axis=1,
+    )
+    scales = array("s", rng.random(blocks).astype("float32") + 0.1)
+    return model([node], (2, 3), (2, 3, 64), [*tensors, scales], TensorProto.INT64)
+
+
+@pytest.mark.parametrize("zeros", [False, True], ids=["no zero points", "zero points"])
+@pytest.mark.parametrize(("bits", "kind"), [(4, "UINT4"), (4, "INT4"), (4, "UINT8"), (8, "UINT8")], ids=str)
+def test_a_look_up_in_a_table_of_few_bits_is_onnxruntimes(
+    tmp_path: Path, bits: int, kind: str, zeros: bool
+) -> None:
+    if not runs_here(WIDE):
+        pytest.skip("this processor lacks the instruction")
+    network = table_of(bits, kind, zeros=zeros)
+    places = np.array([[0, 39, 7], [7, 20, 1]], "int64")
+    assert difference(ours(lowered(network, tmp_path), places), theirs(network, places)) < 1e-6

@@ -1,0 +1,92 @@
+"""Products whose rows or columns cannot be tiled are computed a little larger: the same numbers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from hypothesis import given
+from hypothesis import strategies as st
+from tvm import relax
+
+from graphc.core.graph_rewriting import ROWS, whole_columns, whole_rows
+from graphc.matmul.fuse_transposes_into_batched_matmul import heads
+from graphc.matmul.pad_matmul_to_tiles import whole
+from tests.unit.graphc.networks import (
+    HASWELL,
+    difference,
+    network,
+    program,
+    random,
+    rewritten,
+    run,
+    weights,
+)
+from workers.tvm.sketches import design_space
+
+
+def product(rows: tuple[int, ...], inputs: int, outputs: int) -> Any:
+    return network(lambda _, x: relax.op.matmul(x, weights(inputs, outputs)), (*rows, inputs))
+
+
+def scores(tokens: int, size: int = 8) -> Any:
+    shape = (2, tokens, size)
+
+    def body(emit: Any, x: Any, w: Any) -> Any:
+        return relax.op.matmul(emit(relax.op.negative(x)), emit(relax.op.permute_dims(w, [0, 2, 1])))
+
+    return network(body, shape, shape)
+
+
+@given(st.integers(1, 5000))
+def test_a_few_rows_more_can_be_tiled(rows: int) -> None:
+    found = whole_rows(rows)
+    assert found >= rows
+    assert found <= rows + max(1, rows // 16)
+    assert found <= ROWS[-1] or any(found % tile == 0 for tile in ROWS)
+
+
+@given(st.integers(1, 100_000), st.sampled_from([4, 8, 16]))
+def test_columns_fill_vectors_where_that_wastes_little(columns: int, lanes: int) -> None:
+    found = whole_columns(columns, lanes)
+    assert found == columns or (found % lanes == 0 and columns < found < columns + lanes)
+    assert columns <= 2 * lanes or found % lanes == 0
+
+
+@pytest.mark.parametrize("rows", [(17,), (1, 101), (2, 3, 19)], ids=str)
+@pytest.mark.parametrize("outputs", [32, 40, 101])
+def test_a_product_with_weights_stays_what_it_was(rows: tuple[int, ...], outputs: int) -> None:
+    mod, x = product(rows, 24, outputs), random(*rows, 24)
+    after = rewritten(whole(16), mod)
+    assert after is not None
+    assert difference(run(after, x), run(mod, x)) <= 1e-5
+
+
+def test_sizes_that_can_be_tiled_are_left_alone() -> None:
+    assert rewritten(whole(16), product((128,), 24, 64)) is None
+    assert rewritten(whole(16), product((1,), 24, 64)) is None
+
+
+def test_half_precision_is_left_alone() -> None:
+    def body(_: Any, x: Any) -> Any:
+        return relax.op.matmul(x, relax.const(np.ones((24, 32), "float16")))
+
+    assert rewritten(whole(16), network(body, (17, 24), dtype="float16")) is None
+
+
+def test_products_of_computed_factors_stay_what_they_were() -> None:
+    mod, arrays = scores(101), (random(2, 101, 8), random(2, 101, 8))
+    after = rewritten(heads(16), mod)
+    assert after is not None
+    assert difference(run(after, *arrays), run(mod, *arrays)) <= 1e-5
+
+
+def test_their_sizes_count_only_where_vectors_are_known() -> None:
+    assert rewritten(heads(), scores(101)) is None
+    assert rewritten(heads(16), scores(64)) is None
+
+
+def test_the_product_is_tiled_by_its_whole_sizes() -> None:
+    after = rewritten(whole(8), product((101,), 24, 20))
+    sketches = design_space(tvm.ir.save_json(program(after, "whole_matmul")), HASWELL)
+    assert {102, 24} <= {choice.extent for sketch in sketches for choice in sketch.choices}

@@ -1,0 +1,92 @@
+"""Operators that would stop a change of layout are written so that it passes through them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+
+from graphc.layout.prepare_convert_layout import passable
+from tests.unit.graphc.networks import difference, network, random, run, weights
+from workers.tvm.recipes import CHANNELS_LAST
+
+DATA = (1, 4, 6, 7)
+
+
+def between(operator: Any) -> Any:
+    """Two convolutions with an operator between them."""
+
+    def body(emit: Any, x: Any) -> Any:
+        first = emit(relax.op.nn.conv2d(x, weights(8, 4, 1, 1)))
+        return relax.op.nn.conv2d(emit(operator(first)), weights(4, 8, 1, 1))
+
+    return network(body, DATA)
+
+
+def transposes(mod: Any) -> int:
+    """How many are left of the data, at the ends and between."""
+    steps = relax.transform.ConvertLayout(CHANNELS_LAST), relax.transform.FoldConstant()
+    return int(tvm.transform.Sequential(steps)(mod)["main"].script().count("permute_dims"))
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda x: relax.op.nn.leakyrelu(x, 0.1),
+        lambda x: relax.op.multiply(x, weights(8, 1, 1)),
+        lambda x: relax.op.add(x, weights(6, 7)),
+    ],
+    ids=["leaky", "channels", "places"],
+)
+def test_nothing_between_is_transposed(operator: Any) -> None:
+    mod, x = between(operator), random(*DATA)
+    assert transposes(mod) > 2
+    assert transposes(passable()(mod)) == 2
+    assert difference(run(passable()(mod), x), run(mod, x)) <= 1e-6
+
+
+def test_a_slope_above_one_is_no_maximum() -> None:
+    mod = between(lambda x: relax.op.nn.leakyrelu(x, 1.5))
+    assert "leakyrelu" in passable()(mod)["main"].script()
+
+
+def padded(pads: list[int], mode: str = "constant", value: float = 0.0) -> Any:
+    """What the importer makes of a padded convolution with padding of its own."""
+    axes = len(pads) // 2 - 2
+    given = {"w": random(8, 4, *[3] * axes), "p": np.array(pads, "int64"), "v": np.array(value, "float32")}
+    nodes = [
+        helper.make_node("Pad", ["x", "p", "v"], ["t"], mode=mode),
+        helper.make_node("Conv", ["t", "w"], ["y"], kernel_shape=[3] * axes, pads=[1] * 2 * axes),
+    ]
+    source = helper.make_tensor_value_info("x", TensorProto.FLOAT, DATA[: axes + 2])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * (axes + 2))
+    initializer = [numpy_helper.from_array(array, name) for name, array in given.items()]
+    graph = helper.make_graph(nodes, "g", [source], [result], initializer=initializer)
+    return from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+
+
+@pytest.mark.parametrize("pads", [[0, 0, 2, 0, 0, 0], [0, 0, 1, 2, 0, 0, 3, 0]], ids=str)
+def test_zeros_around_become_the_convolution_s_own(pads: list[int]) -> None:
+    mod, x = padded(pads), random(*DATA[: len(pads) // 2])
+    after = passable()(mod)
+    assert "pad," not in after["main"].script()
+    assert difference(run(after, x), run(mod, x)) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("pads", "mode", "value"),
+    [
+        ([0, 0, 2, 2, 0, 0, 0, 0], "reflect", 0.0),
+        ([0, 0, 2, 2, 0, 0, 0, 0], "constant", 1.0),
+        ([0, 0, -1, 0, 0, 0, 0, 0], "constant", 0.0),
+    ],
+    ids=["mirrored", "ones", "cut off"],
+)
+def test_other_padding_stays(pads: list[int], mode: str, value: float) -> None:
+    mod, x = padded(pads, mode, value), random(*DATA)
+    after = passable()(mod)
+    assert "call_tir" in after["main"].script()
+    assert difference(run(after, x), run(mod, x)) == 0

@@ -1,0 +1,105 @@
+"""Recipes are plain data that name stock TVM passes, and those of the exported scripts."""
+
+import subprocess
+import sys
+
+import pytest
+
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.targets import Target, parse_target
+from mallorn.core.values.graph import StoredRecipe
+from workers.tvm.recipes import (
+    BF16,
+    DIRECT,
+    DIRECT_BF16,
+    PLAIN,
+    PLAIN_GPU,
+    TUNED,
+    TUNED_GPU,
+    Recipe,
+    recipe_for,
+    recipe_of,
+    step_json,
+    stored_recipe,
+)
+
+CPU = parse_target({"kind": "llvm", "num-cores": 2})
+GPU = parse_target("nvidia/nvidia-a100")
+ALL = (PLAIN, PLAIN_GPU, TUNED, TUNED_GPU, DIRECT, BF16, DIRECT_BF16)
+
+
+@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
+def test_survives_json(recipe: Recipe) -> None:
+    assert recipe_of(stored_recipe(recipe)) == recipe
+
+
+@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: recipe.name)
+def test_every_step_is_a_graph_pass(recipe: Recipe) -> None:
+    from tvm.ir.transform import Pass
+
+    from graphc.export.compile_network import make_pass
+
+    made = [make_pass(step_json(step)) for step in recipe.before + recipe.after]
+    assert all(isinstance(one, Pass) for one in made)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "expected"),
+    [
+        ("tuned", CPU, TUNED),
+        ("tuned", GPU, TUNED_GPU),
+        ("direct", CPU, DIRECT),
+        ("direct", GPU, TUNED_GPU),
+        ("plain", CPU, PLAIN),
+        ("plain", GPU, PLAIN_GPU),
+    ],
+)
+def test_the_target_decides_the_form(name: str, target: Target, expected: Recipe) -> None:
+    assert recipe_for(name, target) is expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("tuned", BF16), ("direct", DIRECT_BF16)])
+def test_a_precision_is_a_recipe_of_its_own(name: str, expected: Recipe) -> None:
+    assert recipe_for(name, CPU, "bf16") is expected
+
+
+@pytest.mark.parametrize(("name", "target"), [("plain", CPU), ("tuned", GPU)])
+def test_what_cannot_compute_in_bf16_says_so(name: str, target: Target) -> None:
+    with pytest.raises(InvalidRequest, match=r"float32|CPUs"):
+        recipe_for(name, target, "bf16")
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        recipe_for("fancy", CPU)
+    assert caught.value.hint == "known: direct, plain, tuned"
+
+
+@pytest.mark.parametrize("value", [{}, {"name": "x"}])
+def test_what_is_no_recipe_is_refused(value: dict[str, object]) -> None:
+    with pytest.raises(InvalidRequest, match="not a graph recipe"):
+        recipe_of(StoredRecipe.model_validate(value))
+
+
+def test_naming_a_recipe_loads_no_tvm() -> None:
+    program = "import sys, workers.tvm.recipes; sys.exit('tvm' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("attrs", "lanes"),
+    [
+        ({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}, 16),
+        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}, 8),
+        ({"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}, 4),
+        ({"kind": "llvm", "mcpu": "haswell", "num-cores": 2, "vector-width": 128}, 4),
+        ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "num-cores": 2}, 4),
+    ],
+    ids=["AVX-512", "AVX2", "SSE", "as told", "NEON"],
+)
+def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int) -> None:
+    from graphc.export.compile_network import make_pass
+    from workers.tvm.passes import as_tvm_target
+
+    with as_tvm_target(attrs):
+        assert make_pass({"call": "mallorn.lanes", "args": []}) == lanes

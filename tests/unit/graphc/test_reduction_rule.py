@@ -1,0 +1,114 @@
+"""Reductions under the rule of ours: the same numbers, vectors of what lies side by side, stock traces."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from graphc.tasks.mark_reductions import FOLD, folds
+from mallorn.core.values.machine import assumed
+from tests.unit.graphc.networks import HASWELL, network, random
+from workers.search.roller.ranking import ranked
+from workers.search.space import ChoiceKind
+from workers.tvm.database import replay
+from workers.tvm.nests import nests
+from workers.tvm.rebuild import full_trace, rebuild
+from workers.tvm.sketches import design_space
+
+WIDE = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
+Reduce = Callable[[Any], Any]
+_TO_TASKS = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR")
+
+
+def summed(*axes: int, keepdims: bool = True) -> Reduce:
+    return lambda x: relax.op.sum(x, list(axes), keepdims)
+
+
+def program(reduce: Reduce, *shape: int, lanes: int = 8) -> Any:
+    """The marked tensor function of a reduction, as a task has it."""
+    mod = network(lambda _, x: reduce(x), shape)
+    passes = [getattr(relax.transform, name)() for name in _TO_TASKS]
+    mod = tvm.transform.Sequential([*passes, folds(lanes)])(mod)
+    (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+
+
+def answer(mod: Any, *shape: int) -> Any:
+    """What the last argument holds once the program ran."""
+    out = mod["main"].params[-1]
+    result = tvm.runtime.tensor(np.full(tuple(map(int, out.shape)), 7, str(out.dtype)))
+    tvm.tirx.build(mod, "llvm")["main"](tvm.runtime.tensor(random(*shape)), result)
+    return result.numpy()
+
+
+CASES: dict[str, tuple[Reduce, tuple[int, ...]]] = {
+    "rows": (summed(-1), (6, 128)),
+    "rows of a prime length": (summed(-1), (6, 131)),
+    "columns": (summed(0), (96, 40)),
+    "the middle": (summed(1), (3, 50, 24)),
+    "an image": (summed(2, 3), (1, 4, 8, 8)),
+    "everything": (summed(0, 1), (256, 128)),
+    "everything, to a number": (summed(0, 1, keepdims=False), (256, 128)),
+    "long columns of few results": (summed(0), (4096, 8)),
+    "first and last": (summed(0, 2), (4, 6, 32)),
+    "a mean": (lambda x: relax.op.mean(x, [-1], keepdims=True), (6, 128)),
+    "a variance": (lambda x: relax.op.variance(x, [-1], keepdims=True), (6, 128)),
+    "the largest": (lambda x: relax.op.max(x, [0], keepdims=True), (64, 32)),
+    "where the largest is": (lambda x: relax.op.argmax(x, 1, keepdims=True), (6, 128)),
+    "where the largest is, beside others": (lambda x: relax.op.argmax(x, 0, keepdims=True), (64, 32)),
+    "a window": (lambda x: relax.op.nn.max_pool2d(x, (5, 5), padding=(2, 2)), (1, 4, 16, 16)),
+    "a window, channels last": (
+        lambda x: relax.op.nn.avg_pool2d(x, (3, 3), strides=(2, 2), layout="NHWC"),
+        (1, 9, 9, 32),
+    ),
+    "a softmax of the middle": (lambda x: relax.op.nn.softmax(x, 1), (2, 12, 32)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_numbers_are_those_of_the_plain_program(case: str) -> None:
+    reduce, shape = CASES[case]
+    mod = program(reduce, *shape)
+    tir = tvm.ir.save_json(mod)
+    for sketch in design_space(tir, WIDE):
+        (guess,) = ranked([sketch], nests(tir), assumed(2, 16), 1)
+        trace = full_trace(tir, WIDE, sketch.trace, guess.decisions)
+        assert trace is not None
+        expected = answer(mod, *shape)
+        np.testing.assert_allclose(answer(replay(mod, trace).mod, *shape), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", ["rows", "columns", "the middle", "everything", "a window, channels last"])
+@pytest.mark.parametrize(("target", "lanes"), [(WIDE, 16), (HASWELL, 8)], ids=["avx512", "avx2"])
+def test_sums_are_vectors(case: str, target: str, lanes: int) -> None:
+    reduce, shape = CASES[case]
+    tir = tvm.ir.save_json(program(reduce, *shape, lanes=lanes))
+    (sketch,) = design_space(tir, target)
+    (guess,) = ranked([sketch], nests(tir), assumed(2, lanes), 1)
+    schedule = rebuild(tir, target, sketch.trace, guess.decisions)
+    assert schedule is not None
+    text = schedule.mod.script()
+    update = text[: text.index("_update")]
+    loops = [line.strip() for line in update.splitlines() if line.strip().startswith("for ")]
+    assert "T.vectorized" in loops[-1]
+
+
+def test_what_a_rule_suggests_can_be_searched() -> None:
+    reduce, shape = CASES["everything"]
+    (sketch,) = design_space(tvm.ir.save_json(program(reduce, *shape)), WIDE)
+    tiles = [choice for choice in sketch.choices if choice.kind is ChoiceKind.TILE]
+    assert [choice.suggested for choice in tiles] == [(16, 16), (4, 32)]
+
+
+def test_products_keep_their_rules() -> None:
+    mod = network(lambda _, x: relax.op.matmul(x, x), (16, 16))
+    passes = [getattr(relax.transform, name)() for name in _TO_TASKS]
+    assert FOLD not in tvm.transform.Sequential([*passes, folds(8)])(mod).script()
+
+
+def test_rows_that_cannot_be_cut_into_vectors_keep_tvms_rules() -> None:
+    reduce, shape = CASES["rows of a prime length"]
+    assert FOLD not in program(reduce, *shape).script()

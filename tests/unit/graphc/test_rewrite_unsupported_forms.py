@@ -1,0 +1,120 @@
+"""Forms of operators that TVM's importer would take for others: ONNX's own cases give the right numbers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from benchmarks.zoo.trying_child import try_case
+from graphc.onnx.rewrite_unsupported_forms import rewrite
+from mallorn.core.errors import InvalidModel
+from workers.tvm.model import load_network
+
+RIGHT = [
+    "test_attention_23_boolmask_fullymasked_row_nan_robustness",
+    "test_attention_4d_causal_with_past_and_present",
+    "test_attention_4d_gqa",
+    "test_celu",
+    "test_col2im_dilations",
+    "test_col2im_pads",
+    "test_col2im_strides",
+    "test_convtranspose_output_shape",
+    "test_dft_axis",
+    "test_dft_inverse_opset19",
+    "test_dft_irfft",
+    "test_dft_rfft_opset19",
+    "test_dropout_default_mask",
+    "test_eyelike_populate_off_main_diagonal",
+    "test_group_normalization_example",
+    "test_gru_batchwise",
+    "test_isinf_negative",
+    "test_isinf_positive",
+    "test_l1normalization_axis_last",
+    "test_l2normalization_axis_0",
+    "test_layer_normalization_4d_axis2",
+    "test_lstm_batchwise",
+    "test_convinteger_with_padding",
+    "test_mod_float_edge_cases_fmod_0_float32",
+    "test_nonmaxsuppression_suppress_by_IOU",
+    "test_onehot_negative_indices",
+    "test_onehot_with_axis",
+    "test_pow_types_float32_int64",
+    "test_pow_types_int64_int64",
+    "test_reduce_max_bool_inputs",
+    "test_resize_downsample_scales_cubic_A_n0p5_exclude_outside",
+    "test_resize_downsample_scales_linear",
+    "test_resize_downsample_scales_linear_half_pixel_symmetric",
+    "test_resize_downsample_sizes_cubic_antialias",
+    "test_resize_upsample_scales_nearest_axes_3_2",
+    "test_resize_upsample_sizes_nearest_axes_2_3",
+    "test_reversesequence_batch",
+    "test_reversesequence_time",
+    "test_rms_normalization_3d_axis0_epsilon",
+    "test_scan9_sum",
+    "test_spacetodepth_crd_mode_example",
+    "test_stft",
+    "test_stft_with_window",
+    "test_swiglu",
+    "test_upsample_nearest",
+]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_case_of_onnx_comes_in_and_is_right(name: str) -> None:
+    assert (answer := try_case(name)).outcome == "right", answer
+
+
+def graph_of(operator: str, *given: str, outputs: int = 1, **attributes: Any) -> onnx.ModelProto:
+    """A model of one node on a float32 input of 4x6, and constants that are true."""
+    node = helper.make_node(operator, ["x", *given], [f"y{at}" for at in range(outputs)], **attributes)
+    constants = [
+        helper.make_tensor(name, TensorProto.BOOL, [], [True]) for name in given if name == "training"
+    ]
+    constants += [helper.make_tensor(name, TensorProto.FLOAT, [], [0.5]) for name in given if name == "ratio"]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 6])
+    found = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in node.output]
+    graph = helper.make_graph([node], "one", [x], found, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def test_what_only_training_has_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(graph_of("Dropout", "ratio", "training"), path)
+    with pytest.raises(InvalidModel, match="Dropout is in training: export the model in evaluation mode"):
+        load_network(path)
+
+
+def test_what_tvm_would_compute_otherwise_is_refused_with_what_to_do() -> None:
+    answer = try_case("test_roialign_mode_max")
+    assert answer.outcome == "refused"
+    assert "export it with mode=" in answer.message
+
+
+def test_a_transform_whose_product_would_be_many_megabytes_is_refused() -> None:
+    model = graph_of("DFT", axis=1)
+    model.opset_import[0].version = 17
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1 << 14, 1]))
+    with pytest.raises(ValueError, match="DFT of 16384 numbers is too long for a product"):
+        rewrite(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [graph_of("Relu"), graph_of("IsInf"), graph_of("Dropout"), graph_of("Dropout", "ratio")],
+    ids=["another operator", "both sides", "without mask", "with a ratio"],
+)
+def test_what_tvm_takes_as_it_is_stays(model: onnx.ModelProto) -> None:
+    assert rewrite(model) is model
+
+
+def test_an_axis_that_keeps_its_size_is_not_multiplied() -> None:
+    scales = onnx.numpy_helper.from_array(np.array([1, 1, 1, 0.6], "float32"), "scales")
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 8, 10])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "one", [x], [y], [scales])
+    written = rewrite(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    assert [node.op_type for node in written.graph.node] == ["MatMul", "Identity"]

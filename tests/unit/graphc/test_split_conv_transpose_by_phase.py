@@ -1,0 +1,124 @@
+"""Transposed convolutions as plain ones: onnxruntime's numbers, without multiplying the zeros between."""
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+
+from graphc.conv.split_conv_transpose_by_phase import transposed
+from graphc.layout.move_elementwise_before_reshape import views
+from tests.unit.graphc.networks import HASWELL, difference, fused, program, random, run
+from workers.tvm.recipes import CHANNELS_LAST
+from workers.tvm.sketches import design_space
+
+
+@st.composite
+def deconvolutions(draw: st.DrawFn) -> ModelProto:
+    """A transposed convolution with a bias and an activation."""
+    axes = draw(st.integers(1, 2))
+    each = {
+        name: draw(st.tuples(*[st.integers(*limits)] * axes))
+        for name, limits in {"size": (1, 6), "kernel": (1, 5), "stride": (1, 3), "dilation": (1, 2)}.items()
+    }
+    spans = [(k - 1) * d + 1 for k, d in zip(each["kernel"], each["dilation"], strict=True)]
+    pads = [draw(st.integers(0, min(2, (span - 1) // 2))) for span in spans]
+    more = [draw(st.integers(0, stride - 1)) for stride in each["stride"]]
+    groups, outputs = draw(st.sampled_from([1, 1, 2, 4])), draw(st.sampled_from([1, 3, 16]))
+    shape = (draw(st.integers(1, 2)), 4, *each["size"])
+    attrs = {
+        "strides": each["stride"],
+        "dilations": each["dilation"],
+        "output_padding": more,
+        "group": groups,
+    }
+    return model(shape, (4, outputs, *each["kernel"]), pads=[*pads, *pads], **attrs)
+
+
+def model(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> ModelProto:
+    bias = random(kernel[1] * attrs.get("group", 1))
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "w", "b"], ["t"], kernel_shape=kernel[2:], **attrs),
+        helper.make_node("Relu", ["t"], ["y"]),
+    ]
+    given = [numpy_helper.from_array(value, name) for name, value in (("w", random(*kernel)), ("b", bias))]
+    source = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))
+    graph = helper.make_graph(nodes, "g", [source], [result], initializer=given)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def rewritten(deconvolution: ModelProto) -> Any:
+    mod = relax.transform.ConvertLayout(CHANNELS_LAST)(from_onnx(deconvolution))
+    mod = tvm.transform.Sequential([relax.transform.FoldConstant(), transposed(), views()])(mod)
+    return relax.transform.DeadCodeElimination()(mod)
+
+
+def functions(mod: Any) -> set[str]:
+    return {var.name_hint for var in mod.functions} - {"main"}
+
+
+@settings(max_examples=25, deadline=None)
+@given(deconvolutions())
+def test_the_numbers_are_those_of_onnxruntime(deconvolution: ModelProto) -> None:
+    sizes = [dim.dim_value for dim in deconvolution.graph.input[0].type.tensor_type.shape.dim]
+    x = random(*sizes)
+    session = onnxruntime.InferenceSession(
+        deconvolution.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (expected,) = session.run(None, {"x": x})
+    ours = run(rewritten(deconvolution), x)
+    assert ours.shape == expected.shape
+    assert np.abs(ours - expected).max() <= 1e-5 * max(1.0, np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "attrs", "expected"),
+    [
+        ((8, 16, 4, 4), {"strides": [2, 2], "pads": [1] * 4}, {"transposed_conv2d"}),
+        ((8, 16, 16), {"strides": [8], "pads": [4, 4]}, {"transposed_conv2d"}),
+        ((64, 16, 3, 3), {"strides": [2, 2], "pads": [1] * 4, "output_padding": [1, 1]}, {"transposed_sums"}),
+        ((8, 3, 4, 4), {"strides": [2, 2], "pads": [1] * 4}, {"transposed_sums"}),
+        ((8, 16, 3, 3), {"pads": [1] * 4}, set()),
+        ((8, 1, 4, 4), {"strides": [2, 2], "pads": [1] * 4, "group": 8}, {"transposed_conv2d"}),
+    ],
+    ids=["even", "of one axis", "mostly zeros", "few channels", "no stride", "depthwise"],
+)
+def test_the_way_is_chosen_by_sizes(
+    kernel: tuple[int, ...], attrs: dict[str, Any], expected: set[str]
+) -> None:
+    mod = rewritten(model((1, kernel[0], *[6] * len(kernel[2:])), kernel, **attrs))
+    assert functions(mod) == expected
+    assert "transpose(" not in mod["main"].script()
+
+
+def test_weights_that_are_computed_leave_it_to_tvm() -> None:
+    def body(x: Any, w: Any) -> Any:
+        return relax.op.nn.conv2d_transpose(x, w, strides=(2, 2))
+
+    builder = relax.BlockBuilder()
+    data, kernel = (
+        relax.Var(name, relax.TensorType(shape, "float32"))
+        for name, shape in (("x", (1, 4, 5, 5)), ("w", (4, 16, 2, 2)))
+    )
+    with builder.function("main", [data, kernel]):
+        with builder.dataflow():
+            result = builder.emit_output(body(data, kernel))
+        builder.emit_func_output(result)
+    mod = builder.get()
+    after = transposed()(relax.transform.ConvertLayout(CHANNELS_LAST)(mod))
+    x, w = random(1, 4, 5, 5), random(4, 16, 2, 2)
+    assert difference(run(after, x, w), run(mod, x, w)) <= 1e-6
+
+
+def test_what_follows_is_computed_where_the_tile_is() -> None:
+    mod = rewritten(model((1, 8, 6, 6), (8, 16, 4, 4), strides=[2, 2], pads=[1] * 4))
+    sketches = design_space(tvm.ir.save_json(program(fused(mod), "fused_transposed")), HASWELL)
+    assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
+    assert all(sketch.trace.count('"ComputeInline"') == 1 for sketch in sketches)

@@ -1,0 +1,67 @@
+"""Transposes that move the last axis, tile by tile: nothing but places changes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from graphc.layout.tile_transposes import transposes
+from tests.unit.graphc import networks
+from tests.unit.graphc.networks import HASWELL, program, rewritten, run
+from workers.tvm.anatomy import blocks_of, operator_of
+from workers.tvm.rebuild import rebuild
+from workers.tvm.sketches import design_space
+
+
+def network(shape: tuple[int, ...], axes: list[int] | None, dtype: str = "float32") -> Any:
+    return networks.network(lambda _, x: relax.op.permute_dims(x, axes), shape, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((32, 48), None),
+        ((2, 3, 16, 32), [0, 1, 3, 2]),
+        ((1, 32, 5, 16), [0, 2, 3, 1]),
+        ((16, 3, 32), [2, 1, 0]),
+    ],
+    ids=str,
+)
+def test_every_number_goes_where_it_belongs(shape: tuple[int, ...], axes: list[int] | None) -> None:
+    after = rewritten(transposes(), network(shape, axes))
+    assert after is not None
+    x = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    assert np.array_equal(run(after, x), np.transpose(x, axes))
+
+
+@pytest.mark.parametrize(
+    "mod",
+    [
+        network((32, 16, 32), [1, 0, 2]),
+        network((32, 24), None),
+        network((24, 32), None),
+        network((32, 32), None, dtype="float16"),
+    ],
+    ids=["the last axis stays", "rows", "columns", "half"],
+)
+def test_others_stay_as_they_are(mod: Any) -> None:
+    assert rewritten(transposes(), mod) is None
+
+
+def test_metaschedule_gives_tiles_to_the_cores_and_leaves_them_whole() -> None:
+    after = rewritten(transposes(), network((1, 128, 4, 64), [0, 2, 3, 1]))
+    assert after is not None
+    mod = program(after, "transpose_tiles")
+    assert operator_of(blocks_of(mod)) == "layout"
+    tir = tvm.ir.save_json(mod)
+    (sketch,) = design_space(tir, HASWELL)
+    schedule = rebuild(tir, HASWELL, sketch.trace, [])
+    assert schedule is not None
+    text = schedule.mod.script()
+    assert (text.count("T.parallel(128)"), text.count("T.vectorized(16)"), text.count("T.unroll(16)")) == (
+        1,
+        1,
+        1,
+    )

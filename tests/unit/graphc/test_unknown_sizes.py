@@ -1,0 +1,57 @@
+"""Our graph passes leave alone what has sizes that only the data will tell."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from graphc.export.compile_network import OWN_PASSES, run_passes
+from tests.unit.graphc.networks import NHWC
+from workers.tvm.recipes import BF16, DIRECT, TUNED, step_json
+
+ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
+OURS = [step for recipe in (TUNED, DIRECT, BF16) for step in recipe.before if step.name in OWN_PASSES]
+Body = Callable[[Any, Any], Any]
+
+
+def weights(*shape: int) -> Any:
+    return relax.const(np.ones(shape, "float32"))
+
+
+def attention(builder: Any, x: Any) -> Any:
+    left, right = (builder.emit(relax.op.permute_dims(x, axes)) for axes in ([1, 0, 2, 3], [1, 0, 3, 2]))
+    return relax.op.matmul(left, right)
+
+
+BODIES: dict[str, Body] = {
+    "softmax": lambda _, x: relax.op.nn.softmax(x),
+    "layer norm": lambda _, x: relax.op.nn.layer_norm(x, weights(16), weights(16), axes=[-1]),
+    "transpose": lambda _, x: relax.op.permute_dims(x, [0, 1, 3, 2]),
+    "attention": attention,
+    "product": lambda _, x: relax.op.matmul(x, weights(16, 32)),
+    "pointwise": lambda _, x: relax.op.nn.conv2d(x, weights(1, 1, 16, 24), **NHWC),
+    "three by three": lambda _, x: relax.op.nn.conv2d(x, weights(3, 3, 16, 32), padding=1, **NHWC),
+}
+
+
+def network(shape: Any, body: Body) -> Any:
+    builder = relax.BlockBuilder()
+    known = {"shape": shape} if shape else {"ndim": 4}
+    x = relax.Var("x", relax.TensorType(dtype="float32", **known))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(body(builder, x))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("some", [True, False], ids=["one size unknown", "all sizes unknown"])
+def test_they_leave_it_as_it_is(some: bool, body: Body) -> None:
+    mod = network((tvm.tirx.Var("n", "int64"), 4, 16, 16) if some else None, body)
+    for step in OURS:
+        after = run_passes(mod, [step_json(step)], tvm.target.Target(ABLE))
+        assert after.script() == mod.script(), step.name

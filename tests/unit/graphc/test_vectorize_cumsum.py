@@ -1,0 +1,40 @@
+"""Cumulative sums as blocks that can be scheduled: the same numbers along any axis."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from graphc.elementwise.vectorize_cumsum import cumulative
+from tests.unit.graphc.networks import network, run
+from workers.tvm.anatomy import blocks_of, operator_of
+
+
+def summed(axis: int | None, dtype: str, *shape: int, exclusive: bool = False) -> Any:
+    return network(lambda _, x: relax.op.cumsum(x, axis, exclusive=exclusive), shape, dtype=dtype)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_the_numbers_are_those_of_numpy(axis: int, dtype: str, exclusive: bool) -> None:
+    x = np.random.default_rng(0).integers(-9, 9, (6, 10, 24)).astype(dtype)
+    mod = cumulative(8)(summed(axis, dtype, *x.shape, exclusive=exclusive))
+    expected = x.cumsum(axis) - (x if exclusive else 0)
+    np.testing.assert_array_equal(run(mod, x), expected)
+
+
+@pytest.mark.parametrize(("axis", "blocks"), [(0, (1, 5)), (2, (10, 1)), (1, (6, 1))])
+def test_what_does_not_depend_on_each_other_is_a_block_of_its_own(axis: int, blocks: tuple[int, int]) -> None:
+    mod = cumulative(8)(summed(axis, "float32", 6, 10, 16))
+    (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
+    (block,) = found = blocks_of(tvm.IRModule({"main": function}))
+    assert operator_of(found) == "cumulative_sum"
+    assert tuple(block.extents[:2]) == blocks
+
+
+def test_a_sum_over_all_axes_is_left_alone() -> None:
+    mod = summed(None, "float32", 6, 10)
+    tvm.ir.assert_structural_equal(cumulative(8)(mod), mod)
