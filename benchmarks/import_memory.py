@@ -1,4 +1,4 @@
-"""How much memory a large model takes: `python -m benchmarks.import_memory --gb 1 --schedules DIR`.
+"""How much memory a large model takes: `python -m benchmarks.import_memory --gb 1 --schedules DIR --json FILE`.
 
 Every step in a process of its own: import; with schedules, which a job on a small model of this kind left,
 also the compilation and what an engine does before its first answer. Memory that is the files' own is not
@@ -6,10 +6,11 @@ counted: the kernel takes it back when it wants to.
 """
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event, Thread
@@ -17,6 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.hosts import describe_host
 
 ROWS, COLUMNS = 4096, 8192
 WEIGHTS: Final = "weights.bin"
@@ -68,7 +71,9 @@ def main() -> None:
     parser.add_argument("--gb", type=float, default=1.0)
     parser.add_argument("--outside", action="store_true", help="weights in a file beside the model")
     parser.add_argument("--schedules", type=Path, help="what `mallorn tune --out` left of such a model")
+    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    found: dict[str, Taken] = {}
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "large.onnx")
         _apart(write, path, args.gb, args.outside)
@@ -78,12 +83,20 @@ def main() -> None:
             library = Path(scratch, "large.so")
             steps |= {"compile": (_compile, (path, args.schedules, library)), "load": (_load, (library,))}
         for name, (work, given) in steps.items():
-            taken = _apart(_watched, work, given)
+            taken = found[name] = _apart(_watched, work, given)
             times = taken.peak_gb / size_gb
             print(
                 f"{name}: {size_gb:.2f} GB of weights, {taken.peak_gb:.2f} GB at most ({times:.1f} times), "
                 f"{taken.seconds:.1f} s"
             )
+    if args.json:
+        steps_found = {name: asdict(taken) for name, taken in found.items()}
+        most = max(taken.peak_gb for taken in found.values())
+        raw = {
+            "headline": f"{most:.2f} GB at most, {most / size_gb:.1f} times the weights",
+            "weights_gb": size_gb,
+        }
+        args.json.write_text(json.dumps(raw | {"steps": steps_found} | describe_host(), indent=1) + "\n")
 
 
 def _import(path: Path) -> None:
