@@ -1,4 +1,4 @@
-"""How much memory a large model takes: `python -m benchmarks.import_memory --gb 1 --schedules DIR --json FILE`.
+"""How much memory a large model takes: `python -m benchmarks.import_memory --gb 1 --schedules DIR`.
 
 Every step in a process of its own: import; with schedules, which a job on a small model of this kind left,
 also the compilation and what an engine does before its first answer. Memory that is the files' own is not
@@ -92,11 +92,9 @@ def main() -> None:
     if args.json:
         steps_found = {name: asdict(taken) for name, taken in found.items()}
         most = max(taken.peak_gb for taken in found.values())
-        raw = {
-            "headline": f"{most:.2f} GB at most, {most / size_gb:.1f} times the weights",
-            "weights_gb": size_gb,
-        }
-        args.json.write_text(json.dumps(raw | {"steps": steps_found} | describe_host(), indent=1) + "\n")
+        said = f"{most:.2f} GB at most, {most / size_gb:.1f} times the weights"
+        raw = {"headline": said, "weights_gb": size_gb, "steps": steps_found}
+        args.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
 
 
 def _import(path: Path) -> None:
