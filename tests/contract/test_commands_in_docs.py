@@ -69,3 +69,9 @@ def test_pages_show_commands() -> None:
 @pytest.mark.parametrize(("page", "command"), SHOWN, ids=[f"{page}: {text}" for page, text in SHOWN])
 def test_a_command_on_a_page_is_one_that_is_taken(page: str, command: str) -> None:
     taken(words_of(command))
+
+
+def test_readme_is_a_hundred_lines_and_its_first_command_is_on_the_first_screen() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 100
+    assert any(line.startswith("make run") for line in lines[:24])
