@@ -9,7 +9,7 @@ import pytest
 from costmodels.base import CostModel
 from costmodels.generator import GeneratorModel as Model
 from costmodels.training import labels
-from workers.search.algorithms.generator import GENERATED, GeneratorModel
+from workers.search.algorithms.generator import GENERATED, Generator
 from workers.search.base import Searcher
 from workers.search.batch import Request
 from workers.search.synthetic import SyntheticSpace
@@ -19,13 +19,13 @@ from workers.search.testing import SearcherTestCase
 class TestGenerator(SearcherTestCase):
     @pytest.fixture
     def searcher(self) -> Searcher:
-        return GeneratorModel(considered=512, drawn=128)
+        return Generator(considered=512, drawn=128)
 
 
 class TestGeneratorWithItsModel(SearcherTestCase):
     @pytest.fixture
     def searcher(self) -> Searcher:
-        return GeneratorModel(considered=512, drawn=128)
+        return Generator(considered=512, drawn=128)
 
     @pytest.fixture
     def model(self) -> CostModel:
@@ -35,7 +35,7 @@ class TestGeneratorWithItsModel(SearcherTestCase):
 class TestGeneratorThatDoesNotLearn(SearcherTestCase):
     @pytest.fixture
     def searcher(self) -> Searcher:
-        return GeneratorModel(considered=512, drawn=128, learning=False)
+        return Generator(considered=512, drawn=128, learning=False)
 
 
 @lru_cache
@@ -63,7 +63,7 @@ def test_what_is_drawn_is_faster_than_chance() -> None:
     middle: dict[bool, list[float]] = {True: [], False: []}
     for space in (SyntheticSpace(256, 512, 64), SyntheticSpace(96, 768, 384)):
         for learning, seed in product((True, False), range(2)):
-            searcher = GeneratorModel(learning=learning, generations=0)
+            searcher = Generator(learning=learning, generations=0)
             pool = searcher.pool(_asked(space, base, seed))
             drawn = [candidate for candidate, origin in pool.items() if origin == GENERATED]
             times = np.nan_to_num(space.latency_us(drawn), nan=np.inf)
