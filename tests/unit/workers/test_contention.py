@@ -51,12 +51,12 @@ def test_a_thread_that_shares_its_processor_waits_for_half_of_the_time() -> None
     """On the real kernel: two processes on one processor."""
     program = (
         "import os, sys, time\n"
-        "from workers.host.contention import Contention\n"
+        "from workers.host.contention import ContentionReading\n"
         f"os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
-        "before, until = Contention.look(), time.monotonic() + 0.5\n"
+        "before, until = ContentionReading.look(), time.monotonic() + 0.5\n"
         "while time.monotonic() < until: pass\n"
-        "print(Contention.look().waited_since(before))\n"
+        "print(ContentionReading.look().waited_since(before))\n"
     )
     with (
         subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as one,
