@@ -86,7 +86,7 @@ def test_an_upload_whose_end_takes_longer_than_the_proxys_patience_arrives(
 
     monkeypatch.setattr(LocalFileSystem, "mv", slowly)
     looked: list[str] = []
-    get = mallorn.uploading.Connection.get
+    get = mallorn.parcel.Connection.get
 
     def look(*words: Any, **how: Any) -> Any:
         looked.append(words[1])
