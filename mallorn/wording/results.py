@@ -22,35 +22,30 @@ LEAST_SHARE: Final = 0.005  # less is told as nothing: the next measurement woul
 
 @dataclass(frozen=True, slots=True)
 class TimedEngine:
-    """The whole model in one engine, in words."""
+    """The whole model in one engine, beside TVM's default build where that was timed."""
 
     engine: str
-    median: str
-    interval: str
-    times_faster: str  # than the default build; empty where that was not timed
+    timing: ModelLatency
+    untuned: ModelLatency | None
 
 
 ENGINE_COLUMNS: Final = (
     Column[TimedEngine]("ENGINE", lambda row: row.engine),
-    Column[TimedEngine]("LATENCY", lambda row: row.median),
-    Column[TimedEngine]("INTERVAL", lambda row: row.interval),
-    Column[TimedEngine]("TIMES FASTER", lambda row: row.times_faster),
+    Column[TimedEngine]("LATENCY", lambda row: latency(row.timing.median)),
+    Column[TimedEngine]("INTERVAL", lambda row: f"{latency(row.timing.low)} to {latency(row.timing.high)}"),
+    Column[TimedEngine](
+        "TIMES FASTER", lambda row: f"{row.untuned.median / row.timing.median:.1f}" if row.untuned else ""
+    ),
 )
 
 
-def latency_rows(latencies: Mapping[str, ModelLatency | Mapping[str, object] | None]) -> list[TimedEngine]:
+def latency_rows(latencies: Mapping[str, ModelLatency | None]) -> list[TimedEngine]:
     """One row an engine that was timed."""
-    timings = {key: ModelLatency.model_validate(timing) for key, timing in latencies.items() if timing}
-    base = timings.get("untuned")
+    untuned = latencies.get("untuned")
     return [
-        TimedEngine(
-            engine=title,
-            median=latency(timing.median),
-            interval=f"{latency(timing.low)} to {latency(timing.high)}",
-            times_faster=f"{base.median / timing.median:.1f}" if base and key != "untuned" else "",
-        )
+        TimedEngine(title, timing, None if key == "untuned" else untuned)
         for key, title in ENGINES.items()
-        if (timing := timings.get(key))
+        if (timing := latencies.get(key))
     ]
 
 
