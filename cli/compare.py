@@ -7,12 +7,12 @@ from typing import Annotated, Final
 import typer
 
 from cli.service.reading import reader
-from cli.terminal.output import JsonOption, Place, duration, latency, print_json, print_note, stdout, table
+from cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
 from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 from mallorn.results.comparison import Comparison, Side
 from mallorn.results.comparison import compare as compared
-from mallorn.wording.units import Column
+from mallorn.wording.units import Column, duration, latency
 
 DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "families", "round_size")
 Line = list[str]  # what is told, and of every job

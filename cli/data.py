@@ -6,11 +6,11 @@ from typing import Annotated, Final
 import typer
 
 from cli.service.reading import reader
-from cli.terminal.output import JsonOption, Place, first_line, print_rows
+from cli.terminal.output import JsonOption, Place, print_rows
 from cli.terminal.shared import shared
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
-from mallorn.wording.units import Column
+from mallorn.wording.units import Column, first_line
 
 ERROR_SHOWN: Final = 100
 JOB_ID_CHARS: Final = 16

@@ -7,11 +7,11 @@ import typer
 
 from cli.dataset_place import DAY
 from cli.removal import YesOption, ask
-from cli.terminal.output import Address, JsonOption, ago, client, duration, print_json, print_note, print_rows
+from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows
 from cli.terminal.shared import shared
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.wording.machines import PARTLY, machine_words, sandbox_word
-from mallorn.wording.units import Column
+from mallorn.wording.units import Column, ago, duration
 
 COLUMNS: Final = (
     Column[DeviceStatus]("DEVICE", lambda row: row.name),

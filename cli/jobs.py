@@ -17,9 +17,6 @@ from cli.terminal.output import (
     NewestJobArgument,
     Place,
     client,
-    duration,
-    first_line,
-    latency,
     print_json,
     print_note,
     print_rows,
@@ -49,7 +46,17 @@ from mallorn.wording.tasks import (
     stock_words,
     task_columns,
 )
-from mallorn.wording.units import AUTO, Cell, Column, headroom, moment, spent_of
+from mallorn.wording.units import (
+    AUTO,
+    Cell,
+    Column,
+    duration,
+    first_line,
+    headroom,
+    latency,
+    moment,
+    spent_of,
+)
 
 JOB_COLUMNS: Final = (
     Column[JobStatus]("JOB", lambda job: job.id),

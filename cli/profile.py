@@ -9,11 +9,11 @@ import typer
 
 from cli.compile import ModelArgument, SchedulesOption, TargetOption, VersionOption, compile_tuned
 from cli.exported import local_model, read_exported
-from cli.terminal.output import JsonOption, latency, print_json, print_note, stdout, table
+from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.values.limits import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version
 from mallorn.exporting import existing
-from mallorn.wording.units import Column
+from mallorn.wording.units import Column, latency
 
 if TYPE_CHECKING:
     from mallorn.core.values.machine import Machine

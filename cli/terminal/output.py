@@ -18,11 +18,6 @@ from mallorn.client import Client
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import Settings
 from mallorn.wording.units import Column
-from mallorn.wording.units import ago as ago
-from mallorn.wording.units import cell as cell
-from mallorn.wording.units import duration as duration
-from mallorn.wording.units import first_line as first_line
-from mallorn.wording.units import latency as latency
 from stack.datadir import DataDir
 
 if TYPE_CHECKING:

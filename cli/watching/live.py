@@ -7,12 +7,13 @@ from typing import Final, Protocol
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from cli.terminal.output import latency, table
+from cli.terminal.output import table
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job
 from mallorn.results.history import CurvePoint, at_trials, curve
 from mallorn.wording.tasks import TASK_COLUMNS
+from mallorn.wording.units import latency
 
 HEIGHT: Final = 6
 LEAST_WIDTH: Final = 20

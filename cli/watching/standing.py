@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from cli.terminal.output import first_line, latency
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.results.verdict import DOING
-from mallorn.wording.units import headroom, spent_of
+from mallorn.wording.units import first_line, headroom, latency, spent_of
 
 COUNTED: Final = re.compile(r"(\d+) of (\d+) tasks")
 # A task with fewer trials gets less than one round; with so many it may find what it has to find.

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from cli.terminal.options import parse_input_shape, parse_options
-from cli.terminal.output import ago, cell, duration, latency, print_error, stdout, table
+from cli.terminal.output import print_error, stdout, table
 from cli.terminal.tables import keyed
 from cli.watching import progress
 from cli.watching.pace import Pace, about
@@ -22,7 +22,7 @@ from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.waiting import Here, waiting_words
 from mallorn.job import Job
-from mallorn.wording.units import Column, budget_words, headroom, spent_of
+from mallorn.wording.units import Column, ago, budget_words, cell, duration, headroom, latency, spent_of
 from tests.fixtures.told import told_round, told_task
 
 
