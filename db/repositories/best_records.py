@@ -6,13 +6,11 @@ from typing import Final
 
 from sqlalchemy import func, select
 
-from db.codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
 from db.repositories.best import shared, sound
-from db.tables import Context, Measurement, SketchRow, SourceDataset, Workload
-from mallorn.core.outcomes import Outcome
+from db.repositories.trials import select_trials, trial_of
+from db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.core.states import MeasurementKind
-from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
 
 _AGAIN: Final = (MeasurementKind.FINISH, MeasurementKind.FOREIGN_FINISH)
@@ -61,33 +59,25 @@ class BestRecords(Repository):
             .where(*timed, shared())
             .subquery()
         )
+        columns = {
+            "op": Workload.op,
+            "workload_id": Measurement.workload_id,
+            "name": Workload.name,
+            "context_id": Measurement.context_id,
+            "dataset": func.coalesce(SourceDataset.key, own),
+            "row": func.coalesce(Measurement.source_row, Measurement.id),
+            "created_at": Measurement.created_at,
+        }
         query = (
-            select(Measurement, Workload.op, Workload.name, SketchRow.key, SourceDataset.key)
+            select_trials(Measurement.run_us, *(column.label(name) for name, column in columns.items()))
             .join(ranked, ranked.c.id == Measurement.id)
             .join(Workload, Workload.id == Measurement.workload_id)
-            .join(SketchRow, SketchRow.id == Measurement.sketch_id)
             .join(Context, Context.id == Measurement.context_id)
             .outerjoin(SourceDataset, SourceDataset.id == Measurement.source_id)
             .where(ranked.c.place == 1)
             .order_by(Workload.op, Workload.key, Measurement.latency_us, Context.key)
         )
         return [
-            _record(found, op, name, sketch, dataset or own)
-            for found, op, name, sketch, dataset in self.session.execute(query)
+            BestRecord(**{name: row._mapping[name] for name in columns}, trial=trial_of(row))
+            for row in self.session.execute(query)
         ]
-
-
-def _record(found: Measurement, op: str, name: str, sketch: str, dataset: str) -> BestRecord:
-    candidate = Candidate(sketch, unpack_decisions(found.decisions))
-    run_us = unpack_times(found.run_us or b"")
-    row = found.id if found.source_row is None else found.source_row
-    return BestRecord(
-        op=op,
-        workload_id=found.workload_id,
-        name=name,
-        context_id=found.context_id or 0,
-        dataset=dataset,
-        row=row,
-        created_at=found.created_at,
-        trial=Trial(candidate, Outcome.OK, found.latency_us, origin=found.origin, run_us=run_us),
-    )

@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Row, Select, func, or_, select
+from sqlalchemy import ColumnElement, func, or_, select
 
-from db.codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
 from db.repositories.best import believed, shared, undisturbed
-from db.tables import Context, Device, Measurement, SketchRow, TargetRow, Workload
-from mallorn.core.outcomes import Outcome
+from db.repositories.trials import select_trials, trial_of
+from db.tables import Context, Device, Measurement, TargetRow, Workload
 from mallorn.core.states import MeasurementKind
-from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
 
 
@@ -38,7 +35,15 @@ class Recordings(Repository):
 
     def trials(self, of: MeasuredTask) -> Sequence[Trial]:
         """Oldest first; what never reached a device belongs to every context."""
-        return [_trial(row) for row in self.session.execute(_full_trials(of))]
+        same = Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id
+        there = or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None))
+        query = (
+            select_trials(Measurement.run_us, Measurement.error)
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .where(*same, there, _is_trial(), shared(), believed(), undisturbed())
+            .order_by(Measurement.id)
+        )
+        return [trial_of(row) for row in self.session.execute(query)]
 
     def context(self, context_id: int) -> Mapping[str, object]:
         """The facts that must be equal for two times to compare."""
@@ -60,41 +65,5 @@ class Recordings(Repository):
         return self.session.scalars(select(Device).where(Device.id.in_(measured)).order_by(Device.name)).all()
 
 
-def _full_trials(of: MeasuredTask) -> Select[*tuple[Any, ...]]:
-    columns = (
-        SketchRow.key,
-        Measurement.decisions,
-        Measurement.outcome,
-        Measurement.latency_us,
-        Measurement.run_us,
-        Measurement.build_ms,
-        Measurement.origin,
-        Measurement.error,
-    )
-    return (
-        select(*columns)
-        .join(SketchRow, SketchRow.id == Measurement.sketch_id)
-        .join(Workload, Workload.id == Measurement.workload_id)
-        .where(shared())
-        .where(Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id, _is_trial())
-        .where(or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None)))
-        .where(believed(), undisturbed())
-        .order_by(Measurement.id)
-    )
-
-
-def _trial(row: Row[*tuple[Any, ...]]) -> Trial:
-    sketch, decisions, outcome, latency_us, run_us, build_ms, origin, error = row
-    return Trial(
-        Candidate(sketch, unpack_decisions(decisions)),
-        Outcome(outcome),
-        latency_us,
-        origin,
-        build_ms,
-        run_us=unpack_times(run_us or b""),
-        error=error or "",
-    )
-
-
-def _is_trial() -> Any:
+def _is_trial() -> ColumnElement[bool]:
     return Measurement.kind == MeasurementKind.TRIAL

@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, or_, select
+from sqlalchemy import ColumnElement, Row, Select, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
-from db.codec import unpack_decisions
+from db.codec import unpack_decisions, unpack_times
 from db.columns import Columns
 from db.repositories.base import Repository
 from db.repositories.best import believed, bounded, brought, eligible, undisturbed
@@ -33,7 +33,7 @@ class Trials(Repository):
         In all contexts, or in one: what never reached a device belongs to every context.
         """
         same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
-        query = _trials().where(*same, *_learnable()).order_by(Measurement.id)
+        query = select_trials().where(*same, *_learnable()).order_by(Measurement.id)
         if context_id is not None:
             here = Measurement.context_id.is_(None), Measurement.context_id == context_id
             query = query.where(or_(*here))
@@ -52,7 +52,7 @@ class Trials(Repository):
 
     def by_ids(self, ids: Sequence[int]) -> Sequence[Trial]:
         """Rows in the order of their ids, which are given in that order."""
-        return self._read(_trials().where(self.among(Measurement.id, ids)).order_by(Measurement.id))
+        return self._read(select_trials().where(self.among(Measurement.id, ids)).order_by(Measurement.id))
 
     def family_growth(self, family: str, target_id: int, after: int = 0) -> int:
         """How many rows `outlines` would return, without reading them."""
@@ -97,13 +97,23 @@ class Trials(Repository):
         same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, brought()]
         return self._fastest(same, count)
 
+    def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
+        """The valid candidates of a round in their order, whichever attempt committed them; and contexts."""
+        valid = Measurement.kind == MeasurementKind.TRIAL, Measurement.latency_us.is_not(None)
+        query = select_trials(Measurement.predicted, Measurement.context_id)
+        rows = self.session.execute(
+            query.where(Measurement.round_id == round_id, *valid).order_by(Measurement.slot)
+        )
+        # What is valid has a context.
+        return [(trial_of(row), row.context_id) for row in rows if row.context_id is not None]
+
     def _fastest(
         self,
         conditions: Sequence[ColumnElement[bool]],
         count: int,
         time: InstrumentedAttribute[float | None] = Measurement.latency_us,
     ) -> Sequence[Trial]:
-        query = _trials(time).where(*conditions).order_by(time, Measurement.id)
+        query = select_trials(time=time).where(*conditions).order_by(time, Measurement.id)
         # Repeats of a candidate stand near each other: a few rows from the fast end of the index will do.
         size = _ENOUGH + 4 * count
         found: dict[Candidate, Trial] = {}
@@ -131,22 +141,33 @@ class Trials(Repository):
         return self.among(Measurement.workload_id, ids), *of_target, *_learnable()
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
-        return [
-            Trial(
-                Candidate(sketch, unpack_decisions(packed)),
-                Outcome.read(outcome),
-                latency_us,
-                origin,
-                build_ms,
-            )
-            for sketch, packed, outcome, latency_us, origin, build_ms in self.session.execute(query)
-        ]
+        return [trial_of(row) for row in self.session.execute(query)]
 
 
-def _trials(time: InstrumentedAttribute[float | None] = Measurement.latency_us) -> Select[*tuple[Any, ...]]:
+def select_trials(
+    *more: ColumnElement[Any] | InstrumentedAttribute[Any],
+    time: InstrumentedAttribute[float | None] = Measurement.latency_us,
+) -> Select[*tuple[Any, ...]]:
+    """A query of rows that `trial_of` reads, with `more` columns where they are wanted: they may be long."""
     found = Measurement
-    columns = found.decisions, found.outcome, time, found.origin, found.build_ms
-    return select(SketchRow.key, *columns).join(SketchRow, SketchRow.id == found.sketch_id)
+    columns = found.decisions, found.outcome, time.label("latency_us"), found.origin, found.build_ms
+    query = select(SketchRow.key.label("sketch"), *columns, *more)
+    return query.join(SketchRow, SketchRow.id == found.sketch_id)
+
+
+def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
+    """A measured row as the value that all readers share, as far as its query asked."""
+    known = row._mapping
+    return Trial(
+        Candidate(known["sketch"], unpack_decisions(known["decisions"])),
+        Outcome.read(known["outcome"]),
+        known["latency_us"],
+        known["origin"],
+        known["build_ms"],
+        run_us=unpack_times(known.get("run_us") or b""),
+        error=known.get("error") or "",
+        predicted=known.get("predicted"),
+    )
 
 
 def _learnable() -> tuple[ColumnElement[bool], ...]:

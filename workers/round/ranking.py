@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel, Vector
 from costmodels.metrics import pairwise_accuracy
-from db.repositories.batches import Batches
 from db.repositories.cost_models import CostModels
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
+from db.repositories.trials import Trials
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
 from workers.round.context import RoundContext
@@ -30,7 +30,7 @@ def rank(viewer: Viewer, context: RoundContext) -> RoundStats:
     `rank_own` judges the frozen model by what it predicted; it is None where too little can be compared.
     """
     with viewer.database.session() as session:
-        batch = Batches(session).timed(context.row.id)
+        batch = Trials(session).of_round(context.row.id)
         asked = _others(session, context) if context.options.families in REVISING else {}
         sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in batch})
     others = _shares(viewer, context.work(sketches), batch, asked) if len(batch) >= FEWEST else {}

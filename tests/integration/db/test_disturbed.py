@@ -3,7 +3,6 @@
 import pytest
 from sqlalchemy import select, update
 
-from db.repositories.batches import Batches
 from db.repositories.decisions import DecisionLog
 from db.repositories.disagreements import Disagreements
 from db.repositories.measurements import Measurements
@@ -43,9 +42,9 @@ def test_a_bound_is_stored_beside_its_times_and_not_as_a_latency(rows):
 def test_it_wins_nothing(rows):
     round_id = measured(rows, rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0))
     assert [trial.latency_us for trial in trials(rows, "best", 4)] == [7.0]
-    assert [trial.latency_us for trial, _ in rows.read(lambda session: Batches(session).timed(round_id))] == [
-        7.0
-    ]
+    assert [
+        trial.latency_us for trial, _ in rows.read(lambda session: Trials(session).of_round(round_id))
+    ] == [7.0]
     (decision,) = rows.read(lambda session: DecisionLog(session).list(rows.job_id)).items
     assert (decision.found_us, decision.failures, decision.trials) == (7.0, 0, 2)
 
