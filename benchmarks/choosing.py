@@ -22,7 +22,7 @@ from costmodels.base import CostModel
 from costmodels.choosing import chosen, even
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import by_task
-from db.shipped.files import FOLDER
+from db.shipped.bring import FOLDER
 from mallorn.core.names import resolve
 from research.pretraining.from_parquet import read_training_data
 from research.pretraining.rows import Rows

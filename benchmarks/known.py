@@ -30,7 +30,7 @@ from cli.dataset_place import dataset
 from db.dataset.export import export
 from db.dataset.importing import import_dataset
 from db.dataset.snapshots import take_snapshot
-from db.repositories.selection import Selection
+from db.repositories.frozen import Selection
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target, parse_target
 from research.pretraining.bases import pretrain

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.shipping import ship
-from db.shipped.files import FOLDER
+from db.shipped.bring import FOLDER
 from mallorn.core.errors import MallornError
 from mallorn.core.options import JobOptions
 

@@ -10,11 +10,10 @@ from db.dataset.importing import import_dataset
 from db.dataset.snapshots import take_snapshot
 from db.migrate import upgrade
 from db.repositories.cost_models import CostModels
-from db.repositories.selection import Selection
+from db.repositories.frozen import Selection
 from db.repositories.targets import Targets
 from db.session import Database
-from db.shipped.bring import PREFIX
-from db.shipped.files import Shipped, ShippedBase, read_list, rows_in, write_list
+from db.shipped.bring import PREFIX, Shipped, ShippedBase, read_list, rows_in, write_list
 from db.tables import Snapshot
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target

@@ -41,7 +41,7 @@ class TakenSnapshot:
     @property
     def selection(self) -> str:
         """Which rows they are, in words."""
-        from db.repositories.selection import Selection
+        from db.repositories.frozen import Selection
 
         return str(Selection.from_dict(self.filter))
 

@@ -106,7 +106,7 @@ def _bring_in_logs(database: "Database", path: Path, told: ImportTally) -> None:
 def _bring_in_schedules(database: "Database", directory: Path, told: ImportTally) -> None:
     """What `mallorn tune` wrote: a job of the same model and target starts from it, or ends with it."""
     with installed("worker"):
-        from research.foreign.exports import load_export
+        from research.foreign.restoring import load_export
     loaded = load_export(database, directory, told.add_problem)
     told.added += loaded.added
     told.known += loaded.known

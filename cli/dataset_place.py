@@ -14,7 +14,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
 
 if TYPE_CHECKING:
-    from db.repositories.selection import Selection
+    from db.repositories.frozen import Selection
     from db.session import Database
 
 DAY: Final = "%Y-%m-%d"
@@ -93,8 +93,8 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
 
 def selected(database: "Database", rows: RowFilter) -> "Selection":
     """What the options mean."""
+    from db.repositories.frozen import Selection
     from db.repositories.models import Models
-    from db.repositories.selection import Selection
 
     model = rows.model
     if model is not None:

@@ -23,7 +23,7 @@ from costmodels.views import STATEMENTS, VIEWS
 from db.dataset.export import export
 from db.dataset.parcel import open_parcel
 from db.dataset.snapshots import check_snapshot, take_snapshot
-from db.repositories.selection import Selection
+from db.repositories.frozen import Selection
 from db.repositories.snapshots import Snapshots
 from db.repositories.workloads import Networks
 from db.session import Database

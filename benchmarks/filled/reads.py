@@ -11,7 +11,7 @@ from db.repositories.activity import Activity
 from db.repositories.best_records import BestRecords
 from db.repositories.decisions import DecisionLog
 from db.repositories.events import Events
-from db.repositories.frozen import FrozenRows
+from db.repositories.frozen import FrozenRows, Selection
 from db.repositories.holds import Holds
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
@@ -21,7 +21,6 @@ from db.repositories.records import Records
 from db.repositories.removals import Removals
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import Schedules
-from db.repositories.selection import Selection
 from db.repositories.shares import Shares
 from db.repositories.standings import Standings
 from db.repositories.statistics import Statistics

@@ -8,9 +8,8 @@ from typing import Final
 
 from benchmarks.fuzzing import seeds
 from costmodels.testing_data import easy_data
-from db.dataset.flaws import flaw
 from db.dataset.parcel import open_parcel
-from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
+from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table, flaw
 from db.paging import decode_cursor
 from db.tables import CostModelRow
 from mallorn.core.plugins import blaming

@@ -22,7 +22,7 @@ from benchmarks.oracle.tasks import task_of
 from cli.dataset_place import dataset
 from db.codec import pack_decisions, pack_times
 from db.repositories.contexts import Contexts
-from db.repositories.foreign_rows import ForeignRows
+from db.repositories.measurements import ForeignRows
 from db.repositories.snapshots import Sources
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from db.codec import unpack_decisions, unpack_times
 from db.columns import Columns
-from db.dataset.flaws import CONTEXT
-from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
+from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
 from db.dataset.snapshots import Frozen, Progress, describe, silent
 from db.repositories.frozen import FrozenRows
 from db.repositories.sketches import Sketches, trace_of

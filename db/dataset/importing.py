@@ -14,12 +14,11 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from db.codec import pack_decisions, pack_times
-from db.dataset.flaws import CONTEXT, flaw
 from db.dataset.parcel import DatasetReader, open_parcel
-from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row
+from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, flaw
 from db.dataset.snapshots import Progress, silent
 from db.repositories.contexts import Contexts
-from db.repositories.foreign_rows import ForeignRows
+from db.repositories.measurements import ForeignRows
 from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.snapshots import Sources
 from db.repositories.targets import Targets

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from db.columns import Columns
-from db.repositories.frozen import FrozenRows
-from db.repositories.selection import Selection
+from db.repositories.frozen import FrozenRows, Selection
 from db.repositories.snapshots import NewSnapshot, Snapshots, Sources, name_taken
 from db.session import Database
 from db.tables import Snapshot

@@ -1,14 +1,15 @@
-"""What the fleet did: who ran which round, on which device, and how much of it was measuring."""
+"""What the fleet did: rounds and the stages of jobs, as spans of time on workers."""
 
 from typing import Any
 
-from sqlalchemy import Row, case, func, or_, select
+from sqlalchemy import Row, case, func, insert, or_, select, update
 
+from db.clock import now
 from db.repositories.base import Repository, owned, until
-from db.repositories.unbuilt import failed
-from db.tables import Device, Job, Measurement, Round, Task
-from mallorn.core.states import JobState, MeasurementKind, RoundState
-from mallorn.core.values.fleet import RoundOnWorker
+from db.repositories.best import failed
+from db.tables import Device, Job, Measurement, Round, StageRun, Task, Worker
+from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind
+from mallorn.core.values.fleet import RoundOnWorker, StageOnWorker
 
 PRIVATE = ("job_id", "job_name", "task_index", "task_name")
 WAITING = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
@@ -56,3 +57,51 @@ def without_names(row: Row[*tuple[Any, ...]]) -> dict[str, object]:
     """A row with what is nobody's business but its owner's left out where it is not `mine`."""
     told = dict(row._mapping)
     return told if told.pop("mine") else told | dict.fromkeys(PRIVATE)
+
+
+#: A worker says that it lives far more often than this.
+SILENT_SEC = 60.0
+#: Nothing that began earlier than this before a window is looked for in it.
+LONGEST_SEC = 6 * 3600.0
+
+
+class StageRuns(Repository):
+    """Stretches of workers' time."""
+
+    def begin(self, job_id: str, kind: StageKind, worker: str) -> int:
+        """A worker begins now; the id to end it with."""
+        begun = insert(StageRun).values(job_id=job_id, kind=kind, worker=worker)
+        return self.session.scalars(begun.returning(StageRun.id)).one()
+
+    def end(self, run_id: int) -> None:
+        """It ended now, however."""
+        self.changed(update(StageRun).where(StageRun.id == run_id).values(finished_at=now()))
+
+    def recent(self, owner: str | None, since_sec: float, limit: int) -> list[StageOnWorker]:
+        """The newest `limit` that ran within the last `since_sec`, oldest first.
+
+        What nobody ended did so when its worker was last seen, if that is silent now.
+        """
+        silent = Worker.last_seen < until(-SILENT_SEC)
+        lost_at = case((Worker.id.is_(None), StageRun.started_at), (silent, Worker.last_seen))
+        ended = func.coalesce(StageRun.finished_at, lost_at)
+        query = (
+            select(
+                *(
+                    StageRun.id,
+                    StageRun.kind,
+                    StageRun.worker,
+                    StageRun.started_at,
+                    ended.label("finished_at"),
+                ),
+                *(owned(owner).label("mine"), Job.id.label("job_id"), Job.name.label("job_name")),
+            )
+            .join(Job, Job.id == StageRun.job_id)
+            .join(Worker, Worker.id == StageRun.worker, isouter=True)
+            .where(Job.deleted_at.is_(None), StageRun.started_at > until(-since_sec - LONGEST_SEC))
+            .where(or_(ended.is_(None), ended > until(-since_sec)))
+            .order_by(StageRun.id.desc())
+            .limit(limit)
+        )
+        found = reversed(self.session.execute(query).all())
+        return [StageOnWorker.model_validate(without_names(row)) for row in found]

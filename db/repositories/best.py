@@ -1,12 +1,12 @@
-"""The rule for the best measurement, shared by all queries."""
+"""Conditions on measurements that all queries share: the best, what is sound, what failed."""
 
 from typing import Final
 
-from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, literal_column, or_, select
+from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, literal_column, not_, or_, select
 from sqlalchemy.orm import aliased
 
 from db.tables import Job, Measurement, Task, Workload
-from mallorn.core.outcomes import Outcome
+from mallorn.core.outcomes import NOT_COMPILED, Outcome
 from mallorn.core.states import MeasurementKind
 
 _Refuted = aliased(Measurement, name="refuted")
@@ -72,3 +72,14 @@ def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]
     same_program = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
     query = select(Measurement.latency_us).where(*same_program, eligible(), comparable(), *conditions)
     return query.order_by(Measurement.latency_us).limit(1).correlate(Task, Job).scalar_subquery()
+
+
+def left_unbuilt() -> ColumnElement[bool]:
+    """Whether a candidate was left unbuilt because it unrolls too far: a choice, and no failure."""
+    text = func.coalesce(Measurement.error, "")
+    return and_(Measurement.outcome == Outcome.BUILD_ERROR, text.startswith(NOT_COMPILED, autoescape=True))
+
+
+def failed() -> ColumnElement[bool]:
+    """Whether the row tells of a failure."""
+    return and_(Measurement.outcome != Outcome.OK, not_(left_unbuilt()))

@@ -21,7 +21,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from db.clock import now
 from db.repositories.base import Repository
-from db.repositories.unbuilt import left_unbuilt
+from db.repositories.best import left_unbuilt
 from db.tables import Measurement, MeasurementCount
 from mallorn.core.outcomes import LEFT_UNBUILT
 

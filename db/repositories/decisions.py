@@ -7,8 +7,7 @@ from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, c
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
-from db.repositories.best import comparable, eligible
-from db.repositories.unbuilt import failed
+from db.repositories.best import comparable, eligible, failed
 from db.tables import CostModelRow, HeldWork, Job, Measurement, Round, Task
 from mallorn.core.states import MeasurementKind, WorkKind
 from mallorn.core.versions import VersionName

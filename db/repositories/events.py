@@ -1,14 +1,16 @@
-"""Events of a job, numbered in commit order."""
+"""Events of a job, numbered in commit order, and its warnings."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from sqlalchemy import insert, select, update
 
 from db.repositories.base import Repository
 from db.tables import Event, Job
 from mallorn.core.errors import NotFound
-from mallorn.core.values.event import JobEvent, read_event
+from mallorn.core.values.event import JobEvent, WarningEvent, read_event
+from mallorn.core.values.job import JobWarning
 
 Known = TypeVar("Known", bound=JobEvent)
 
@@ -48,3 +50,40 @@ class Events(Repository):
         rows = self.session.execute(select(Job.id, payload).where(Job.id.in_(job_ids)))
         found = {job_id: read_event(name, told) for job_id, told in rows if told is not None}
         return {job_id: event for job_id, event in found.items() if isinstance(event, kind)}
+
+
+MOST_KEPT: Final = 20  # different ones of a job: after those, what is new says nothing new
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Who has trouble, what it is, and what to do about it."""
+
+    source: str
+    message: str
+    hint: str = ""
+
+
+class Warnings(Repository):
+    """The warnings of jobs; equal ones are one that counts."""
+
+    def add(self, job_id: str, warn: Warn) -> None:
+        """Keep a warning with the job, and tell who follows it when it is the first of its kind."""
+        self.lock_job(job_id)
+        kept = self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one()
+        told = JobWarning(source=warn.source, message=warn.message, hint=warn.hint, count=1)
+        known = [
+            one.model_copy(update={"count": one.count + 1})
+            if one.model_copy(update={"count": 1}) == told
+            else one
+            for one in kept
+        ]
+        is_new = known == kept
+        if is_new and len(kept) >= MOST_KEPT:
+            return
+        changed = [*kept, told] if is_new else known
+        self.changed(update(Job).where(Job.id == job_id).values(warnings=changed))
+        if is_new:
+            Events(self.session).append(
+                job_id, WarningEvent(source=warn.source, message=warn.message, hint=warn.hint)
+            )

@@ -1,6 +1,8 @@
 """Measurements in the order of their ids, page by page, with the names that mean the same elsewhere."""
 
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
 
 from sqlalchemy import ColumnElement, Select, Subquery, case, func, select, text
 from sqlalchemy.orm import InstrumentedAttribute
@@ -8,9 +10,32 @@ from sqlalchemy.orm import InstrumentedAttribute
 from db.columns import Columns
 from db.repositories.base import Repository
 from db.repositories.best import shared
-from db.repositories.selection import Selection
 from db.tables import Context, Job, Measurement, SketchRow, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """All fields that are not None must match; without any, every measurement does."""
+
+    target: str | None = None  # canonical JSON
+    op: str | None = None  # Workload.op
+    model: str | None = None  # the SHA-256 of the network whose job measured it
+    since: float | None = None  # seconds since the epoch, included
+    until: float | None = None  # not included
+
+    def as_dict(self) -> dict[str, object]:
+        """The fields that are set, for a JSON column."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The selection that as_dict wrote."""
+        return cls(**values)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.as_dict().items()) or "everything"
+
 
 _MODEL: Final = case((~Job.private, Job.model_id))  # nobody is told that a private job met a known program
 

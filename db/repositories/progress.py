@@ -8,8 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from db.repositories.best import best_of_task
-from db.repositories.unbuilt import left_unbuilt
+from db.repositories.best import best_of_task, left_unbuilt
 from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
 from mallorn.core.states import MeasurementKind, RoundState

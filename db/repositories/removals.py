@@ -7,8 +7,8 @@ from sqlalchemy import delete, exists, or_, select, update
 
 from db.clock import now
 from db.repositories.base import said, until
-from db.repositories.finish_steps import FinishSteps
 from db.repositories.jobs import Jobs
+from db.repositories.search_states import FinishSteps
 from db.tables import Event, Job, Model, Round, SearchState, StageRun
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState

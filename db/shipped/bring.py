@@ -1,23 +1,65 @@
-"""Brings what comes along into a database, once."""
+"""Measurements and bases that come along as files, brought into a database once."""
 
 import logging
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
 from db.dataset.importing import import_dataset
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
-from db.shipped.files import FOLDER, Shipped, ShippedBase, read_list, rows_in
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 
 log = logging.getLogger(__name__)
 
 PREFIX: Final = "shipped-"  # of the snapshots that come along; nobody else's begins so
+FOLDER: Final = Path(str(files("db.shipped"))) / "data"
+
+
+class ShippedBase(BaseModel):
+    """One version of a cost model, its bytes in a file of their own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    family: str
+    target: str
+    name: str
+    rows: int
+    metrics: dict[str, object]
+    file: str
+
+
+class Shipped(BaseModel):
+    """The list of what comes along."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    snapshot: str  # names the rows, and in a database the bases that came along with them
+    bases: list[ShippedBase]
+
+
+def rows_in(folder: Path) -> Path:
+    """The directory of the measurements."""
+    return folder / "rows"
+
+
+def read_list(folder: Path) -> Shipped | None:
+    """What is listed; None where nothing comes along, as in a copy without these files."""
+    listed = folder / "bases.json"
+    return Shipped.model_validate_json(listed.read_bytes()) if listed.is_file() else None
+
+
+def write_list(folder: Path, shipped: Shipped) -> None:
+    """Sorted and indented, so that a new version shows what has changed."""
+    bases = sorted(shipped.bases, key=lambda base: base.file)
+    told = shipped.model_copy(update={"bases": bases})
+    (folder / "bases.json").write_text(told.model_dump_json(indent=1) + "\n")
 
 
 def bring_along(url: str, folder: Path = FOLDER) -> int:

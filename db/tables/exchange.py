@@ -28,7 +28,7 @@ class Snapshot(Base):
     id: Mapped[IdPk]
     name: Mapped[str] = mapped_column(unique=True)
     upto: Mapped[int] = mapped_column(BigId)  # the newest measurement it may hold
-    filter: Mapped[Json]  # db.repositories.selection.Selection
+    filter: Mapped[Json]  # db.repositories.frozen.Selection
     rows: Mapped[int] = mapped_column(BigId)
     digest: Mapped[str]  # of the rows in order, equal in every dataset that holds them
     created_at: Mapped[CreatedAt]

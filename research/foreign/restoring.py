@@ -1,4 +1,4 @@
-"""Stock MetaSchedule's logs as measurements: their programs become workloads, their traces candidates."""
+"""Exports of `mallorn tune` and stock MetaSchedule's logs as measurements: programs become workloads."""
 
 from pathlib import Path
 from typing import Final
@@ -6,9 +6,12 @@ from typing import Final
 from db.dataset.snapshots import Progress
 from db.repositories.foreign_records import STOCK
 from db.session import Database
-from mallorn.core.values.manifest import RECORDS, MeasuredOn
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.states import SEARCH
+from mallorn.core.targets import parse_target
+from mallorn.core.values.manifest import MANIFEST, RECORDS, MeasuredOn, read_manifest
 from research.foreign.lines import LoadedLog, Problem, Report
-from research.foreign.rows import Provenance, store_records
+from research.foreign.rows import Provenance, named, store_records
 from workers.children.errors import ChildCrashed, ChildTimeout
 from workers.faces.graphs import BadLine, Graphs, RestoredLog
 
@@ -53,3 +56,26 @@ def _read(graphs: Graphs, directory: Path, start: int, count: int) -> RestoredLo
         second = _read(graphs, directory, start + half, count - half)
         version = first.tvm_version or second.tvm_version
         return RestoredLog(first.records + second.records, first.problems + second.problems, version, count)
+
+
+EXPORT: Final = "export"
+
+
+def load_export(database: Database, directory: Path, report: Report) -> LoadedLog:
+    """Store an export's schedules unless they are here. Raises InvalidRequest for an invalid manifest."""
+    manifest = read_manifest(directory / MANIFEST)
+    if manifest.mode != SEARCH:
+        raise InvalidRequest(
+            f"the schedules in {directory} are {manifest.mode}: nobody has measured them",
+            hint="mallorn tune MODEL   (measures what is known, and exports that)",
+        )
+    with Graphs() as graphs:
+        found = graphs.read_export(str(directory), parse_target(manifest.target).text)
+    for bad in found.problems:
+        report(Problem(str(directory / bad.file), bad.line, bad.error))
+    tuned_at = manifest.tuned_at or (directory / RECORDS).stat().st_mtime
+    log = Provenance(named(f"mallorn:{manifest.job}"), EXPORT, tuned_at, manifest.measured_on)
+    names = {entry.workload: entry.task for entry in manifest.workloads}
+    with database.transaction() as session:
+        added = store_records(session, found, lambda _: log, names)
+    return LoadedLog(added, len(found.records) - added, len(found.problems))

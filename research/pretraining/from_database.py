@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from db.columns import Columns
 from db.dataset.snapshots import Frozen, Progress, silent, take_snapshot
 from db.repositories.contexts import Contexts
-from db.repositories.selection import Selection
+from db.repositories.frozen import Selection
 from db.repositories.sketches import Sketches
 from db.repositories.snapshots import Snapshots
 from db.repositories.workloads import Networks, Workloads

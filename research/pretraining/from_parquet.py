@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from db.codec import pack_decisions
-from db.dataset.flaws import CONTEXT, flaw
 from db.dataset.parcel import DatasetReader, open_parcel
-from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row
+from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, flaw
 from db.dataset.snapshots import Progress, silent
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from db.repositories.activity import StageRuns
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
-from db.repositories.stage_runs import StageRuns
 from db.repositories.workers import Workers
 from db.session import Database
 from mallorn.core.states import RoundState, StageKind

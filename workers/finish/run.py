@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from db.repositories.events import Events
-from db.repositories.finish_steps import FinishSteps
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
+from db.repositories.search_states import FinishSteps
 from mallorn.core.errors import Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.event import DoneEvent, FinishingEvent

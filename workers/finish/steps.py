@@ -6,9 +6,9 @@ from typing import Self
 
 from sqlalchemy.orm import Session
 
-from db.repositories.finish_steps import FinishSteps
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
+from db.repositories.search_states import FinishSteps
 from db.repositories.sketches import Sketches
 from db.tables import Task, Workload
 from mallorn.core.outcomes import Outcome

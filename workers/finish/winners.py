@@ -7,9 +7,9 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from db.repositories.events import Warn, Warnings
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
-from db.repositories.warnings import Warn, Warnings
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
 from workers.finish.checking import Checker, NumericCheck

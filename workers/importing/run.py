@@ -11,11 +11,11 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
+from db.repositories.events import Warn, Warnings
 from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
-from db.repositories.warnings import Warn, Warnings
 from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest
 from mallorn.core.stand_ins import measured_target, stand_in

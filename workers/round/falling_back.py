@@ -2,9 +2,9 @@
 
 import logging
 
+from db.repositories.events import Warn, Warnings
 from db.repositories.holds import Token
 from db.repositories.rounds import Rounds
-from db.repositories.warnings import Warn, Warnings
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
 from mallorn.core.names import WORDS
 from mallorn.core.plugins import blaming

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from db.repositories.activity import StageRuns
 from db.repositories.jobs import Jobs
-from db.repositories.stage_runs import StageRuns
 from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.names import resolve

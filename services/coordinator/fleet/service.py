@@ -4,9 +4,8 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
-from db.repositories.activity import Activity
+from db.repositories.activity import Activity, StageRuns
 from db.repositories.devices import Devices
-from db.repositories.stage_runs import StageRuns
 from db.repositories.targets import Targets
 from db.repositories.withdrawals import Withdrawals
 from db.repositories.workers import Workers

@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 
 from db.dataset.export import export
 from db.dataset.snapshots import take_snapshot
+from db.repositories.frozen import Selection
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.rounds import Rounds
-from db.repositories.selection import Selection
 from db.repositories.sketches import NewSketch, Sketches
 from db.session import Database
 from db.tables import Measurement

@@ -12,8 +12,8 @@ from costmodels.domains import ManyDomains
 from costmodels.lgbm import LightGBM
 from db.dataset.snapshots import take_snapshot
 from db.repositories.cost_models import CostModels
+from db.repositories.frozen import Selection
 from db.repositories.model_versions import ModelVersions
-from db.repositories.selection import Selection
 from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest

@@ -14,8 +14,8 @@ from costmodels.views import PRIMITIVES
 from costmodels.xgb import XGBoost
 from db.dataset.snapshots import silent
 from db.repositories.foreign_records import ForeignRecords
+from db.repositories.frozen import Selection
 from db.repositories.measurements import Measurements
-from db.repositories.selection import Selection
 from db.repositories.sketches import NewSketch, Sketches
 from db.session import Database
 from mallorn.core.errors import InvalidRequest

@@ -12,8 +12,7 @@ from db.dataset.parcel import open_parcel
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
-from db.shipped.bring import PREFIX, bring_along
-from db.shipped.files import FOLDER, Shipped, ShippedBase, read_list, rows_in, write_list
+from db.shipped.bring import FOLDER, PREFIX, Shipped, ShippedBase, bring_along, read_list, rows_in, write_list
 from db.tables import CostModelRow, Measurement
 from mallorn.core.names import resolve
 from mallorn.core.targets import parse_target

@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.views import VIEWS
 from db.dataset.snapshots import take_snapshot
-from db.repositories.selection import Selection
+from db.repositories.frozen import Selection
 from db.session import Database
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome

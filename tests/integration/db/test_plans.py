@@ -3,13 +3,12 @@
 import pytest
 from sqlalchemy import event, text
 
-from db.repositories.frozen import FrozenRows
+from db.repositories.frozen import FrozenRows, Selection
 from db.repositories.jobs import Jobs
 from db.repositories.progress import progress
 from db.repositories.records import Records
 from db.repositories.rounds import Rounds, newest_of
 from db.repositories.schedules import Schedules
-from db.repositories.selection import Selection
 from db.repositories.shares import Shares
 from db.repositories.standings import Standings
 from db.repositories.tasks import Tasks

@@ -10,7 +10,7 @@ from sqlalchemy import insert, select, update
 from db.repositories.best_records import BestRecords
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.families import WorkloadFamilies
-from db.repositories.frozen import FrozenRows
+from db.repositories.frozen import FrozenRows, Selection
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.model_versions import ModelVersions
@@ -18,7 +18,6 @@ from db.repositories.models import Models
 from db.repositories.recordings import Recordings
 from db.repositories.removals import Removals
 from db.repositories.rounds import Rounds
-from db.repositories.selection import Selection
 from db.repositories.statistics import Statistics
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import Networks, Workloads

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import func, select, update
 
-from db.repositories.activity import Activity
+from db.repositories.activity import Activity, StageRuns
 from db.repositories.events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
@@ -11,7 +11,6 @@ from db.repositories.models import Models
 from db.repositories.records import Records
 from db.repositories.removals import Removals
 from db.repositories.rounds import Rounds
-from db.repositories.stage_runs import StageRuns
 from db.repositories.standings import Standings
 from db.repositories.statistics import Statistics
 from db.repositories.workloads import Networks

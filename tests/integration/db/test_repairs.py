@@ -5,8 +5,7 @@ import pytest
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.models import Models
-from db.repositories.repairs import LOST_EXPORT, LOST_MODEL, Repairs
-from db.repositories.stored import StoredFiles
+from db.repositories.repairs import LOST_EXPORT, LOST_MODEL, Repairs, StoredFiles
 from tests.fixtures.rows import MODEL, Rows
 
 

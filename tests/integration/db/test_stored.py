@@ -6,7 +6,7 @@ from db.clock import now
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.models import Models
-from db.repositories.stored import StoredFiles
+from db.repositories.repairs import StoredFiles
 from db.tables import Job
 from tests.fixtures.rows import MODEL, Rows
 

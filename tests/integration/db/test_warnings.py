@@ -1,8 +1,7 @@
 """Warnings of a job: equal ones are counted, and those who follow the job hear of each once."""
 
-from db.repositories.events import Events
+from db.repositories.events import MOST_KEPT, Events, Warn, Warnings
 from db.repositories.jobs import Jobs
-from db.repositories.warnings import MOST_KEPT, Warn, Warnings
 
 
 def test_equal_warnings_are_one_that_counts(rows):

@@ -15,8 +15,8 @@ from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS
-from research.foreign.exports import load_export
 from research.foreign.lines import Problem
+from research.foreign.restoring import load_export
 from tests.fixtures.command_line import mallorn
 from workers.tvm.rebuild import full_trace
 from workers.tvm.restoring import read_export

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from db.codec import unpack_times
 from db.dataset.snapshots import silent
 from db.repositories.foreign_records import STOCK
-from db.repositories.selection import Selection
+from db.repositories.frozen import Selection
 from db.repositories.statistics import Statistics
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials

@@ -2,9 +2,9 @@
 
 import pytest
 
-from db.repositories.finish_steps import FinishSteps
 from db.repositories.holds import WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.search_states import FinishSteps
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import JobState, WorkKind

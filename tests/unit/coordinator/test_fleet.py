@@ -4,9 +4,9 @@ from typing import Any
 
 from sqlalchemy import select, update
 
+from db.repositories.activity import StageRuns
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
-from db.repositories.stage_runs import StageRuns
 from db.repositories.workers import Workers
 from db.tables import Round, StageRun, Worker
 from mallorn.core.states import RoundState, StageKind
