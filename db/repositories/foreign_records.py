@@ -26,7 +26,10 @@ STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex
 
 @dataclass(frozen=True)
 class ForeignTrial:
-    """One line of another tuner's log. Latencies compare only within one task and target."""
+    """One line of another tuner's log, as far as its reader asked.
+
+    Latencies compare only within one task and target.
+    """
 
     format: str
     task: str  # the log's own key of the program
@@ -36,10 +39,11 @@ class ForeignTrial:
     failure: str | None = None  # the log's own code
     run_us: tuple[float, ...] = ()
     measured_at: float | None = None  # None: the log does not say
+    latency_us: float | None = None  # the median of `run_us`
 
-    @property
-    def latency_us(self) -> float | None:
-        return median(self.run_us) if self.run_us else None
+    def __post_init__(self) -> None:
+        if self.latency_us is None and self.run_us:
+            object.__setattr__(self, "latency_us", median(self.run_us))
 
     @cached_property
     def task_key(self) -> str:
@@ -52,22 +56,10 @@ class ForeignTrial:
         return _hash(self.task_key, self.steps, self.outcome, self.failure, self.run_us, self.measured_at)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRecord:
-    """A record as far as it teaches."""
-
-    key: str  # of task and target
-    task: str  # the log's own words, as is the target
-    target: str
-    steps: str
-    outcome: Outcome
-    latency_us: float | None
-
-
 class ForeignRecords(Repository):
     """Others' records. No query that looks for a schedule reads this table."""
 
-    def sample(self, format: str, limit: int) -> Iterator[KeptRecord]:
+    def sample(self, format: str, limit: int) -> Iterator[ForeignTrial]:
         """All records of a format, by task; of more than `limit` an even share, and the best of each task."""
         own = ForeignRecord.task_id.in_(select(ForeignTask.id).where(ForeignTask.format == format))
         count = self.session.scalar(select(func.count()).select_from(ForeignRecord).where(own)) or 0
@@ -81,14 +73,15 @@ class ForeignRecords(Repository):
         wanted = ForeignRecord.id % step == 0, ForeignRecord.latency_us == best.c.us
         columns = ForeignRecord.steps, ForeignRecord.outcome, ForeignRecord.latency_us
         query = (
-            select(ForeignTask.key, ForeignTask.task, ForeignTask.target, *columns)
+            select(ForeignTask.task, ForeignTask.target, *columns)
             .join(ForeignTask, ForeignTask.id == ForeignRecord.task_id)
             .join(best, best.c.task_id == ForeignRecord.task_id)
             .where(or_(*wanted))
             .order_by(ForeignRecord.task_id, ForeignRecord.id)
         )
-        for key, task, target, steps, outcome, latency_us in self.session.execute(query):
-            yield KeptRecord(key, task, target, unpack_text(steps), Outcome(outcome), latency_us)
+        for task, target, packed, outcome, latency_us in self.session.execute(query):
+            told = task, target, unpack_text(packed), Outcome(outcome)
+            yield ForeignTrial(format, *told, latency_us=latency_us)
 
     def add(self, records: Sequence[ForeignTrial]) -> int:
         """Store records that are not here yet and return how many those were."""

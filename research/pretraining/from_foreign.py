@@ -16,7 +16,7 @@ from typing import Final
 
 from costmodels.training import UNINFORMATIVE
 from costmodels.views import PRIMITIVES
-from db.repositories.foreign_records import ForeignRecords, KeptRecord
+from db.repositories.foreign_records import ForeignRecords, ForeignTrial
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import resolve
@@ -55,7 +55,7 @@ def with_foreign(
         )
     skipped = Counter(data.skipped)
     with database.session() as session:
-        by_task = groupby(ForeignRecords(session).sample(FORMAT, limit), attrgetter("key"))
+        by_task = groupby(ForeignRecords(session).sample(FORMAT, limit), attrgetter("task_key"))
         found = [_task(list(records), skipped) for _, records in by_task]
     tasks = [task for task in found if task is not None and op in (None, task.op)]
     name = f"{data.snapshot}+{FORMAT}-{_digest(tasks)}"
@@ -70,7 +70,7 @@ def _digest(tasks: Sequence[TaskData]) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:DIGITS]
 
 
-def _task(records: Sequence[KeptRecord], skipped: Counter[str]) -> TaskData | None:
+def _task(records: Sequence[ForeignTrial], skipped: Counter[str]) -> TaskData | None:
     informative = [record for record in records if record.outcome not in UNINFORMATIVE]
     read = [(record, schedule) for record in informative if (schedule := _read(record, skipped)) is not None]
     known = next(filter(None, (_loops(schedule) for _, schedule in read)), None)
@@ -90,12 +90,17 @@ def _task(records: Sequence[KeptRecord], skipped: Counter[str]) -> TaskData | No
     )
 
 
-def _read(record: KeptRecord, skipped: Counter[str]) -> ReadSteps | None:
+def _read(record: ForeignTrial, skipped: Counter[str]) -> ReadSteps | None:
     try:
         return read_steps(record.steps)
     except ValueError:
         skipped[UNREADABLE] += 1
         return None
+
+
+def _trial(record: ForeignTrial, schedule: ReadSteps) -> Trial:
+    candidate = Candidate(schedule.sketch.key, schedule.decisions)
+    return Trial(candidate, record.outcome, record.latency_us)
 
 
 def _loops(schedule: ReadSteps) -> tuple[str, Sequence[int]] | None:

@@ -84,8 +84,8 @@ def test_of_many_records_a_share_teaches_and_the_best_of_each_task(products: Dat
         every = list(ForeignRecords(session).sample(FORMAT, 100))
         some = list(ForeignRecords(session).sample(FORMAT, 8))
     assert len(some) < 20 < len(every) == 80
-    for key in {found.key for found in every}:
-        whole, share = ([r.latency_us or 0 for r in rows if r.key == key] for rows in (every, some))
+    for key in {found.task_key for found in every}:
+        whole, share = ([r.latency_us or 0 for r in rows if r.task_key == key] for rows in (every, some))
         assert min(share) == min(whole)
 
 
