@@ -1,7 +1,6 @@
 """The decision log: a job's rounds, the best known before each, and its result."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, cast, func, select
 
@@ -9,40 +8,14 @@ from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
 from db.repositories.best import comparable, eligible, failed
 from db.tables import CostModelRow, HeldWork, Job, Measurement, Round, Task
-from mallorn.core.states import MeasurementKind, WorkKind
+from mallorn.core.states import MeasurementKind, RoundState, WorkKind
+from mallorn.core.values.decision_log import RoundForecast, RoundStatus
 from mallorn.core.versions import VersionName
 
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One round with its measured outcome. Candidates found to compute wrong results are left out."""
-
-    round: Round
-    task_index: int
-    task_name: str
-    weight: int
-    cost_model: VersionName | None
-    trials: int  # committed so far
-    failures: int
-    before_us: float | None  # the task's best when the round was opened
-    found_us: float | None  # the best of the round's own candidates
-    attempt: int  # how often it was begun
-
-    @property
-    def cost_model_version(self) -> int | None:
-        return self.cost_model.version if self.cost_model else None
-
-    @property
-    def best_us(self) -> float | None:
-        """The task's best after this round."""
-        return min((best for best in (self.before_us, self.found_us) if best is not None), default=None)
-
-    @property
-    def gain_us(self) -> float | None:
-        """The round's gain on the job's weighted total; None without an earlier time."""
-        if self.before_us is None or self.best_us is None:
-            return None
-        return self.weight * (self.before_us - self.best_us)
+_AS_STORED: Final = (
+    *("id", "index", "size", "searcher", "state", "worker", "error", "stats"),
+    *("created_at", "started_at", "finished_at"),
+)
 
 
 class DecisionLog(Repository):
@@ -56,7 +29,7 @@ class DecisionLog(Repository):
         oldest_first: bool = False,
         cursor: str | None = None,
         limit: int = 50,
-    ) -> Page[Decision]:
+    ) -> Page[RoundStatus]:
         """A job's or task's rounds, in planning order or newest first."""
         query = _decisions().where(Round.job_id == job_id)
         if task_index is not None:
@@ -66,14 +39,17 @@ class DecisionLog(Repository):
             query = query.where(Round.index > last if oldest_first else Round.index < last)
         order = Round.index.asc() if oldest_first else Round.index.desc()
         rows = self.session.execute(query.order_by(order).limit(check_limit(limit) + 1))
-        return page([_decision(row) for row in rows], limit, lambda found: (found.round.index,))
+        return page([_status(row) for row in rows], limit, lambda found: (found.index,))
 
 
 def _decisions() -> Select[*tuple[Any, ...]]:
-    columns = Task.index, Task.name, Task.weight, CostModelRow.family, CostModelRow.name, CostModelRow.version
+    model = CostModelRow.family, CostModelRow.name, CostModelRow.version
+    task = Task.index.label("task_index"), Task.name.label("task_name"), Task.weight.label("weight")
+    counts = _count().label("trials"), _count(failed()).label("failures")
     best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), comparable())
     found_us = best.correlate(Round, Job).scalar_subquery()
-    query = select(Round, *columns, _count(), _count(failed()), _before(), found_us, HeldWork.attempt)
+    times = _before().label("before_us"), found_us.label("found_us")
+    query = select(Round, *model, *task, *counts, *times, HeldWork.attempt)
     held = HeldWork.kind == WorkKind.ROUND, HeldWork.subject == cast(Round.id, String)
     return (
         query.join(HeldWork, and_(*held))
@@ -100,7 +76,48 @@ def _own_trials() -> tuple[ColumnElement[bool], ...]:
     return Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL
 
 
-def _decision(row: Row[*tuple[Any, ...]]) -> Decision:
-    first, index, name, weight, family, model_name, version, *brought = row
-    model = VersionName(family, model_name, version) if family is not None else None
-    return Decision(first, index, name, weight, model, *brought)
+def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
+    """One round with its measured outcome. Candidates found to compute wrong results are left out."""
+    planned, family, model_name, version = row[:4]
+    known = {name: value for name, value in row._mapping.items() if name in RoundStatus.model_fields}
+    model = None if family is None else VersionName(family, model_name, version)
+    noted = planned.reason
+    begun_and_ended = planned.started_at is not None and planned.finished_at is not None
+    return RoundStatus(
+        **known,
+        **{name: getattr(planned, name) for name in _AS_STORED},
+        policy=noted.policy,
+        score=noted.score,
+        why=noted.why,
+        forecast=noted.forecast,
+        gain_us=_gain_us(row.weight, row.before_us, row.found_us),
+        in_interval=_in_interval(planned, noted.forecast, row.found_us),
+        cost_model=None if model is None else str(model),
+        cost_model_version=None if model is None else model.version,
+        proposal=_proposal(planned, model),
+        seconds=planned.finished_at - planned.started_at if begun_and_ended else None,
+        reason=noted,
+    )
+
+
+def _gain_us(weight: int, before_us: float | None, found_us: float | None) -> float | None:
+    """The round's gain on the job's weighted total; None without an earlier time."""
+    if before_us is None:
+        return None
+    return weight * (before_us - min(before_us, before_us if found_us is None else found_us))
+
+
+def _proposal(planned: Round, model: VersionName | None) -> str | None:
+    if model is None or not model.is_base:
+        return None
+    return f"{'' if planned.seen_upto else 'first round '}proposed by {model}"
+
+
+def _in_interval(planned: Round, forecast: RoundForecast | None, found_us: float | None) -> bool | None:
+    """A forecast is for the whole round: one that was cut short, or has mere bounds, does not judge it."""
+    stats = planned.stats
+    if forecast is None or found_us is None or planned.state != RoundState.DONE:
+        return None
+    if stats is not None and stats.disturbance is not None and stats.disturbance.bounds:
+        return None
+    return forecast.low_us <= found_us <= forecast.high_us

@@ -55,7 +55,7 @@ def test_the_first_round_is_proposed_by_the_base_and_says_so(workshop):
     assert first.cost_model_id == base
     assert first.stats.cost_model == "base:matmul/random@1"
     [logged] = workshop.read(lambda session: DecisionLog(session).list(first.job_id)).items
-    assert str(logged.cost_model) == "base:matmul/random@1"
+    assert logged.cost_model == "base:matmul/random@1"
 
 
 @pytest.mark.parametrize(
