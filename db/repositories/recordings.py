@@ -1,6 +1,6 @@
 """What a recording is made of: every first measurement of the candidates of a workload, failures included."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, func, or_, select
@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from db.repositories.base import Repository
 from db.repositories.best import believed, shared, undisturbed
 from db.repositories.trials import select_trials, trial_of
-from db.tables import Context, Device, Measurement, TargetRow, Workload
+from db.tables import Device, Measurement, Workload
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.trial import Trial
 
@@ -44,20 +44,6 @@ class Recordings(Repository):
             .order_by(Measurement.id)
         )
         return [trial_of(row) for row in self.session.execute(query)]
-
-    def context(self, context_id: int) -> Mapping[str, object]:
-        """The facts that must be equal for two times to compare."""
-        found = self.session.get_one(Context, context_id)
-        return {
-            "host_class": found.host_class,
-            "tvm_version": found.tvm_version,
-            "threads": found.threads,
-            "evaluator": found.evaluator,
-        }
-
-    def target(self, target_id: int) -> str:
-        """A target, as canonical JSON."""
-        return self.session.get_one(TargetRow, target_id).text
 
     def devices(self) -> Sequence[Device]:
         """The devices that measured anything, in the order of their names."""

@@ -6,6 +6,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, SmallInteger,
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType
+from mallorn.core.values.manifest import MeasuredOn
 
 
 class TargetRow(Base):
@@ -65,6 +66,11 @@ class Context(Base):
     built_by: Mapped[str | None]  # the builders' TVM; None: the same
     threads: Mapped[int]  # TVM_NUM_THREADS of the measuring process, as it reported it
     evaluator: Mapped[Json]  # number, repeat, min_repeat_ms, cache state, stopping rule
+
+    @property
+    def measured_on(self) -> MeasuredOn:
+        """The facts that must be equal for two times to compare."""
+        return MeasuredOn.model_validate(self, from_attributes=True)
 
 
 class Measurement(Base):

@@ -14,8 +14,10 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from costmodels.training import UNINFORMATIVE
+from db.repositories.contexts import Contexts
 from db.repositories.recordings import MeasuredTask, Recordings
 from db.repositories.sketches import Sketches
+from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.errors import NotFound
@@ -131,8 +133,8 @@ def _task(session: Session, measured: MeasuredTask, trials: Sequence[Trial]) -> 
         flops=workload.flops,
         args=workload.args,
         descriptors=descriptors_of(workload),
-        target=Recordings(session).target(measured.target_id),
-        context=Recordings(session).context(measured.context_id),
+        target=Targets(session).get(measured.target_id).text,
+        context=Contexts(session).get(measured.context_id).measured_on.model_dump(),
         sketches=tuple(fitted(sketch, of_sketch[sketch.key]) for sketch in stored),
         trials=tuple(trials),
     )

@@ -18,7 +18,6 @@ from db.session import Database
 from mallorn.core.errors import Conflict
 from mallorn.core.stand_ins import stand_in
 from mallorn.core.targets import Target
-from mallorn.core.values.manifest import MeasuredOn
 from research.sharing.folder import (
     PROVENANCE,
     SharedRecord,
@@ -108,17 +107,11 @@ def _tuned(session: Session, compiler: Compiler, target: Target, record: BestRec
 
 
 def _measured(session: Session, record: BestRecord) -> SharedRecord:
-    context = Contexts(session).get(record.context_id)
     return SharedRecord(
         dataset=record.dataset,
         row=record.row,
         created_at=record.created_at,
         origin=record.trial.origin,
         name=record.name,
-        measured_on=MeasuredOn(
-            host_class=context.host_class,
-            tvm_version=context.tvm_version,
-            threads=context.threads,
-            evaluator=context.evaluator,
-        ),
+        measured_on=Contexts(session).get(record.context_id).measured_on,
     )

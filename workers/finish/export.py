@@ -152,10 +152,4 @@ def _measured_on(session: Session, job_id: str) -> MeasuredOn:
     context_id = Jobs(session).get(job_id, None).context_id
     if context_id is None:
         return MeasuredOn()
-    found = Contexts(session).get(context_id)
-    return MeasuredOn(
-        host_class=found.host_class,
-        tvm_version=found.tvm_version,
-        threads=found.threads,
-        evaluator=found.evaluator,
-    )
+    return Contexts(session).get(context_id).measured_on
