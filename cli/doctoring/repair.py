@@ -11,7 +11,7 @@ from db.backups import folder_of, newest_whole, taken_at
 from db.integrity import DamagedDatabase, check_pages, check_unused, sqlite_file
 from db.migrate import check, upgrade
 from db.repositories.disagreements import Disagreements
-from db.repositories.repairs import Repairs, StoredFiles, StoredCostModel
+from db.repositories.repairs import Repairs, StoredFiles
 from db.session import Database
 from mallorn.core.artifacts import exports_beside, model_uri, open_store
 from mallorn.core.errors import MallornError, NotFound, StorageFull

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from costmodels.blobs import check_bytes
 from db.repositories.disagreements import Disagreements
-from db.repositories.repairs import Repairs, StoredFiles, StoredCostModel
+from db.repositories.repairs import Repairs, StoredCostModel, StoredFiles
 from db.session import Database
 from mallorn.core.artifacts import model_uri, open_store
 from mallorn.core.errors import InvalidRequest, MallornError

@@ -1,14 +1,13 @@
 """Writes a frozen set of measurements as Parquet, with the workloads and sketches they are made of."""
 
 import errno
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +23,7 @@ from db.session import Database
 from db.tables import Context, SketchRow, Snapshot, Workload
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.states import MeasurementKind
+from mallorn.core.storable import compact_json
 
 GROUP_ROWS: Final = 20_000  # a row group, and with it what is in memory at a time
 TEXTS: Final = 100  # programs and traces in memory at a time
@@ -119,7 +119,7 @@ def _write(draft: Path, table: Table, head: Mapping[str, object], groups: Iterab
 
 def _measurements(page: Columns, own: str, contexts: dict[int, Context]) -> pa.Table:
     facts = {
-        number: [context.host_class, context.tvm_version, context.threads, _json(context.evaluator)]
+        number: [context.host_class, context.tvm_version, context.threads, compact_json(context.evaluator)]
         for number, context in contexts.items()
     }
     nowhere = [None] * len(CONTEXT)
@@ -141,7 +141,13 @@ def _workloads(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
     for some in _chunks(ids):
         with database.session() as session:
             rows = [
-                _row(WORKLOAD_TABLE, row, tir=tir_of(row), args=_json(row.args), features=_json(row.features))
+                _row(
+                    WORKLOAD_TABLE,
+                    row,
+                    tir=tir_of(row),
+                    args=compact_json(row.args),
+                    features=compact_json(row.features),
+                )
                 for row in Workloads(session).get_many(some)
             ]
         yield pa.Table.from_pylist(rows, schema=WORKLOAD_TABLE.schema)
@@ -151,7 +157,7 @@ def _sketches(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
     for some in _chunks(ids):
         with database.session() as session:
             rows = [
-                _row(SKETCH_TABLE, row, trace=trace_of(row), choices=_json(row.choices))
+                _row(SKETCH_TABLE, row, trace=trace_of(row), choices=compact_json(row.choices))
                 for row in Sketches(session).rows(some)
             ]
         yield pa.Table.from_pylist(rows, schema=SKETCH_TABLE.schema)
@@ -163,7 +169,3 @@ def _row(table: Table, row: Workload | SketchRow, **texts: str) -> dict[str, obj
 
 def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
     return (ids[start : start + TEXTS] for start in range(0, len(ids), TEXTS))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))

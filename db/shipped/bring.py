@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session

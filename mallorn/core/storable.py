@@ -19,6 +19,11 @@ def read_json(text: str | bytes) -> Any:
     return value
 
 
+def compact_json(value: object) -> str:
+    """JSON without blanks, keys sorted: equal values are equal texts."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
 def told(stranger: object) -> str:
     """A stranger's word as a part of a sentence: short, in one line, without what moves a cursor."""
     text = str(stranger)[:TOLD]

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -73,11 +73,6 @@ def text(value: Any) -> str:
         raise TypeError(f"{told(value)} where a text should be")
     check_storable(value)
     return value
-
-
-def compact(value: Sequence[object] | Mapping[str, object]) -> str:
-    """JSON without blanks, keys sorted."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _words(error: Exception) -> str:

@@ -8,8 +8,9 @@ from typing import Any, Final
 from db.repositories.foreign_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
+from mallorn.core.storable import compact_json
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from research.foreign.lines import Report, compact, read_lines, run_times_us, text
+from research.foreign.lines import Report, read_lines, run_times_us, text
 
 FORMAT: Final = "metaschedule"
 # All the log says of a failure is the time 1e10: whether it was built is not known.
@@ -53,8 +54,8 @@ def _record(line: Any, programs: dict[int, str]) -> ForeignTrial:
     return ForeignTrial(
         format=FORMAT,
         task=programs[index],
-        target=text(target) if isinstance(target, str) else compact(target),
-        steps=compact([instructions, decisions]),
+        target=text(target) if isinstance(target, str) else compact_json(target),
+        steps=compact_json([instructions, decisions]),
         outcome=Outcome.OK if times else Outcome.RUN_ERROR,
         failure=None if times else FAILURE,
         run_us=times,

@@ -8,7 +8,8 @@ from typing import Any, Final
 from db.repositories.foreign_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from research.foreign.lines import Report, compact, read_lines, run_times_us, text
+from mallorn.core.storable import compact_json
+from research.foreign.lines import Report, read_lines, run_times_us, text
 
 FORMAT: Final = "tenset"
 # auto_scheduler's MeasureErrorNo.
@@ -50,7 +51,7 @@ def _record(line: Any) -> ForeignTrial:
         format=FORMAT,
         task=text(task),
         target=text(target),
-        steps=compact(steps),
+        steps=compact_json(steps),
         outcome=outcome,
         failure=str(code) if code else None,
         run_us=times,

@@ -98,11 +98,6 @@ def _read(record: ForeignTrial, skipped: Counter[str]) -> ReadSteps | None:
         return None
 
 
-def _trial(record: ForeignTrial, schedule: ReadSteps) -> Trial:
-    candidate = Candidate(schedule.sketch.key, schedule.decisions)
-    return Trial(candidate, record.outcome, record.latency_us)
-
-
 def _loops(schedule: ReadSteps) -> tuple[str, Sequence[int]] | None:
     """Which operator it is, and the extents of its loops, those of sums last; None: it tiles no sum."""
     stages = defaultdict[str, list[tuple[int, int]]](list)

@@ -4,7 +4,6 @@ What is alike on many rows (traces, shapes, targets) is repeated on each of them
 that free, and any reader of Parquet can use a file without knowing ours.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.installing import install_line
 from mallorn.core.outcomes import Outcome
-from mallorn.core.storable import read_json, told
+from mallorn.core.storable import compact_json, read_json, told
 from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
 from mallorn.core.values.trial import Trial
 from research.replay.recording import RecordedTask
@@ -105,15 +104,15 @@ def _rows(task: RecordedTask) -> Iterator[Row]:
         "op": task.op,
         "structure": task.structure,
         "flops": task.flops,
-        "args": _json(task.args),
+        "args": compact_json(task.args),
         "descriptors": task.descriptors,
         "target": task.target,
-        "context": _json(task.context),
+        "context": compact_json(task.context),
     }
     sketches = {
         sketch.key: {
             "ordinal": sketch.ordinal,
-            "choices": _json(pack_choices(sketch.choices)),
+            "choices": compact_json(pack_choices(sketch.choices)),
             "trace": sketch.trace,
         }
         for sketch in task.sketches
@@ -176,7 +175,3 @@ def _trial(row: Row) -> Trial:
         origin=row["origin"],
         error=row["error"],
     )
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
