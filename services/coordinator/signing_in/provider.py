@@ -2,11 +2,12 @@
 
 import base64
 import hashlib
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import httpx
 from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
 
 from mallorn.core.errors import Unauthorized, Unavailable
 from mallorn.core.installing import need
@@ -21,6 +22,29 @@ LEEWAY_SEC: Final = 330
 VISITS_PER_MINUTE: Final = 60
 ALGORITHMS: Final = ("RS256", "ES256", "PS256")
 EMAIL: Final = "email"
+Claims = dict[str, object]
+Said = TypeVar("Said", bound=BaseModel)
+
+
+class Discovery(BaseModel):
+    """The provider's description of itself."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+
+
+class Tokens(BaseModel):
+    """What a code is exchanged for."""
+
+    id_token: str = ""
+
+
+class KeySet(BaseModel):
+    """The keys that the provider signs with."""
+
+    keys: list[dict[str, object]]
 
 
 class Refused(Unauthorized):
@@ -38,7 +62,7 @@ class Provider:
         self._claim = claim
         self.visits = Rates(VISITS_PER_MINUTE)
         self._description = Published(self._describe)
-        self._keys = Published(lambda: self._ask("GET", self._description.read()["jwks_uri"]))
+        self._keys = Published(lambda: self._ask("GET", self._description.read().jwks_uri, KeySet))
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":
@@ -66,7 +90,7 @@ class Provider:
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
             "code_challenge_method": "S256",
         }
-        return f"{self._description.read()['authorization_endpoint']}?{urlencode(asked)}"
+        return f"{self._description.read().authorization_endpoint}?{urlencode(asked)}"
 
     def owner(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> str:
         """Who came back with this code. Raises Refused, Unavailable."""
@@ -77,22 +101,21 @@ class Provider:
             "code_verifier": verifier,
         }
         known = self._client_id, self._client_secret
-        said = self._ask("POST", self._description.read()["token_endpoint"], data=form, auth=known)
-        claims = self._checked(str(said.get("id_token", "")), nonce)
-        return self._named(claims)
+        said = self._ask("POST", self._description.read().token_endpoint, Tokens, data=form, auth=known)
+        return self._named(self._checked(said.id_token, nonce))
 
-    def _describe(self) -> dict[str, Any]:
-        described = self._ask("GET", f"{self.issuer}/.well-known/openid-configuration")
-        if str(described.get("issuer", "")).rstrip("/") != self.issuer:
+    def _describe(self) -> Discovery:
+        described = self._ask("GET", f"{self.issuer}/.well-known/openid-configuration", Discovery)
+        if described.issuer.rstrip("/") != self.issuer:
             raise Unavailable(f"{self.issuer} describes another issuer", hint="check MALLORN_OIDC_ISSUER")
         return described
 
-    def _checked(self, token: str, nonce: str) -> dict[str, Any]:
+    def _checked(self, token: str, nonce: str) -> Claims:
         """The claims of a token that the issuer signed for us, for this sign-in, and not long ago."""
         jwt, errors = (need(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwt", "errors"))
         rules = jwt.JWTClaimsRegistry(
             leeway=LEEWAY_SEC,
-            iss={"essential": True, "value": self._description.read()["issuer"]},
+            iss={"essential": True, "value": self._description.read().issuer},
             aud={"essential": True, "value": self._client_id},
             exp={"essential": True},
             nonce={"essential": True, "value": nonce},
@@ -104,12 +127,12 @@ class Provider:
             raise Refused(f"{self.name} sent no good token: {error}", hint="sign in again") from error
         return claims
 
-    def _read(self, token: str) -> dict[str, Any]:
+    def _read(self, token: str) -> Claims:
         """What a token claims, by the keys that we have, or by newer ones: providers change them."""
         jwk, jwt, errors = (need(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwk", "jwt", "errors"))
 
-        def claims(keys: dict[str, Any]) -> dict[str, Any]:
-            known = jwk.KeySet.import_key_set(keys)
+        def claims(keys: KeySet) -> Claims:
+            known = jwk.KeySet.import_key_set(keys.model_dump())
             return dict(jwt.decode(token, known, algorithms=list(ALGORITHMS)).claims)
 
         try:
@@ -117,7 +140,7 @@ class Provider:
         except (errors.JoseError, ValueError):
             return claims(self._keys.read(anew=True))
 
-    def _named(self, claims: dict[str, Any]) -> str:
+    def _named(self, claims: Claims) -> str:
         owner = claims.get(self._claim)
         if not isinstance(owner, str) or not owner:
             raise Refused(f"{self.name} does not tell `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
@@ -125,17 +148,18 @@ class Provider:
             raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
         return owner
 
-    def _ask(self, method: str, url: str, **given: Any) -> dict[str, Any]:
+    def _ask(self, method: str, url: str, kind: type[Said], **given: Any) -> Said:
         try:
             answer = httpx.request(method, url, timeout=TIMEOUT_SEC, **given)
             said = answer.json()
+            if answer.is_error or not isinstance(said, dict):
+                raise Refused(f"{self.name} refused: {said if isinstance(said, str) else _why(said)}")
+            return kind.model_validate(said)
         except (httpx.HTTPError, ValueError, RecursionError) as error:
+            why = _unlike(error) if isinstance(error, ValidationError) else error
             raise Unavailable(
-                f"{self.name} does not answer as an identity provider: {error}", hint=f"curl {url}"
+                f"{self.name} does not answer as an identity provider: {why}", hint=f"curl {url}"
             ) from error
-        if answer.is_error or not isinstance(said, dict):
-            raise Refused(f"{self.name} refused: {said if isinstance(said, str) else _why(said)}")
-        return said
 
 
 def get_provider(request: Request) -> Provider | None:
@@ -145,6 +169,12 @@ def get_provider(request: Request) -> Provider | None:
 
 
 ProviderDep = Annotated[Provider | None, Depends(get_provider)]
+
+
+def _unlike(error: ValidationError) -> str:
+    """The field, and nothing of what it holds: it may be a secret."""
+    first = error.errors(include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _why(said: Any) -> str:

@@ -4,28 +4,27 @@ import math
 import time
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 from mallorn.core.errors import MallornError, Unavailable
 
 KEPT_SEC: Final = 3600.0
 AGAIN_SEC: Final = 10.0
+Document = TypeVar("Document")
 
 
-class Published:
+class Published(Generic[Document]):
     """One document. It is asked for by one visit at a time, and never again within AGAIN_SEC."""
 
-    def __init__(
-        self, ask: Callable[[], dict[str, Any]], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, ask: Callable[[], Document], clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
         self._clock = clock
         self._lock = Lock()
-        self._document: dict[str, Any] = {}
+        self._document: Document | None = None
         self._why_not: MallornError = Unavailable()
         self._got_sec = self._asked_sec = -math.inf
 
-    def read(self, *, anew: bool = False) -> dict[str, Any]:
+    def read(self, *, anew: bool = False) -> Document:
         """The document, at most KEPT_SEC old; `anew` asks again, if that was not just done.
 
         Raises Unavailable.
@@ -33,7 +32,7 @@ class Published:
         with self._lock:
             if (anew or not self._good()) and self._clock() - self._asked_sec >= AGAIN_SEC:
                 self._renew()
-            if self._good():
+            if self._document is not None and self._good():
                 return self._document
             raise Unavailable(self._why_not.message, hint=self._why_not.hint)
 

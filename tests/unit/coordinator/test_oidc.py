@@ -174,6 +174,16 @@ def test_a_provider_that_is_away_is_a_503(start: Start) -> None:
     assert answer.json()["hint"].startswith("curl ")
 
 
+def test_a_description_that_is_none_is_a_503_that_names_the_field_and_not_its_value(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Issuer, "described", {"issuer": ["private"]})
+    answer = coordinator.http.get("/session/oidc")
+    assert answer.status_code == 503
+    assert "issuer: " in answer.json()["detail"]
+    assert "private" not in answer.text
+
+
 def test_the_issuer_is_asked_once_for_what_it_publishes(coordinator: Coordinator, issuer: Issuer) -> None:
     for _ in range(3):
         assert come_back(coordinator).status_code == 303
