@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import anyio
 from fastapi import APIRouter, Header, Query, Request
@@ -32,7 +32,7 @@ HEARTBEAT_SEC: Final = 15.0
 BATCH: Final = 100
 News = tuple[list[Event], bool]  # the next events of a job, and whether they are the last
 SCHEMA: Final = EVENT.json_schema(ref_template=REF, mode="serialization")
-SCHEMAS: Final[dict[str, Any]] = SCHEMA.pop("$defs")  # of all that an event is made of, by name
+SCHEMAS: Final[dict[str, object]] = SCHEMA.pop("$defs")  # of all that an event is made of, by name
 STREAM: Final = described(
     MEDIA_TYPE,
     "Events until the job's last; `id` counts up, `event` is the kind, `data` is JSON of this schema. "

@@ -8,8 +8,10 @@ import pytest
 from cli.main import COMMANDS
 from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
-from tests.contract.reference.markdown import COMMAND, Undescribed, described, schema_type, table
+from services.coordinator.api_description import JsonSchema
+from tests.contract.reference.markdown import COMMAND, Undescribed, described, table
 from tests.contract.reference.pages import pages
+from tests.contract.reference.rest import type_of
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -69,4 +71,4 @@ def test_a_bar_in_a_cell_breaks_no_table() -> None:
     ],
 )
 def test_types_are_told_in_a_few_words(schema: dict[str, object], words: str) -> None:
-    assert schema_type(schema) == words
+    assert type_of(JsonSchema.model_validate(schema)) == words

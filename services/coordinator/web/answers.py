@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-Schema = dict[str, Any]  # JSON schema
+Schema = dict[str, object]  # JSON schema
 Responses = dict[int | str, dict[str, Any]]  # by status
 REF: Final = "#/components/schemas/{model}"
 TEXT: Final[Schema] = {"type": "string"}

@@ -1,7 +1,7 @@
 """Markdown tables and the rule that everything has a description."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from mallorn.core.errors import MallornError
 
@@ -39,19 +39,3 @@ def code(text: object) -> str:
 def page(title: str, *lines: str) -> str:
     """A whole page."""
     return "\n".join([f"# {title}", "", NOTE, "", *lines]).rstrip() + "\n"
-
-
-def schema_type(schema: Mapping[str, Any]) -> str:
-    """The type of a JSON schema in a few words."""
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
-    if variants := schema.get("anyOf") or schema.get("oneOf"):
-        return " or ".join(schema_type(variant) for variant in variants)
-    if values := schema.get("enum"):
-        return ", ".join(f'"{value}"' for value in values)
-    if schema.get("type") == "array":
-        return f"list of {schema_type(schema.get('items', {}))}"
-    inner = schema.get("additionalProperties")
-    if isinstance(inner, dict):
-        return f"object of {schema_type(inner)}"
-    return str(schema.get("type", "any"))
