@@ -33,7 +33,7 @@ from benchmarks.lab.rounds import Batch, Family, Pool, best_after, by_task, play
 from costmodels.views import DECISIONS
 from mallorn.core.errors import MallornError
 from mallorn.core.names import resolve
-from workers.search.origins import DEFAULT, means_of
+from workers.search.base import DEFAULT, means_of
 
 ARMS: Final = ("xgboost", NO_MODEL, "forest", "lightgbm-rank", "residual")
 SAMPLER: Final = "topk"

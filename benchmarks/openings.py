@@ -25,10 +25,9 @@ from costmodels.base import CostModel
 from costmodels.training import labels
 from research.replay.arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
 from research.replay.space_file import read_tasks
-from workers.search.base import Proposal, Trial
+from workers.search.base import DEFAULT, Proposal, Trial
 from workers.search.batch import Request
 from workers.search.fill import pending
-from workers.search.origins import DEFAULT
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 SHAPES: Final = (

@@ -7,11 +7,11 @@ import numpy as np
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack
-from costmodels.checks import check_rows
 from costmodels.lgbm import LightGBM
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import newest, rebased
 from costmodels.training import timed
+from costmodels.views import check_rows
 from mallorn.core.installing import need
 
 KIND: Final = "automl"

@@ -1,9 +1,10 @@
 """Models built on another model: a base that was learned elsewhere and is stored with them."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, cast
 
-from costmodels.base import CostModel
+from costmodels.base import CostModel, Indices, Matrix, Vector
 from costmodels.blobs import Arrays, Numbers, as_array, pack, unpack
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.names import REGISTRY, resolve
@@ -69,3 +70,30 @@ def name_of(model: CostModel) -> str:
         f"{place} is no registered cost model, so nothing that stands on it can be stored",
         hint=f"known: {', '.join(sorted(REGISTRY['cost_model']))}",
     )
+
+
+class ManyDomains(CostModel):
+    """A model with a head per domain. `CostModel.fit` knows no domains and treats all rows as one."""
+
+    @abstractmethod
+    def fit_domains(
+        self,
+        features: Matrix,
+        labels: Vector,
+        groups: Indices,
+        domains: Sequence[str],
+        *,
+        home: str,
+        seed: int,
+    ) -> None:
+        """Learn from candidates of several domains, one domain per row; predictions are for `home`."""
+
+    @classmethod
+    @abstractmethod
+    def on(cls, base: CostModel) -> Self:
+        """A model whose `fit` goes on from what a base has learned of all its domains, and not anew."""
+
+    @classmethod
+    def stands_on(cls, kind: type[CostModel]) -> bool:
+        """True if a model of this kind can be its base: one with the same trunk."""
+        return issubclass(kind, cls)

@@ -7,9 +7,9 @@ import numpy as np
 
 from costmodels.base import FAILED_LABEL, Column, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
-from costmodels.checks import check_rows
 from costmodels.columns import SPATIAL_LEVELS, WIDTH, Tiling, tiling
 from costmodels.training import timed
+from costmodels.views import check_rows
 from mallorn.core.values.machine import Cache, Machine, assumed
 
 FIRST_SPREAD: Final = 1.0  # log units, until measurements say how far the guesses are off

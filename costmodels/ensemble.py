@@ -9,9 +9,9 @@ import numpy as np
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack
-from costmodels.checks import check_rows
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import Split, newest, rebased
+from costmodels.views import check_rows
 from mallorn.core.names import resolve
 from mallorn.core.values.machine import Machine
 

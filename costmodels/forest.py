@@ -10,7 +10,7 @@ from sklearn.tree import ExtraTreeRegressor
 from costmodels.bagging import UNKNOWN, Weights, draws, finite, ignorant, importance, pooled, variance_share
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
-from costmodels.checks import check_rows
+from costmodels.views import check_rows
 
 
 class Trees(NamedTuple):

@@ -18,10 +18,10 @@ from costmodels.bagging import (
 )
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
-from costmodels.checks import check_rows
 from costmodels.forest import MEMBERS, Trees, grown
 from costmodels.metrics import members
 from costmodels.training import timed
+from costmodels.views import check_rows
 
 GAMMA: Final = 0.1  # share of a task's rows that count as fast
 LEAST_SLOPE: Final = 0.02  # so that scores of one sign keep their order

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from costmodels.bagging import Weights, draws, finite, ignorant, importance
 from costmodels.base import FAILED_LABEL, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import as_array, pack, unpack, unreadable
-from costmodels.checks import check_rows
 from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
+from costmodels.views import check_rows
 
 MEMBERS = 4
 TREES = 40

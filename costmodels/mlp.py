@@ -11,10 +11,10 @@ from costmodels.bagging import draws, ignorant, importance
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches, push_of
 from costmodels.blobs import pack, unpack
-from costmodels.checks import check_rows
-from costmodels.inputs import Inputs, inputs_of
 from costmodels.layers import Tensor, forward, gradients, initial
 from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
+from costmodels.tables import Inputs, inputs_of
+from costmodels.views import check_rows
 
 KIND: Final = "mlp"
 MEMBERS: Final = 3

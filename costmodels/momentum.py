@@ -6,10 +6,9 @@ from typing import ClassVar, Final, TypeVar
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.based import Based
 from costmodels.blobs import Arrays, Numbers, as_array
-from costmodels.checks import check_rows
 from costmodels.neural import Neural
 from costmodels.tlp import TLP
-from costmodels.views import PRIMITIVES
+from costmodels.views import PRIMITIVES, check_rows
 from mallorn.core.errors import InvalidRequest
 
 MOMENTUM: Final = 0.9

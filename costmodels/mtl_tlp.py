@@ -6,11 +6,11 @@ from typing import ClassVar, Final, Self, cast
 import numpy as np
 
 from costmodels.base import CostModel, Indices, Matrix, Vector
+from costmodels.based import ManyDomains
 from costmodels.blobs import Numbers, unpack
-from costmodels.checks import check_rows
-from costmodels.domains import ManyDomains
 from costmodels.momentum import adapted
 from costmodels.tlp import TLP
+from costmodels.views import check_rows
 from mallorn.core.errors import InvalidRequest
 
 ONLY: Final = ""  # the domain of rows without one

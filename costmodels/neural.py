@@ -10,13 +10,12 @@ from costmodels.bagging import folds, ignorant
 from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches
 from costmodels.blobs import Numbers, pack, unpack
-from costmodels.checks import check_rows, check_width
 from costmodels.descent import TrainingRows, descend, scores_of
 from costmodels.scale import ScoreCalibration, calibrated
 from costmodels.tables import Table, Tables, tables_of
 from costmodels.torches import Layers, Tensors, one_thread
 from costmodels.training import bounded_sample
-from costmodels.views import VIEWS
+from costmodels.views import VIEWS, check_rows, check_width
 from mallorn.core.installing import need
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from costmodels.inputs import QUANTILES
 from costmodels.neural import Neural
-from costmodels.tables import columns
+from costmodels.tables import QUANTILES, columns
 from costmodels.torches import Layers, Tensors, attention, dense, dense_layers, mean_of, normal
 from costmodels.views import STATEMENTS
 

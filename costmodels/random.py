@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import unreadable
-from costmodels.checks import check_rows
+from costmodels.views import check_rows
 
 _FORMAT = "<q"
 

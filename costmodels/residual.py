@@ -10,8 +10,8 @@ from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vecto
 from costmodels.based import Based
 from costmodels.blobs import Arrays, Numbers
 from costmodels.boosters import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
-from costmodels.checks import check_rows
 from costmodels.draft import Draft
+from costmodels.views import check_rows
 from mallorn.core.values.machine import Machine
 
 TRUSTED_ROWS: Final = 16.0  # prior weight of slope 1, in rows

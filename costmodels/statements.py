@@ -10,10 +10,9 @@ from costmodels.bagging import draws, ignorant, importance
 from costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
 from costmodels.boosters import MEMBERS, Objective, Push, as_arrays, as_data, from_arrays, grow_by, opinions
-from costmodels.checks import check_rows, check_width
 from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.sums import Lines, by_order, by_value, lines_of
-from costmodels.views import STATEMENTS
+from costmodels.views import STATEMENTS, check_rows, check_width
 
 ORDER: Final = 1.0  # weight of the ranking loss beside the squared error
 

@@ -7,9 +7,8 @@ import numpy as np
 from costmodels.bagging import UNKNOWN, ignorant, importance
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import pack, unpack
-from costmodels.checks import check_rows, check_width
-from costmodels.inputs import Inputs, inputs_of
-from costmodels.views import CODE
+from costmodels.tables import Inputs, inputs_of
+from costmodels.views import CODE, check_rows, check_width
 
 KIND: Final = "static"
 STRENGTHS: Final = np.logspace(-1, 4, 11)  # of the ridge; chosen by leave-one-out error

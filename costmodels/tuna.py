@@ -6,10 +6,9 @@ from typing import ClassVar, Final
 import numpy as np
 
 from costmodels.base import FAILED_LABEL, Column, Groups, Matrix, Prediction, Vector
-from costmodels.checks import check_rows, check_width
 from costmodels.draft import FEWEST_ROWS, FIRST_SPREAD, Formula
 from costmodels.training import timed
-from costmodels.views import ACCESSES, EXECUTED, Count
+from costmodels.views import ACCESSES, EXECUTED, Count, check_rows, check_width
 from mallorn.core.values.machine import Cache, Machine
 
 LINE_BYTES: Final = 64

@@ -10,7 +10,7 @@ from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, poo
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.blobs import sealed, unreadable, unsealed
 from costmodels.boosters import MEMBERS, as_bytes, as_data, from_bytes, grow, opinions
-from costmodels.checks import check_rows
+from costmodels.views import check_rows
 
 KIND = "xgboost"
 

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from tvm.s_tir.meta_schedule.cost_model.xgb_model import FeatureGroup, XGBConfig, XGBModel
 
 from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction, Vector
-from costmodels.checks import check_rows, check_width
 from costmodels.metrics import members
-from costmodels.views import STATEMENTS
+from costmodels.views import STATEMENTS, check_rows, check_width
 from mallorn.core.errors import InvalidRequest
 
 FAILED_SEC: Final = 1e10  # as `update` has it for what did not run

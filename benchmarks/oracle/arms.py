@@ -10,9 +10,8 @@ from costmodels.training import informative, labels
 from mallorn.core.names import resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.values.trial import Trial
-from workers.search.base import Proposal, Searcher
+from workers.search.base import DEFAULT, Proposal, Searcher, named
 from workers.search.fill import Filter, random_fill, take
-from workers.search.origins import DEFAULT, named
 from workers.search.space import Space
 
 BATCH = 16

@@ -32,7 +32,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     "sampler": {
         "topk": "workers.search.topk:TopK",
         "clustered": "workers.search.samplers.clustered:Clustered",
-        "contextual": "workers.search.samplers.contextual:Contextual",
+        "contextual": "workers.search.topk:Contextual",
         "diverse": "workers.search.samplers.diverse:Diverse",
     },
     "cost_model": {
@@ -70,7 +70,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     "stopping": {
         "fixed": "workers.measure.stopping:Fixed",
         "adaptive": "workers.measure.stopping.adaptive:Adaptive",
-        "racing": "workers.measure.stopping.racing:Racing",
+        "racing": "workers.measure.stopping.adaptive:Racing",
     },
     "measurer": {
         "tvm": "workers.measure.tvm:TvmMeasurer",

@@ -9,9 +9,8 @@ from typing import Final
 import numpy as np
 
 from costmodels.base import CostModel
-from costmodels.based import Based
+from costmodels.based import Based, ManyDomains
 from costmodels.choosing import chosen
-from costmodels.domains import ManyDomains
 from db.dataset.snapshots import Progress, silent
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets

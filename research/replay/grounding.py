@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from research.replay.space import RecordedSpace
-from workers.search.base import Proposal, Searcher, Trial
+from workers.search.base import RANDOM, Proposal, Searcher, Trial
 from workers.search.batch import Request
 from workers.search.decisions import DecisionSpace
-from workers.search.origins import RANDOM
 from workers.search.space import Candidate
 
 

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from mallorn.core.errors import NotFound
 from research.replay.recording import RecordedTask
-from workers.search.base import Trial
+from workers.search.base import DEFAULT, Trial, means_of
 from workers.search.decisions import DecisionSpace
 from workers.search.features import decision_rows, places_by_sketch
 from workers.search.genes import Points, genes_of
-from workers.search.origins import DEFAULT, means_of
 from workers.search.space import Candidate, Sketch
 
 FAR: Final = np.inf

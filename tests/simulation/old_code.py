@@ -50,7 +50,7 @@ def read_only_is_a_fault() -> AbstractContextManager[object]:
 def store_is_a_fault() -> Iterator[None]:
     """What an artifact store raises that is away is a fault of ours."""
     with ExitStack() as stack:
-        for module in ("workers.slot.stage", "workers.finish.export", "workers.finish.scripts"):
+        for module in ("workers.slot.stage", "workers.finish.export", "workers.finish.handout"):
             stack.enter_context(patch(f"{module}.reaching", lambda uri: nullcontext(open_store(uri))))
         yield
 

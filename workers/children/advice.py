@@ -1,9 +1,24 @@
-"""What a user may do about a helper process that died or took too long."""
+"""Second chance for a helper process that died, and advice for a user where it dies again."""
 
-from typing import Final
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from mallorn.core.settings import Settings
 from workers.children.errors import ChildCrashed, ChildError, ChildKilled, ChildOutOfMemory, ChildTimeout
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def twice(work: Callable[[], T]) -> T:
+    """What a helper process answers, asked once more where it died."""
+    try:
+        return work()
+    except ChildCrashed as error:
+        log.warning("once more: %s", error)
+        return work()
+
 
 _GIB: Final = 1024**3
 # What C++, Python and the system say of a process that reached its limit.

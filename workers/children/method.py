@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
 
-from workers.children.call import Call
-from workers.children.codec import Fields
+from workers.children.call import Call, Fields
 from workers.children.pending import Pending
 
 P = ParamSpec("P")

@@ -9,9 +9,9 @@ from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
 from mallorn.core.fleet_key import FleetKey
 from workers.device.endpoint import LONGEST
+from workers.device.lobby import Unproven
 from workers.device.requests import Requests
 from workers.device.tracker_client import HELLO, PROVE, REFUSED, REQUEST, SUCCESS, UPDATE_INFO
-from workers.device.unproven import Unproven
 
 log = logging.getLogger(__name__)
 PATIENCE_SEC: Final = 10.0

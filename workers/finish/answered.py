@@ -15,14 +15,13 @@ from workers.finish.checking import Checker
 from workers.finish.contenders import Contest, space_of, tasks_of
 from workers.finish.winners import Winner
 from workers.knowing.answer import Answer, Knowledge, Question, in_order
-from workers.knowing.constructed import Constructed
 from workers.knowing.learned import Learned
-from workers.knowing.modelled import Modelled
+from workers.knowing.modelled import Constructed, Modelled
 from workers.knowing.near import Near
 from workers.knowing.same import Same
 from workers.measure.base import Slot
 from workers.round.context import program_of
-from workers.search.roller.prior import modelled_us
+from workers.search.roller.ranking import modelled_us
 from workers.slot.stage import Stage
 from workers.tvm.space import TvmSpace
 

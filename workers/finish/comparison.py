@@ -11,11 +11,10 @@ from typing import Final
 
 from mallorn.core.values.dynamic import Dynamic
 from mallorn.core.values.report import Conditions, FinishReport, PointTimes
-from workers.children.again import twice
-from workers.finish.agreement import check_numbers
+from workers.children.advice import twice
 from workers.finish.elsewhere import leave_out_onnxruntime, placed
 from workers.finish.job_model import JobModel, TunedModel
-from workers.finish.undone import Undone
+from workers.finish.undone import Undone, check_numbers
 from workers.racing.engines import TUNED, UNTUNED, Engines
 from workers.racing.whole_model import ONNXRUNTIME
 

@@ -19,7 +19,7 @@ from workers.children.errors import ChildFailed
 from workers.measure.base import Program, Slot
 from workers.round.context import descriptors_of, program_of, work_of
 from workers.round.viewing import Viewer
-from workers.search.origins import DEFAULT, means_of
+from workers.search.base import DEFAULT, means_of
 from workers.search.space import Candidate, Sketch
 from workers.slot.stage import Stage
 from workers.tvm.space import TvmSpace, load_sketches

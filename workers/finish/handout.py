@@ -1,18 +1,25 @@
 """What a finish hands out: the winners, or rivals of theirs that do better inside the whole model."""
 
+import json
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from mallorn.core.artifacts import reaching, scripts_uri
+
 from mallorn.core.values.report import FinishReport
-from workers.children.again import twice
+from workers.children.advice import twice
+from workers.children.errors import ChildError
+from workers.faces.graphs import Graphs
 from workers.finish.checking import Checker
 from workers.finish.inside_model import InsideChoice, decide_inside
 from workers.finish.job_model import JobModel, TunedModel, where_it_runs
 from workers.finish.undone import Undone
 from workers.finish.winners import Winner
+from workers.slot.stage import Stage
 
 COMPILE: Final = "compile the tuned model"
 INSIDE: Final = "decide close contests inside the whole model"
@@ -64,3 +71,27 @@ def _inside(model: JobModel, first: TunedModel, check: Checker) -> InsideChoice:
     wanted = claimed.options.searches and claimed.options.contests == "inside"
     placed = where_it_runs(model) if one_shape and wanted else None
     return decide_inside(placed, first, check) if placed is not None else InsideChoice(first, None)
+
+
+log = logging.getLogger(__name__)
+
+
+def keep_scripts(claimed: Stage, winners: Sequence[Winner], graphs: Graphs) -> None:
+    """Store the scripts of each winner; those that cannot be printed are left out."""
+    for winner in winners:
+        claimed.lease.check()
+        try:
+            _keep(claimed, winner, graphs)
+        except ChildError as error:
+            log.warning("no script of %s: %s", winner.contest.task.name, error)
+
+
+def _keep(claimed: Stage, winner: Winner, graphs: Graphs) -> None:
+    program = winner.contest.program
+    url = scripts_uri(claimed.runtime.settings.artifacts, program.key, winner.trace)
+    with reaching(url) as (store, path):
+        if store.exists(path):
+            return
+        scripts = graphs.scripts(program.tir, winner.trace)
+        store.makedirs(store._parent(path), exist_ok=True)
+        store.pipe_file(path, json.dumps(asdict(scripts)).encode())

@@ -24,14 +24,12 @@ from workers.faces.graphs import Graphs
 from workers.finish.busy import beside_others
 from workers.finish.checking import Checker, Unchecked
 from workers.finish.comparison import compare
-from workers.finish.conditions import conditions
+from workers.finish.conditions import conditions, limits
 from workers.finish.contenders import Contest
 from workers.finish.deciding import Decided, decide_all
 from workers.finish.export import complete_export, settle_rules, upload
-from workers.finish.handout import Handout, choose, records_alone
+from workers.finish.handout import Handout, choose, keep_scripts, records_alone
 from workers.finish.job_model import JobModel
-from workers.finish.limits import limits
-from workers.finish.scripts import keep_scripts
 from workers.finish.undone import Undone
 from workers.finish.verify import verifier
 from workers.finish.winners import Winner

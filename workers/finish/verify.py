@@ -8,7 +8,7 @@ from typing import Final
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.children.again import twice
+from workers.children.advice import twice
 from workers.children.errors import ChildError
 from workers.device.endpoint import DeviceClass
 from workers.faces.graphs import Graphs, Reference

@@ -19,7 +19,7 @@ from workers.measure.base import Measurer
 from workers.measure.believing import believed, least_believed_us
 from workers.racing.bursts import interval
 from workers.round.rows import Site, store_sites, store_sketches
-from workers.search.origins import DEFAULT
+from workers.search.base import DEFAULT
 from workers.slot.stage import Stage
 
 PASSES: Final = 3

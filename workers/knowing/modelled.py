@@ -1,4 +1,4 @@
-"""A model of the machine chooses of what the job's searcher finds by it, also for machines not at hand."""
+"""Answers by the machine alone, at hand or not: the constructor's first guesses, and a model's choice."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,12 +11,20 @@ from costmodels.base import CostModel
 from mallorn.core.names import resolve
 from mallorn.core.values.report import Source, Sure
 from workers.knowing.answer import Answer, Knowledge, Question
-from workers.search.base import Searcher
+from workers.search.base import DEFAULT, Searcher
 from workers.search.fill import Filter, pending, take
-from workers.search.origins import DEFAULT
 from workers.search.pooled import score
 
 FOUND: Final = 16  # proposals, beside the first guesses
+
+
+class Constructed(Knowledge):
+    """The space's defaults, best guess first."""
+
+    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+        because = "constructed for what the machine computes and moves"
+        for candidate in question.space.defaults():
+            yield Answer(candidate, Source.CONSTRUCTED, because, Sure.GUESSED)
 
 
 @dataclass(frozen=True)

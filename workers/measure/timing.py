@@ -15,7 +15,7 @@ from workers.device.endpoint import DeviceClass, Endpoint
 from workers.faces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.measure.base import Program, SlotTrial
 from workers.measure.builds import Built
-from workers.measure.retakes import Retakes
+from workers.measure.patience import Retakes
 from workers.measure.texts import shorten
 
 # Of a program's key, in the device's own log.

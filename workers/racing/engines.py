@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Protocol, Self, TypeVar
 
 from mallorn.core.values.report import ModelLatency
-from workers.children.again import twice
+from workers.children.advice import twice
 from workers.children.errors import ChildError
 from workers.host.memory import is_large
 from workers.racing.bursts import race, race_kernels

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel
-from costmodels.based import Based
-from costmodels.domains import ManyDomains
+from costmodels.based import Based, ManyDomains
 from db.repositories.cost_models import BaseHead, CostModels
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.base import CostModel
-from costmodels.checks import WrongRows
 from costmodels.draft import Draft
+from costmodels.views import WrongRows
 from mallorn.core.errors import PluginFailed
 from mallorn.core.names import resolve
 from mallorn.core.plugins import blaming
@@ -15,9 +15,8 @@ from workers.faces.compiler import Validate
 from workers.measure.base import Slot
 from workers.round.context import RoundContext
 from workers.round.viewing import LOWERED, Viewer
-from workers.search.base import Proposal, Searcher, Trial
+from workers.search.base import DEFAULT, Proposal, Searcher, Trial, named
 from workers.search.fill import Filter, pending, take
-from workers.search.origins import DEFAULT, named
 from workers.search.remembering import MOST_BYTES, Remembering, State
 from workers.search.space import Space
 from workers.tvm.space import TvmSpace, load_sketches

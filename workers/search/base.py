@@ -1,9 +1,9 @@
-"""The Searcher seam: propose the next candidates of one task."""
+"""The Searcher seam: which candidates to measure next, and the origin that each proposal names."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -50,3 +50,28 @@ class Searcher(ABC):
         rng: np.random.Generator,
     ) -> list[Proposal]:
         """The next candidates to measure, best first."""
+
+
+# Means that several searchers share; a searcher's own are in its file.
+DEFAULT: Final = "default"
+RANDOM: Final = "random"
+MEASURED: Final = "measured"
+MUTATION: Final = "mutation"
+CROSSOVER: Final = "crossover"
+WALK: Final = "walk"
+SYNTHESIS: Final = "synthesis"
+
+
+def searcher_of(origin: str) -> str:
+    """`ga` of `ga:mutation`."""
+    return origin.rpartition(":")[0] or origin
+
+
+def means_of(origin: str) -> str:
+    """`mutation` of `ga:mutation`, and of `mutation` alone."""
+    return origin.rpartition(":")[2]
+
+
+def named(proposal: Proposal, searcher: str) -> Proposal:
+    """The proposal with its searcher's name before its origin, unless it has one."""
+    return proposal if ":" in proposal.origin else replace(proposal, origin=f"{searcher}:{proposal.origin}")

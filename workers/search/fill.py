@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mallorn.core.outcomes import Outcome
-from workers.search.base import Proposal, Trial
-from workers.search.origins import DEFAULT, RANDOM
+from workers.search.base import DEFAULT, RANDOM, Proposal, Trial
 from workers.search.space import Candidate, Space
 
 DRAW = 256  # candidates drawn at once

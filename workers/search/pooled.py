@@ -9,11 +9,10 @@ import numpy as np
 
 from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction
 from costmodels.views import DECISIONS
-from workers.search.base import Proposal
+from workers.search.base import SYNTHESIS, Proposal
 from workers.search.batch import BatchSearcher, Request
 from workers.search.fill import Filter
 from workers.search.measured import fastest
-from workers.search.origins import SYNTHESIS
 from workers.search.prudence import prudent
 from workers.search.sampler import ScoredPool, Synthesiser
 from workers.search.space import Candidate, Space

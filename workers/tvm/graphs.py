@@ -10,7 +10,7 @@ from workers.children.serve import serve
 from workers.faces.graphs import Graphs, Ranges, Scripts, Shapes, Signature
 from workers.tvm.accuracy import compare, compare_models
 from workers.tvm.compile import compile_default, compile_model
-from workers.tvm.database import replay, write_database
+from workers.tvm.logs import replay, write_database
 from workers.tvm.model import load_network
 from workers.tvm.onnx_reader import read_model
 from workers.tvm.programs import parse_module, parse_tvm_target

@@ -26,8 +26,8 @@ from workers.tvm.accuracy import Array
 from workers.tvm.anatomy import blocks_of, extent
 from workers.tvm.archives import save_arrays
 from workers.tvm.arguments import FREE_RANGE
-from workers.tvm.database import replay
 from workers.tvm.linker import link_shared
+from workers.tvm.logs import replay
 from workers.tvm.passes import as_tvm_target
 from workers.tvm.programs import parse_module
 

@@ -24,7 +24,7 @@ from workers.faces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runne
 from workers.faces.values import Arguments
 from workers.host.load import Load
 from workers.host.memory import COPIES_OF_ONE
-from workers.measure.stopping.named_rule import NamedRule
+from workers.measure.stopping.base import NamedRule
 from workers.measure.times import ImpossibleTime, check_times
 from workers.tvm.archives import load_arrays, save_arrays
 from workers.tvm.library_timer import SEC_US, LibraryTimer

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel, Groups, Matrix, Vector
-from costmodels.domains import ManyDomains
+from costmodels.based import ManyDomains
 from costmodels.lgbm import LightGBM
 from db.dataset.snapshots import take_snapshot
 from db.repositories.cost_models import CostModels

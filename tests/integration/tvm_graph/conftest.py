@@ -67,7 +67,7 @@ class Example:
 
     def write(self, folder: str, records: list[Tuned]) -> str:
         """A schedule directory with these records and a manifest."""
-        from workers.tvm.database import write_database
+        from workers.tvm.logs import write_database
 
         directory = self.folder / folder
         write_database(str(directory), self.target, records)

@@ -22,7 +22,7 @@ from tests.unit.research.pretraining.made_up import SHAPES, task_data
 from workers.round.context import load_round
 from workers.round.models import model_of
 from workers.round.training import train
-from workers.search.origins import searcher_of
+from workers.search.base import searcher_of
 
 FAMILY = "operator:matmul"
 

@@ -36,7 +36,7 @@ from workers.finish.contenders import TOP
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
 from workers.measure.base import Need
-from workers.search.origins import DEFAULT, means_of
+from workers.search.base import DEFAULT, means_of
 
 CRASHED = ChildKilled("graphs died of SIGKILL", died_of=Signals.SIGKILL)
 LATENCIES = {"before": 1000.0, "after": 980.0, "guesses": 990.0}

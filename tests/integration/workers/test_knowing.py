@@ -13,7 +13,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from tests.fixtures.workshop import TARGET
 from workers.knowing.answer import Question, in_order
-from workers.knowing.constructed import Constructed
+from workers.knowing.modelled import Constructed
 from workers.knowing.near import Near
 from workers.knowing.same import Same
 from workers.search.synthetic import SyntheticSpace

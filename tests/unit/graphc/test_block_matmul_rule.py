@@ -12,7 +12,7 @@ from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.test_keep_block_quantized_weights import WIDE, runs_here
 from workers.search.roller.ranking import ranked
 from workers.search.space import Sketch
-from workers.tvm.database import replay
+from workers.tvm.logs import replay
 from workers.tvm.nests import nests
 from workers.tvm.passes import as_tvm_target
 from workers.tvm.rebuild import full_trace, rebuild

@@ -13,7 +13,7 @@ from tvm import relax
 from graphc.core.graph_rewriting import WIDEST
 from graphc.tasks.mark_elementwise_rows import LINE, lines, width
 from tests.unit.graphc.networks import network, random, weights
-from workers.tvm.database import replay
+from workers.tvm.logs import replay
 from workers.tvm.rebuild import full_trace, rebuild
 from workers.tvm.sketches import design_space
 

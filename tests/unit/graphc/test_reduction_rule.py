@@ -13,7 +13,7 @@ from mallorn.core.values.machine import assumed
 from tests.unit.graphc.networks import HASWELL, network, random
 from workers.search.roller.ranking import ranked
 from workers.search.space import ChoiceKind
-from workers.tvm.database import replay
+from workers.tvm.logs import replay
 from workers.tvm.nests import nests
 from workers.tvm.rebuild import full_trace, rebuild
 from workers.tvm.sketches import design_space

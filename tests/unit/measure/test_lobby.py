@@ -8,9 +8,8 @@ import pytest
 
 from tests.fixtures.waiting import wait_for
 from workers.device import lobby
-from workers.device.lobby import Lobby
+from workers.device.lobby import MOST, MOST_OF_AN_ADDRESS, Lobby, Unproven
 from workers.device.tracker_client import RPC_MAGIC
-from workers.device.unproven import MOST, MOST_OF_AN_ADDRESS, Unproven
 
 Knock = Callable[[], socket.socket]
 GREETING = struct.pack("<ii", RPC_MAGIC, 8) + b"client:x"

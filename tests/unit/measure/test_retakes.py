@@ -3,8 +3,8 @@
 import pytest
 
 from mallorn.core.options import EvaluatorOptions
-from workers.measure import retakes
-from workers.measure.retakes import Retakes
+from workers.measure import patience
+from workers.measure.patience import Retakes
 
 
 class Clock:
@@ -18,7 +18,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(retakes, "time", clock)
+    monkeypatch.setattr(patience, "time", clock)
     return clock
 
 

@@ -8,8 +8,7 @@ import pytest
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.options import EvaluatorOptions
 from workers.measure.stopping import Fixed, StoppingRule, take_times
-from workers.measure.stopping.adaptive import Adaptive
-from workers.measure.stopping.racing import Racing
+from workers.measure.stopping.adaptive import Adaptive, Racing
 from workers.measure.stopping.testing import MadeUpKernel, StoppingRuleTestCase
 
 EVALUATOR = EvaluatorOptions(number=3, repeat=2, min_repeat_ms=100)

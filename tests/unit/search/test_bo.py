@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from workers.search.algorithms.acquisition import ACQUISITIONS
 from workers.search.algorithms.bo import ROWS, BayesianOptimisation, contextual_variance, spread
-from workers.search.algorithms.gp import GaussianProcess, matern
+from workers.search.algorithms.gp import ACQUISITIONS, GaussianProcess, matern
 from workers.search.algorithms.random import RandomSearch
 from workers.search.base import Searcher, Trial
 from workers.search.simulate import best_us, simulate

@@ -8,10 +8,9 @@ import pytest
 from costmodels.base import CostModel, Prediction
 from costmodels.random import RandomModel
 from workers.search.algorithms.ga import Genetic, elite, islands, shares, tournament
-from workers.search.base import Searcher, Trial
+from workers.search.base import CROSSOVER, MUTATION, Searcher, Trial
 from workers.search.batch import Request
 from workers.search.fill import Filter
-from workers.search.origins import CROSSOVER, MUTATION
 from workers.search.simulate import trained
 from workers.search.space import Matrix
 from workers.search.synthetic import RFACTOR, SyntheticSpace

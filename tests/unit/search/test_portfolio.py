@@ -9,8 +9,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 from workers.search.algorithms.credit import RECENT, credit
 from workers.search.algorithms.portfolio import Portfolio
-from workers.search.base import Proposal, Searcher, Trial
-from workers.search.origins import means_of, named, searcher_of
+from workers.search.base import Proposal, Searcher, Trial, means_of, named, searcher_of
 from workers.search.simulate import simulate
 from workers.search.space import Candidate
 from workers.search.synthetic import SyntheticSpace

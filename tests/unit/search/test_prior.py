@@ -5,7 +5,7 @@ import pytest
 
 from mallorn.core.values.machine import assumed
 from workers.search.roller.guesses import Constructor
-from workers.search.roller.prior import losses
+from workers.search.roller.ranking import losses
 from workers.search.space import Candidate
 from workers.search.synthetic import TILED, SyntheticSpace
 from workers.search.testing import TinySpace

@@ -11,14 +11,13 @@ from workers.search.algorithms.evolutionary import Evolutionary
 from workers.search.sampler import BatchSampler, ScoredPool
 from workers.search.samplers.clustered import Clustered, synthesised
 from workers.search.samplers.clusters import k_means, to_the_knee
-from workers.search.samplers.contextual import Contextual
 from workers.search.samplers.diverse import Diverse
 from workers.search.scaling import scaled, squared_distances
 from workers.search.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from workers.search.synthetic import SyntheticSpace
 from workers.search.testing import BatchSamplerTestCase, SynthesiserTestCase, assert_well_formed
 from workers.search.testing.checks import generator
-from workers.search.topk import TopK
+from workers.search.topk import Contextual, TopK
 
 
 class TestClustered(SynthesiserTestCase):

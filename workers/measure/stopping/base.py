@@ -3,7 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from mallorn.core.names import resolve
 from mallorn.core.options import EvaluatorOptions
+from mallorn.core.plugins import blaming
 
 
 class StoppingRule(ABC):
@@ -36,3 +38,27 @@ def take_times(
     while (timing := rule.next_timing(evaluator, run_us, best_us)) is not None:
         run_us.extend(time_once(timing))
     return run_us
+
+
+class Fixed(StoppingRule):
+    """What stock MetaSchedule does: one timing, exactly as the job asks for it."""
+
+    def next_timing(
+        self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
+    ) -> EvaluatorOptions | None:
+        return None if run_us else evaluator
+
+
+class NamedRule(StoppingRule):
+    """Raises PluginFailed for what the rule itself raises; the timing between is none of its doing."""
+
+    def __init__(self, name: str) -> None:
+        self._part = ("stopping", name)
+        with blaming(self._part):
+            self._rule: StoppingRule = resolve(*self._part)()
+
+    def next_timing(
+        self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
+    ) -> EvaluatorOptions | None:
+        with blaming(self._part):
+            return self._rule.next_timing(evaluator, run_us, best_us)

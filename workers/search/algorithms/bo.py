@@ -8,14 +8,12 @@ from typing import Final
 import numpy as np
 
 from costmodels.base import Column
-from workers.search.algorithms.acquisition import ACQUISITIONS
 from workers.search.algorithms.credit import credit
-from workers.search.algorithms.gp import Beliefs, GaussianProcess
-from workers.search.base import Proposal, Trial
+from workers.search.algorithms.gp import ACQUISITIONS, Beliefs, GaussianProcess
+from workers.search.base import Proposal, Trial, means_of
 from workers.search.batch import BatchSearcher, Request
 from workers.search.fill import Filter
 from workers.search.measured import fastest
-from workers.search.origins import means_of
 from workers.search.pooled import score
 from workers.search.prudence import prudent
 from workers.search.sampler import ScoredPool

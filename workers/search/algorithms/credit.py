@@ -8,8 +8,7 @@ import numpy as np
 
 from costmodels.base import Column
 from costmodels.training import UNINFORMATIVE
-from workers.search.base import Trial
-from workers.search.origins import DEFAULT, means_of
+from workers.search.base import DEFAULT, Trial, means_of
 
 # The discount makes older trials irrelevant; the cut bounds the cost.
 RECENT: Final = 512

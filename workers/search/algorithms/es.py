@@ -8,10 +8,9 @@ import numpy as np
 
 from costmodels.views import VIEWS
 from workers.search.algorithms.strategy import Strategy, by_rank
-from workers.search.base import Trial
+from workers.search.base import RANDOM, Trial
 from workers.search.batch import Request
 from workers.search.measured import fastest
-from workers.search.origins import RANDOM
 from workers.search.pooled import PooledSearcher, score
 from workers.search.space import Candidate, Space
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.search.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.batch import Request
 from workers.search.measured import fastest
-from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.pooled import PooledSearcher, score
 from workers.search.space import Candidate, Space
 

@@ -9,8 +9,8 @@ from threadpoolctl import threadpool_limits
 
 from costmodels.adam import AdamW
 from costmodels.layers import Tensor, forward, gradients, initial, slopes
+from workers.search.base import MUTATION, RANDOM
 from workers.search.genes import Genes, Points, genes_of
-from workers.search.origins import MUTATION, RANDOM
 from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.learner import Learner
 from workers.search.policy.scout import Promise, Scout, Sight

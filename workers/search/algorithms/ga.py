@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Indices
+from workers.search.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.batch import Request
 from workers.search.features import places_by_sketch
 from workers.search.measured import Measured, fastest
-from workers.search.origins import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.pooled import PooledSearcher, score
 from workers.search.space import Candidate, Space
 

@@ -1,11 +1,13 @@
-"""A Gaussian process on scaled points: Matérn 3/2, its length and noise chosen by marginal likelihood."""
+"""Gaussian process for targets that are minimised, and three acquisition functions over it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import ndtr
 
 from costmodels.base import Column
 from workers.search.scaling import Points, squared_distances
@@ -80,3 +82,30 @@ class Beliefs:
         row = left / np.sqrt(self._variance[at] + self._process.noise)
         self._rows = np.vstack([self._rows, row])
         self._variance = np.maximum(LEAST_VARIANCE, self._variance - row**2)
+
+
+# From mean, deviation, the best target so far and the wanted exploration; higher is better.
+Acquisition = Callable[[Column, Column, float, float], Column]
+
+MOST_DEVIATIONS: Final = 2.0  # how optimistic the confidence bound is at full exploration
+
+
+def expected_improvement(mean: Column, std: Column, best: float, exploration: float) -> Column:
+    gap = best - exploration * std.mean() - mean
+    z = gap / std
+    return np.asarray(gap * ndtr(z) + std * np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi))
+
+
+def probability_of_improvement(mean: Column, std: Column, best: float, exploration: float) -> Column:
+    return np.asarray((best - exploration * std.mean() - mean) / std)  # ranks as the probability does
+
+
+def lower_bound(mean: Column, std: Column, best: float, exploration: float) -> Column:
+    return np.asarray(best - (mean - MOST_DEVIATIONS * exploration * std))
+
+
+ACQUISITIONS: Final[dict[str, Acquisition]] = {
+    "ei": expected_improvement,
+    "pi": probability_of_improvement,
+    "lcb": lower_bound,
+}

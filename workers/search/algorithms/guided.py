@@ -6,11 +6,11 @@ import numpy as np
 
 from costmodels.base import Column, CostModel, Indices
 from workers.search.algorithms.directions import Directions
+from workers.search.base import WALK
 from workers.search.batch import Request
 from workers.search.measured import Measured, fastest
-from workers.search.origins import WALK
 from workers.search.pooled import PooledSearcher, score
-from workers.search.roller.prior import losses
+from workers.search.roller.ranking import losses
 from workers.search.space import Candidate, Space
 
 

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from costmodels.base import CostModel
 from mallorn.core.names import resolve
 from workers.search.algorithms.credit import credit
-from workers.search.base import Proposal, Searcher, Trial
+from workers.search.base import Proposal, Searcher, Trial, named, searcher_of
 from workers.search.fill import Filter, defaults_first, pending, random_fill
-from workers.search.origins import named, searcher_of
 from workers.search.sampler import BatchSampler
 from workers.search.space import Space
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from workers.search.base import WALK
 from workers.search.features import decision_rows, places_by_sketch
-from workers.search.origins import WALK
 from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.keeper import Keeper
 from workers.search.policy.lessons import Lessons

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from workers.search.base import Proposal
+from workers.search.base import MUTATION, Proposal
 from workers.search.batch import BatchSearcher, Request
 from workers.search.fill import Filter, take
 from workers.search.measured import fastest
-from workers.search.origins import MUTATION
 from workers.search.roller.ranking import ranked
 from workers.search.space import Candidate
 

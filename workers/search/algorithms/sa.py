@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from workers.search.base import RANDOM
 from workers.search.batch import Request
 from workers.search.measured import fastest, latest
-from workers.search.origins import RANDOM
 from workers.search.pooled import PooledSearcher, score
 from workers.search.space import Candidate
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodels.base import CostModel
-from workers.search.base import Proposal
+from workers.search.base import DEFAULT, MEASURED, RANDOM, Proposal
 from workers.search.batch import Request
 from workers.search.fill import Filter
-from workers.search.origins import DEFAULT, MEASURED, RANDOM
 from workers.search.policy.history_sample import HistorySample, sample_of
 from workers.search.policy.kernel_regression import KernelRegression
 from workers.search.policy.scout import Scout

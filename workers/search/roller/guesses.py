@@ -10,11 +10,10 @@ import numpy as np
 from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
 from workers.search.nest import Nest, read_across
-from workers.search.roller.building import build
+from workers.search.roller.building import build, cut_reduction, gpu_tiles
 from workers.search.roller.cost import block_us, computing_us, feeding_us, moving_us, result_us
 from workers.search.roller.loops import Loops
 from workers.search.roller.parts import SPATIAL_LEVELS, Block, PlacedChoice, blocks, home, places
-from workers.search.roller.plain import cut_reduction, gpu_tiles
 from workers.search.space import ChoiceKind, Sketch
 from workers.search.tiles import Rows
 

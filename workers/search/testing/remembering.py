@@ -7,9 +7,8 @@ from costmodels.base import CostModel
 from workers.search.base import Searcher, Trial
 from workers.search.remembering import MOST_BYTES, Remembering
 from workers.search.synthetic import SyntheticSpace
-from workers.search.testing.checks import assert_well_formed, generator
+from workers.search.testing.checks import TinySpace, assert_well_formed, generator
 from workers.search.testing.searchers import SearcherTestCase
-from workers.search.testing.tiny import TinySpace
 
 
 class RememberingTestCase(SearcherTestCase):

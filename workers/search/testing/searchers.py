@@ -12,8 +12,7 @@ from workers.search.base import Searcher, Trial
 from workers.search.simulate import trained
 from workers.search.space import Candidate
 from workers.search.synthetic import SyntheticSpace
-from workers.search.testing.checks import SEEDS, assert_well_formed, generator
-from workers.search.testing.tiny import TinySpace
+from workers.search.testing.checks import SEEDS, TinySpace, assert_well_formed, generator
 
 
 class SearcherTestCase:
