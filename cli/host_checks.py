@@ -71,12 +71,12 @@ def kernel(target: Target) -> str:
     """Build a kernel and run it as candidates are, in processes behind walls. Raises HostFault."""
     from workers.children.errors import ChildError
     from workers.faces.compiler import Compiler
-    from workers.faces.prober import Prober
+    from workers.faces.engine import Engine
 
     with TemporaryDirectory(prefix="mallorn-check-") as folder:
         room, env = Path(folder), {"PATH": search_path(), "TVM_NUM_THREADS": str(target.num_cores)}
         try:
-            with Compiler(env=env, room=room) as maker, Prober(env=env, room=room) as runner:
+            with Compiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
                 [run] = runner.clock(folder, [maker.build_one_probe(target.text, folder)])
         except ChildError as error:
             message = f"no kernel for {target} is built and run here: {error.message}"

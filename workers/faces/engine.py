@@ -1,11 +1,14 @@
 # mypy: disable-error-code="empty-body"
-"""The process that holds one engine with one whole model, and times it when told to."""
+"""The process that holds one engine with one whole model, and times it or probes of its host when told to."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from workers.children.child import Child
 from workers.children.method import method
+from workers.device.slice_times import Slice
+from workers.faces.probes import Probe
 
 RUN_TIMEOUT_SEC: Final = 600.0
 
@@ -47,3 +50,7 @@ class Engine(Child):
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def save_outputs(self, outputs_npz: str) -> int:
         """Run once and write the outputs in order; how many there are."""
+
+    @method(limit_sec=60.0)
+    def clock(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
+        """The shortest run of each probe of one library in `folder`, on this host's own cores."""

@@ -10,7 +10,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from workers.children.errors import ChildError
 from workers.faces.compiler import Compiler
-from workers.faces.prober import Prober
+from workers.faces.engine import Engine
 from workers.faces.probes import by_library
 from workers.host.alone import Host
 from workers.probing.reading import Timed, machine_of
@@ -31,10 +31,10 @@ def _timed(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
     with Compiler(env=env, room=Path(folder)) as compiler:
         probes = compiler.build_probes(target.text, folder)
     with (
-        Prober(env={"TVM_NUM_THREADS": str(target.num_cores), **env}, room=Path(folder)) as prober,
+        Engine(env={"TVM_NUM_THREADS": str(target.num_cores), **env}, room=Path(folder)) as engine,
         Host().alone(),
     ):
         for group in by_library(probes):
             with suppress(ChildError):  # an instruction that this machine lacks
-                runs = prober.clock(folder, group)
+                runs = engine.clock(folder, group)
                 yield from (Timed(*each) for each in zip(group, runs, strict=True))
