@@ -24,7 +24,6 @@ import numpy as np
 import psutil
 
 from benchmarks.hosts import describe_host
-from costmodels.views import CODE
 from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.targets import Target
 from workers.device.detect import detect_target
@@ -98,7 +97,7 @@ def _ask(
     drawn: Sequence[Candidate],
 ) -> None:
     candidates = [(space.by_key[each.sketch].trace, each.decisions) for each in drawn]
-    (compiler.code if view == CODE.name else compiler.statements)(program.tir, target.text, candidates)
+    compiler.lowered(view, program.tir, target.text, candidates)
 
 
 def _tasks(model: Path, target: Target) -> list[ModelTask]:

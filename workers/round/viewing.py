@@ -1,6 +1,6 @@
 """Candidates in the view that a cost model reads: at once, or from the cache, or from a compiler."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -13,15 +13,12 @@ from db.repositories.features import Features, ViewOf
 from db.session import Database
 from mallorn.core.names import resolve
 from workers.children.errors import ChildError
-from workers.faces.compiler import Candidates, Compiler
+from workers.faces.compiler import Compiler
 from workers.search.space import Candidate, Sketch
 from workers.slot.attendance import TVM_VERSION
 
 # The views that a compiler fills, and for how many candidates it is asked at once.
 LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4}
-
-
-Describe = Callable[[str, str, Candidates], list[bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +77,9 @@ class Viewer:
 
     def _ask(self, view: str, work: Work, candidates: Sequence[Candidate]) -> dict[str, bytes | None]:
         """Ask the compiler for all at once, and for each alone where one of them kills it."""
-        describe: Describe = getattr(self.compiler, view)  # each lowered view has a method of its name
         traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:
-            packed = describe(work.tir, work.target, traced)
+            packed = self.compiler.lowered(view, work.tir, work.target, traced)
         except ChildError:
             if len(candidates) == 1:
                 return {candidates[0].key: None}

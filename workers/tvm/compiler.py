@@ -11,7 +11,7 @@ from workers.children.serve import serve
 from workers.faces.compiler import Compiler
 from workers.tvm.build import build
 from workers.tvm.linker import prepare_linking
-from workers.tvm.lowered import code, executed, statements
+from workers.tvm.lowered import lowered
 from workers.tvm.nests import nests
 from workers.tvm.probes import build_one_probe, build_probes
 from workers.tvm.programs import vector_lanes
@@ -24,9 +24,7 @@ ANSWERS: Final = (
     Compiler.nests.by(nests),
     Compiler.validate.by(validate),
     Compiler.full_trace.by(full_trace),
-    Compiler.statements.by(statements),
-    Compiler.code.by(code),
-    Compiler.executed.by(executed),
+    Compiler.lowered.by(lowered),
     Compiler.build_probes.by(build_probes),
     Compiler.build_one_probe.by(build_one_probe),
     Compiler.build.by(build),

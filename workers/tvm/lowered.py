@@ -1,6 +1,6 @@
 """Views of candidates that only lowering or code generation tells: what the compiler child answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +10,7 @@ from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.support import nvcc
 
-from costmodels.views import STATEMENTS
+from costmodels.views import CODE, EXECUTED, STATEMENTS
 from workers.faces.compiler import Candidates
 from workers.features.code import describe_code
 from workers.features.executed import describe_executed
@@ -22,24 +22,9 @@ MOST, COLUMNS = STATEMENTS.shape
 _EXTRACTOR: Final = PerStoreFeature()
 
 
-def statements(tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-    """For each candidate MetaSchedule's features of its statements; None if it is invalid."""
-    return _each(tir, target, candidates, _statements)
-
-
-def code(tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-    """For each candidate counts over its generated code; None if it is invalid."""
-    return _each(tir, target, candidates, _code)
-
-
-def executed(tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-    """For each candidate what runs of its generated code, and what moves; None if it is invalid."""
-    return _each(tir, target, candidates, _executed)
-
-
-def _each(
-    tir: str, target: str, candidates: Candidates, describe: Callable[[str, str, Any], Matrix]
-) -> list[bytes | None]:
+def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+    """For each candidate its row of the view; None if it is invalid."""
+    describe = DESCRIBE[view]
     built = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
     return [
         None if schedule is None else describe(tir, target, schedule).astype("<f4").tobytes()
@@ -79,3 +64,10 @@ def _assembly(library: Any, target: Any) -> str:
     with target:
         source = library.imports[0].inspect_source("cuda")
         return bytes(nvcc.compile_cuda(source, target_format="ptx", compiler="nvcc")).decode()
+
+
+DESCRIBE: Final[Mapping[str, Callable[[str, str, Any], Matrix]]] = {
+    STATEMENTS.name: _statements,
+    CODE.name: _code,
+    EXECUTED.name: _executed,
+}

@@ -40,11 +40,11 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> Counter[Lowered]:
     """How often each candidate was lowered; what comes out is its lanes."""
     asked = Counter[Lowered]()
 
-    def statements(self: Any, tir: str, target: str, candidates: list[Any]) -> list[bytes]:
+    def rows(self: Any, view: str, tir: str, target: str, candidates: list[Any]) -> list[bytes]:
         asked.update((sketch, tuple(decisions)) for sketch, decisions in candidates)
         return [_packed(decisions) for _, decisions in candidates]
 
-    monkeypatch.setattr(MadeUpCompiler, "on_statements", statements, raising=False)
+    monkeypatch.setattr(MadeUpCompiler, "on_lowered", rows, raising=False)
     monkeypatch.setitem(REGISTRY["cost_model"], "lowered", f"{__name__}:ByFirstStatement")
     monkeypatch.setattr(ByFirstStatement, "seen", [], raising=False)
     return asked
@@ -95,10 +95,10 @@ def test_it_takes_the_best_of_what_the_draft_model_liked(workshop, lowered):
 
 
 def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, lowered, monkeypatch):
-    def statements(self: Any, tir: str, target: str, candidates: list[Any]) -> list[str | None]:
+    def rows(self: Any, view: str, tir: str, target: str, candidates: list[Any]) -> list[str | None]:
         return [_packed(decisions) if lowers(decisions) else None for _, decisions in candidates]
 
-    monkeypatch.setattr(MadeUpCompiler, "on_statements", statements)
+    monkeypatch.setattr(MadeUpCompiler, "on_lowered", rows)
     job = workshop.job(("w0",), cost_model="lowered", round_size=48)  # half of it is enough to fit
     done = a_round(workshop, job)
     with workshop.database.session() as session:

@@ -31,15 +31,14 @@ class Counting(Inside, Compiler):
         self.deadly = deadly
         self.asked: Counter[str] = Counter()
 
-    def told(self, method: str) -> Any:
-        def lower(tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-            self.asked[method] += len(candidates)
+    def told(self, _method: str) -> Any:
+        def lower(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+            self.asked[view] += len(candidates)
             if any(tuple(decisions) in self.deadly for _, decisions in candidates):
                 raise ChildCrashed("died of SIGSEGV")
             if self.compiler is None:
-                return [bytes(4 * VIEWS[method].width)] * len(candidates)
-            answers: list[bytes | None] = getattr(self.compiler, method)(tir, target, candidates)
-            return answers
+                return [bytes(4 * VIEWS[view].width)] * len(candidates)
+            return self.compiler.lowered(view, tir, target, candidates)
 
         return lower
 
