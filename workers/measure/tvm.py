@@ -62,11 +62,12 @@ class TvmMeasurer(Measurer):
         best_us: float | None = None,
     ) -> Generator[SlotTrial, None, None]:
         """Measure every slot once, as soon as it is built."""
-        beside = share_cores(self._devices(target), target)
+        beside, where = share_cores(self._devices(target), target), (self._settings.tracker, target)
         with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
-            builds = self._builds(program, target, slots, options, Path(folder))
-            patience_sec = run_timeout_sec(program, options, best_us)
-            timing = self._timing(program, target, options, patience_sec, best_us=best_us, keeps_best=True)
+            limit_sec = options.build_timeout_sec
+            builds = Builds(self._builders, slots, program, target, Path(folder), limit_sec)
+            how = run_timeout_sec(program, options, best_us), best_us
+            timing = Timing(self._runner, *where, program, options, *how, keeps_best=True, like=self._like)
             try:
                 stream = alternate(builds, timing, Host()) if beside else overlap(builds, timing, Host())
                 yield from Sentinel(timing, builds).watch(stream)
@@ -80,10 +81,13 @@ class TvmMeasurer(Measurer):
         """Build every slot once and time them in turn, up to `passes` times over: who falls far behind or
         fails has fewer results. Where that many devices are alike, each pass is another's."""
         spread = alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
+        where = self._settings.tracker, target
         with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
-            builds = self._builds(program, target, slots, options, Path(folder), any_size=True)
+            limit_sec = options.build_timeout_sec
+            builds = Builds(self._builders, slots, program, target, Path(folder), limit_sec, any_size=True)
             # The job's whole limit: a winner must not be lost to a busy moment of its device.
-            timing = self._timing(program, target, options, options.run_timeout_sec, purpose="/finish")
+            how = program, options, options.run_timeout_sec
+            timing = Timing(self._runner, *where, *how, purpose="/finish", like=self._like)
             try:
                 return in_turn(builds, timing, passes, Host(), spread)
             finally:
@@ -95,31 +99,6 @@ class TvmMeasurer(Measurer):
         if not devices:
             raise none_like(self._like)
         return devices
-
-    def _builds(
-        self,
-        program: Program,
-        target: Target,
-        slots: Sequence[Slot],
-        options: JobOptions,
-        folder: Path,
-        any_size: bool = False,
-    ) -> Builds:
-        return Builds(self._builders, slots, program, target, folder, options.build_timeout_sec, any_size)
-
-    def _timing(
-        self,
-        program: Program,
-        target: Target,
-        options: JobOptions,
-        timeout_sec: float,
-        best_us: float | None = None,
-        purpose: str = "",
-        keeps_best: bool = False,
-    ) -> Timing:
-        runner, tracker = self._runner, self._settings.tracker
-        how = timeout_sec, best_us, purpose, keeps_best, self._like
-        return Timing(runner, tracker, target, program, options, *how)
 
 
 def share_cores(devices: Sequence[TrackedDevice], target: Target) -> bool:
