@@ -86,8 +86,8 @@ class TvmMeasurer(Measurer):
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, Path(folder), limit_sec, any_size=True)
             # The job's whole limit: a winner must not be lost to a busy moment of its device.
-            how = program, options, options.run_timeout_sec
-            timing = Timing(self._runner, *where, *how, purpose="/finish", like=self._like)
+            run_sec, like = options.run_timeout_sec, self._like
+            timing = Timing(self._runner, *where, program, options, run_sec, purpose="/finish", like=like)
             try:
                 return in_turn(builds, timing, passes, Host(), spread)
             finally:
