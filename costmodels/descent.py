@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from costmodels.adam import AdamW
 from costmodels.bagging import importance
 from costmodels.base import Column, Indices, Vector
 from costmodels.batches import push_of
+from costmodels.layers import AdamW
 from costmodels.tables import Table
 from costmodels.torches import Layers, Tensors
 

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.base import Groups, Indices, Matrix, Vector
+from costmodels.choices import by_sketch, hashes, numbered, real_steps
 from costmodels.metrics import members
 from costmodels.prefixes import DECIDED, LAST, STEP, Steps, continued, outermost, reproducible
-from costmodels.sketch_rows import by_sketch, hashes, numbered, real_steps
 
 STATES_A_ROW: Final = 6
 MOST_STATES: Final = 12_000  # so that learning costs no more for a base

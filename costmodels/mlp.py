@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from costmodels.adam import AdamW
 from costmodels.bagging import draws, ignorant, importance
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches, push_of
 from costmodels.blobs import pack, unpack
-from costmodels.layers import Tensor, forward, gradients, initial
+from costmodels.layers import AdamW, Tensor, forward, gradients, initial
 from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.tables import Inputs, inputs_of
 from costmodels.views import check_rows

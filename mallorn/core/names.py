@@ -63,7 +63,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "random": "costmodels.random:RandomModel",
     },
     "features": {
-        "decisions": "workers.features.decisions:AlignedDecisions",
+        "decisions": "workers.features.base:AlignedDecisions",
         "primitives": "workers.features.primitives:Primitives",
         "loops": "workers.features.loops:LoopsView",
     },

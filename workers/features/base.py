@@ -1,4 +1,4 @@
-"""The Extractor seam: a view of candidates that depends on sketch and decisions alone."""
+"""Extractor seam, a view of candidates that depends on sketch and decisions alone, and its first view."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from costmodels.views import View
-from workers.search.features import decision_rows, places_by_sketch
+from costmodels.views import DECISIONS, View
+from workers.search.features import decision_rows, describe, places_by_sketch
 from workers.search.space import Candidate, Matrix, Sketch
 from workers.search.tiles import Rows
 
@@ -37,3 +37,12 @@ class Extractor(ABC):
             rows = decision_rows(sketches[key], candidates, lines)
             matrix[lines] = self.describe(sketches[key], descriptors, rows)
         return matrix
+
+
+class AlignedDecisions(Extractor):
+    """Descriptors, the sketch's structure, tiles, listed choices and derived columns."""
+
+    view = DECISIONS
+
+    def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
+        return describe(sketch, descriptors, rows)

@@ -24,8 +24,7 @@ from typing import Final
 
 from mallorn.core.hosts import host_folder
 from workers.children.shutdown import STOP
-from workers.host.cores import LOCK_NAME, Cores
-from workers.host.lock_file import open_lock
+from workers.host.cores import LOCK_NAME, Cores, open_lock
 
 # Longer than a compilation that cannot be stopped for us, and shorter than anyone waits for a last figure.
 ALONE_PATIENCE_SEC: Final = 120.0

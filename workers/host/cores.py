@@ -4,15 +4,55 @@ Locks on two files: the kernel takes them from a process that dies. Containers t
 temporary files do not see each other's.
 """
 
+import errno
 import fcntl
 import os
+import stat
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
+from mallorn.core.errors import HostFault
 from mallorn.core.hosts import host_folder
-from workers.host.lock_file import open_lock
+
+_CLOSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
+# Of a pipe at the name nobody waits for the other end, and a link is not followed.
+_HOW: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def open_lock(path: Path, mode: int) -> int:
+    """The file, with this mode where it is ours or new. Raises HostFault where it is closed to us."""
+    try:
+        with suppress(FileNotFoundError):
+            return _open(path, mode)
+        _make(path, mode)
+        return _open(path, mode)
+    except OSError as error:
+        if error.errno not in _CLOSED:
+            raise
+        raise HostFault(
+            f"{path}, on which all who compute here lock, cannot be opened: {error.strerror}",
+            hint=f"ls -l {path}   (its owner types: chmod {mode:o} {path})",
+        ) from None
+
+
+def _open(path: Path, mode: int) -> int:
+    lock_fd = os.open(path, _HOW)
+    found = os.fstat(lock_fd)
+    if found.st_uid == os.getuid() and stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != mode:
+        os.fchmod(lock_fd, mode)  # made under a closed umask
+    return lock_fd
+
+
+def _make(path: Path, mode: int) -> None:
+    """Whole at once, and whatever the umask of who comes first: others meet it as it is to be."""
+    with NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}-") as file:
+        os.fchmod(file.fileno(), mode)
+        with suppress(FileExistsError):
+            os.link(file.name, path)
+
 
 LOCK_NAME: Final = "mallorn-cores.lock"
 LOOK_SEC: Final = 0.005

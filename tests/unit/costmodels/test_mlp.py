@@ -5,10 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from costmodels.adam import AdamW
 from costmodels.base import CostModel
 from costmodels.batches import rank_push
-from costmodels.layers import forward, gradients, initial
+from costmodels.layers import AdamW, forward, gradients, initial
 from costmodels.mlp import MLP
 from costmodels.scale import UNSCALED, fit_scale
 from costmodels.testing import StoredModelTestCase, easy_data

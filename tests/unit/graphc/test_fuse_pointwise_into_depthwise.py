@@ -21,7 +21,7 @@ from tests.unit.graphc.networks import (
     run,
     weights,
 )
-from workers.features.decisions import AlignedDecisions
+from workers.features.base import AlignedDecisions
 from workers.features.loops import LoopsView
 from workers.features.primitives import Primitives
 from workers.search.decisions import SketchRules

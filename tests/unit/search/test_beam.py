@@ -17,8 +17,7 @@ from costmodels.value import ValueModel
 from workers.search.algorithms.beam import Beam
 from workers.search.base import Searcher
 from workers.search.features import describe
-from workers.search.policy.knobs import pick
-from workers.search.policy.partial import ordered
+from workers.search.policy.knobs import ordered, pick
 from workers.search.space import Choice, ChoiceKind, Sketch
 from workers.search.synthetic import SyntheticSpace
 from workers.search.testing import SearcherTestCase

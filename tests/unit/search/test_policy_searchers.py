@@ -21,8 +21,7 @@ from workers.search.algorithms.reinforce import Reinforce
 from workers.search.base import Searcher, Trial
 from workers.search.batch import Request
 from workers.search.decisions import DecisionSpace
-from workers.search.policy.history_sample import MOST, sample_of
-from workers.search.policy.learner import Learner
+from workers.search.policy.learner import MOST, Learner, sample_of
 from workers.search.simulate import best_us, simulate, trained
 from workers.search.space import Candidate, Sketch
 from workers.search.synthetic import SyntheticSpace

@@ -12,8 +12,7 @@ import pytest
 from mallorn.core.errors import HostFault
 from tests.fixtures.users import NOBODY, SOMEBODY, as_user, only_root
 from workers.host.alone import Host
-from workers.host.cores import Cores
-from workers.host.lock_file import open_lock
+from workers.host.cores import Cores, open_lock
 
 
 @pytest.fixture

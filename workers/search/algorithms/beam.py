@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 from costmodels.base import CostModel
 from costmodels.prefixes import prefixes
 from costmodels.proposing import ValuesPrefixes
-from workers.search.policy.history_sample import HistorySample
-from workers.search.policy.knobs import Places
-from workers.search.policy.learner import Learner
-from workers.search.policy.partial import Ordered, ordered
+from workers.search.policy.knobs import Ordered, Places, ordered
+from workers.search.policy.learner import HistorySample, Learner
 from workers.search.policy.scout import Scout
 from workers.search.space import Candidate, Sketch
 from workers.search.tiles import Rows

@@ -7,12 +7,10 @@ from typing import Final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from costmodels.adam import AdamW
-from costmodels.layers import Tensor, forward, gradients, initial, slopes
+from costmodels.layers import AdamW, Tensor, forward, gradients, initial, slopes
 from workers.search.base import MUTATION, RANDOM
 from workers.search.genes import Genes, Points, genes_of
-from workers.search.policy.history_sample import HistorySample
-from workers.search.policy.learner import Learner
+from workers.search.policy.learner import HistorySample, Learner
 from workers.search.policy.scout import Promise, Scout, Sight
 from workers.search.space import Candidate
 from workers.search.tiles import Rows

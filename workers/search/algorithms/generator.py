@@ -6,10 +6,8 @@ import numpy as np
 
 from costmodels.prefixes import prefixes
 from costmodels.proposing import ProposesDecisions
-from workers.search.policy.history_sample import HistorySample
-from workers.search.policy.knobs import Logits, Mask, pick
-from workers.search.policy.learner import Learner
-from workers.search.policy.partial import Ordered, ordered
+from workers.search.policy.knobs import Logits, Mask, Ordered, ordered, pick
+from workers.search.policy.learner import HistorySample, Learner
 from workers.search.policy.scout import Scout
 from workers.search.space import Candidate
 from workers.search.tiles import Rows

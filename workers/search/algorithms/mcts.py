@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from workers.search.policy.history_sample import HistorySample
-from workers.search.policy.learner import Learner
+from workers.search.policy.learner import HistorySample, Learner
 from workers.search.policy.rollouts import Rollouts, SketchTrees
 from workers.search.policy.scout import Scout, Sight
 from workers.search.policy.search_trees import Nodes

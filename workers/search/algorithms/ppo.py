@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from workers.search.policy.actor import Actor
-from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.keeper import Keeper
+from workers.search.policy.learner import HistorySample
 from workers.search.policy.lessons import Lessons
 from workers.search.policy.moves import moves_of
 from workers.search.policy.scout import Scout, Sight

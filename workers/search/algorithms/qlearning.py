@@ -7,8 +7,8 @@ import numpy as np
 
 from workers.search.base import WALK
 from workers.search.features import decision_rows, places_by_sketch
-from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.keeper import Keeper
+from workers.search.policy.learner import HistorySample
 from workers.search.policy.lessons import Lessons
 from workers.search.policy.moves import moves_of
 from workers.search.policy.replay import measured_steps

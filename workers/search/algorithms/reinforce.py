@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workers.search.policy.history_sample import HistorySample
 from workers.search.policy.keeper import Keeper
 from workers.search.policy.knobs import knobs_of
+from workers.search.policy.learner import HistorySample
 from workers.search.policy.lessons import Lesson, Lessons, fits
 from workers.search.policy.scout import Promise, Scout
 from workers.search.policy.tables import Draw, KnobTables, counted, softmax

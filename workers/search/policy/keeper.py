@@ -10,8 +10,7 @@ import numpy as np
 from costmodels.base import CostModel
 from workers.search.base import Proposal, Trial
 from workers.search.batch import BatchSearcher
-from workers.search.policy.history_sample import HistorySample
-from workers.search.policy.learner import Learner
+from workers.search.policy.learner import HistorySample, Learner
 from workers.search.policy.lessons import Lessons
 from workers.search.policy.scout import Scout
 from workers.search.remembering import Remembering, State

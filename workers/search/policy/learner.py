@@ -1,19 +1,41 @@
-"""The base of the learning searchers: they explore through a scout, always with some model."""
+"""Learner, the base of the learning searchers: a scout explores, and a sample of the history teaches."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.base import CostModel
-from workers.search.base import DEFAULT, MEASURED, RANDOM, Proposal
+from costmodels.base import CostModel, Vector
+from costmodels.training import bounded_sample, informative, labels
+from workers.search.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
 from workers.search.batch import Request
 from workers.search.fill import Filter
-from workers.search.policy.history_sample import HistorySample, sample_of
 from workers.search.policy.kernel_regression import KernelRegression
 from workers.search.policy.scout import Scout
 from workers.search.pooled import PooledSearcher
 from workers.search.space import Candidate, Space
+
+MOST = 192  # a third newest, a third best, a third random
+
+
+class HistorySample(NamedTuple):
+    """Measured candidates, best first, with log(best latency / latency)."""
+
+    candidates: list[Candidate]
+    label: Vector
+
+
+def sample_of(history: Sequence[Trial], most: int = MOST) -> HistorySample:
+    """At most `most` informative measurements, failures included."""
+    outcomes = [trial.outcome for trial in history]
+    group = np.zeros(len(history), dtype=np.int64)
+    label = labels([trial.latency_us for trial in history], group, outcomes)
+    telling = np.flatnonzero(informative(outcomes))
+    kept = telling[bounded_sample(label[telling], most, seed=len(history))]
+    ranked = kept[np.argsort(-label[kept], kind="stable")]
+    return HistorySample([history[at].candidate for at in ranked], label[ranked])
 
 
 @dataclass(eq=False, kw_only=True)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.adam import Adam
+from costmodels.layers import Adam
 from workers.search.policy.lessons import Lesson, fits
 from workers.search.policy.product import Array, product
 

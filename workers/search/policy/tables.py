@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.adam import Adam
+from costmodels.layers import Adam
 from workers.search.policy.knobs import Knobs, Logits, Mask, Places, pick
 from workers.search.tiles import Rows
 
