@@ -6,7 +6,6 @@ sizes alone share a row of the dataset, whose extents and locations are those of
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from math import prod
 from pathlib import Path
 from typing import Final
@@ -33,11 +32,7 @@ HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "acc
 
 def fitted(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
     """The sketch with the extents that its candidates' tiles have, and the locations that they take."""
-    starts = [0, *accumulate(choice.width for choice in sketch.choices)]
-    parts = [
-        [c.decisions[start : start + choice.width] for c in candidates]
-        for start, choice in zip(starts, sketch.choices, strict=False)
-    ]
+    parts = [[each.decisions[columns] for each in candidates] for columns, _ in sketch.places]
     choices = tuple(_fitted(choice, part) for choice, part in zip(sketch.choices, parts, strict=True))
     return replace(sketch, choices=choices)
 

@@ -45,9 +45,7 @@ class LoopsView(Extractor):
 
 
 def _locations(sketch: Sketch) -> list[int]:
-    starts = np.cumsum([0, *(choice.width for choice in sketch.choices)]).tolist()
-    kinds = zip(starts, sketch.choices, strict=False)
-    return [start for start, choice in kinds if choice.kind is ChoiceKind.LOCATION]
+    return [columns.start for columns, choice in sketch.places if choice.kind is ChoiceKind.LOCATION]
 
 
 @lru_cache(maxsize=1024)

@@ -85,10 +85,8 @@ def latency_us(program: Program, target: Target, slot: Slot, seed: int) -> float
 
 
 def _distances(sketch: str, slot: Slot) -> Iterator[float]:
-    start = 0
-    for place, choice in enumerate(slot.sketch.choices):
-        part = slot.candidate.decisions[start : start + choice.width]
-        start += choice.width
+    for place, (columns, choice) in enumerate(slot.sketch.places):
+        part = slot.candidate.decisions[columns]
         name = f"{sketch}/{place}"
         yield _from_favourite(name, part) if choice.kind is ChoiceKind.TILE else _number(f"{name}/{part[0]}")
 

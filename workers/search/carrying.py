@@ -20,11 +20,8 @@ def carry(candidate: Candidate, made_of: Sketch, sketches: Sequence[Sketch]) -> 
     """
     for sketch in _alike(made_of, sketches):
         decisions: list[int] = []
-        start = 0
-        for there, here in zip(made_of.choices, sketch.choices, strict=True):
-            taken = candidate.decisions[start : start + there.width]
-            decisions += _carried(taken, there, here)
-            start += there.width
+        for (columns, there), here in zip(made_of.places, sketch.choices, strict=True):
+            decisions += _carried(candidate.decisions[columns], there, here)
         return Candidate(sketch.key, tuple(decisions))
     return None
 

@@ -1,7 +1,6 @@
 """Decision vectors: all operations of a Space that need no programs, on arrays."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +47,7 @@ class SketchRules:
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
         self.rules = [TileRule(c) if c.kind is ChoiceKind.TILE else ListRule(c) for c in sketch.choices]
-        ends = np.cumsum([0, *(rule.width for rule in self.rules)])
-        self.columns = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+        self.columns = [columns for columns, _ in sketch.places]
         self.owner = np.repeat(np.arange(len(self.rules)), [rule.width for rule in self.rules])
         self.mutable = np.array([i for i, rule in enumerate(self.rules) if rule.mutable], dtype=np.int64)
 

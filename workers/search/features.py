@@ -43,16 +43,14 @@ def layout(sketch: Sketch) -> Layout:
     reduction: list[slice] = []
     listed: list[tuple[int, Choice]] = []
     locations: list[int] = []
-    start = 0
-    for choice in sketch.choices:
+    for columns, choice in sketch.places:
         if choice.kind is ChoiceKind.TILE:
             group = spatial if choice.width == deepest else reduction
-            group.append(slice(start, start + choice.width))
+            group.append(columns)
         elif choice.kind is ChoiceKind.CATEGORICAL:
-            listed.append((start, choice))
+            listed.append((columns.start, choice))
         else:
-            locations.append(start)
-        start += choice.width
+            locations.append(columns.start)
     return Layout(tuple(spatial), tuple(reduction), tuple(listed), tuple(locations))
 
 

@@ -1,9 +1,10 @@
 """What is searched: sketches with free choices, and candidates, which take them; their only JSON codec."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from typing import Final
 
 from pydantic import JsonValue, TypeAdapter
@@ -43,6 +44,17 @@ class Sketch:
     @property
     def width(self) -> int:
         return sum(choice.width for choice in self.choices)
+
+    @property
+    def places(self) -> list[tuple[slice, Choice]]:
+        """Each choice, behind its columns of a decision vector."""
+        starts = accumulate((choice.width for choice in self.choices), initial=0)
+        pairs = zip(starts, self.choices, strict=False)
+        return [(slice(start, start + choice.width), choice) for start, choice in pairs]
+
+    def candidates(self, rows: Iterable[Sequence[int]]) -> list["Candidate"]:
+        """The candidates with these decision vectors."""
+        return [Candidate(self.key, tuple(row)) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

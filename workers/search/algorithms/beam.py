@@ -11,7 +11,7 @@ from costmodels.proposing import ValuesPrefixes
 from workers.search.policy.knobs import Ordered, Places, ordered
 from workers.search.policy.learner import HistorySample, Learner
 from workers.search.policy.scout import Scout
-from workers.search.space import Candidate, Sketch
+from workers.search.space import Sketch
 from workers.search.tiles import Rows
 
 BEAM = "beam"
@@ -104,5 +104,5 @@ class Beam(Learner):
 
 
 def _valued(sketch: Sketch, rows: Rows, step: int, scout: Scout, model: ValuesPrefixes) -> Worth:
-    candidates = [Candidate(sketch.key, tuple(row)) for row in rows.tolist()]
+    candidates = sketch.candidates(rows.tolist())
     return model.value(prefixes(scout.space.features(candidates), step)).astype(np.float64)

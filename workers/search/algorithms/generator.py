@@ -60,15 +60,12 @@ class Generator(Learner):
             line, place = np.nonzero(legal)
             tried = rows[line]
             knobs.knobs.set(knobs.order[decided - 1], tried, place)
-            candidates = [Candidate(knobs.sketch.key, tuple(row)) for row in tried.tolist()]
+            candidates = knobs.sketch.candidates(tried.tolist())
             open_rows = prefixes(scout.space.features(candidates), knobs.step(decided))
             liking[line, place] = scout.model.liking(open_rows)
         return liking
 
 
 def _parents(scout: Scout, count: int, greed: float, rng: np.random.Generator) -> list[Candidate]:
-    return [
-        Candidate(sight.sketch.key, tuple(row))
-        for sight in scout.starts(count, greed, rng)
-        for row in sight.rows.tolist()
-    ]
+    starts = scout.starts(count, greed, rng)
+    return [each for sight in starts for each in sight.sketch.candidates(sight.rows.tolist())]

@@ -71,8 +71,7 @@ class Strategy:
         sizes = rng.multinomial(count, even + (1 - LEAST_SHARE) * self.shares)
         drawn: list[Candidate] = []
         for genes, gaussian, size in zip(self.genes, self.gaussians, sizes, strict=True):
-            rows = genes.decode(gaussian.draw(rng, size)).tolist()
-            drawn += [Candidate(genes.sketch.key, tuple(decisions)) for decisions in rows]
+            drawn += genes.sketch.candidates(genes.decode(gaussian.draw(rng, size)).tolist())
         return drawn
 
     def toward(self, winners: Sequence[Candidate], weights: Column, rate: float) -> "Strategy":

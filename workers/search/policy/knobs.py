@@ -89,13 +89,11 @@ def knobs_of(sketch: Sketch) -> Knobs:
 
 def _knobs(sketch: Sketch) -> list[Knob]:
     knobs: list[Knob] = []
-    start = 0
-    for choice in sketch.choices:
+    for columns, choice in sketch.places:
         if choice.kind is ChoiceKind.TILE:
-            knobs += _of_tile(choice, start)
+            knobs += _of_tile(choice, columns.start)
         else:
-            knobs.append(Knob(start, tuple(support(choice).tolist()), start, 0))
-        start += choice.width
+            knobs.append(Knob(columns.start, tuple(support(choice).tolist()), columns.start, 0))
     return knobs
 
 

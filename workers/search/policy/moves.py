@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, permutations
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +34,13 @@ class Moves:
     """Every direction of one sketch, as arrays."""
 
     def __init__(self, sketch: Sketch) -> None:
-        starts = [0, *accumulate(choice.width for choice in sketch.choices)]
-        placed = list(zip(sketch.choices, starts, strict=False))
+        placed = [(choice, columns.start) for columns, choice in sketch.places]
         self.directions = [d for choice, start in placed for d in _directions(choice, start)]
         fields = [[d.source, d.target, d.factor, d.limit, d.step, d.edge] for d in self.directions]
         table = np.array(fields, dtype=np.int64).reshape(-1, 6)
         self._source, self._target, self._factor, self._limit, self._step, self._edge = table.T
         self._lists = {start: support(c) for c, start in placed if c.kind is not ChoiceKind.TILE}
-        self.knobs = self._knobs(set(starts))
+        self.knobs = self._knobs({start for _, start in placed})
 
     def __len__(self) -> int:
         return len(self.directions)

@@ -50,7 +50,7 @@ class Scout:
 
     def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[Sight]:
         """Price rows of several sketches with one call of the model; one sight per view."""
-        candidates = [Candidate(sketch.key, tuple(row)) for sketch, rows in views for row in rows.tolist()]
+        candidates = [each for sketch, rows in views for each in sketch.candidates(rows.tolist())]
         pool = score(self.space, self.model, candidates)
         promise = pool.promise(self._optimism).astype(np.float64)
         sights, end = [], 0

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, takewhile
+from itertools import takewhile
 
 from workers.search.nest import Nest, folded, product
 from workers.search.space import Choice, ChoiceKind, Sketch
@@ -55,8 +55,7 @@ class Block:
 @lru_cache(maxsize=1024)
 def places(sketch: Sketch) -> tuple[PlacedChoice, ...]:
     """All choices in order."""
-    starts = accumulate((choice.width for choice in sketch.choices), initial=0)
-    return tuple(PlacedChoice(start, choice) for start, choice in zip(starts, sketch.choices, strict=False))
+    return tuple(PlacedChoice(columns.start, choice) for columns, choice in sketch.places)
 
 
 def blocks(sketch: Sketch) -> list[Block]:

@@ -5,7 +5,7 @@ What is made up has the most frequent settings of each knob.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import chain
 
 import numpy as np
 
@@ -24,9 +24,8 @@ def synthesised(sketch: Sketch, among: Sequence[Candidate]) -> Iterator[Candidat
     Then the same with one knob at its second setting, the most frequent of those first. A tile is one knob
     with all its factors, so what is made up is well-formed.
     """
-    ends = list(accumulate((choice.width for choice in sketch.choices), initial=0))
     knobs = [
-        Counter(each.decisions[start:end] for each in among).most_common(2) for start, end in pairwise(ends)
+        Counter(each.decisions[columns] for each in among).most_common(2) for columns, _ in sketch.places
     ]
     best = [settings[0][0] for settings in knobs]
     yield _joined(sketch, best)

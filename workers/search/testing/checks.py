@@ -20,11 +20,7 @@ def generator(seed: int) -> np.random.Generator:
 
 def split(sketch: Sketch, decisions: Sequence[int]) -> list[tuple[int, ...]]:
     """The decisions of each choice of a sketch."""
-    parts, start = [], 0
-    for choice in sketch.choices:
-        parts.append(tuple(decisions[start : start + choice.width]))
-        start += choice.width
-    return parts
+    return [tuple(decisions[columns]) for columns, _ in sketch.places]
 
 
 def assert_well_formed(space: Space, candidate: Candidate) -> None:
