@@ -24,7 +24,7 @@ from research.pretraining.from_parquet import read_training_data
 from research.pretraining.views import rows_for
 from research.sharing.folder import PROVENANCE, databases, read_provenance
 from research.sharing.folder import TARGET as TARGET_FILE
-from workers.round.models import model_of
+from workers.round.bases import model_of
 from workers.slot.unpacking import unpack
 
 Read = Callable[[bytes, Path], object]

@@ -12,7 +12,7 @@ from costmodels.testing import easy_data
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.tables import CostModelRow, Round
 from tests.fixtures.workshop import TARGET, MadeUpCompiler, Workshop
-from workers.round.models import model_of
+from workers.round.bases import model_of
 from workers.round.training import train
 from workers.search.space import Sketch
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from workers.host.cgroups import cpu_quota
+from workers.children.cgroups import cpu_quota
 
 FREQUENCY: Final = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 #: Each with what it holds where the clock may not be raised.

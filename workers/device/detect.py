@@ -12,9 +12,9 @@ from pathlib import Path
 from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.hosts import host_id
 from mallorn.core.targets import Target, parse_target
+from workers.children.cgroups import cpu_quota
 from workers.device.conditions import governor, limits
 from workers.device.identity import HostFacts, Identity
-from workers.host.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
 LLVM_CPU_PROGRAM = """

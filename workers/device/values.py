@@ -1,5 +1,6 @@
-"""Random arguments of a tensor program, the same on every host."""
+"""Arrays that tensor programs take: random values, the same on every host, and files of named arrays."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,3 +28,25 @@ def dtype_of(dtype: str) -> np.dtype[Any]:
 
         narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
         return narrow
+
+
+_BFLOAT16 = "bfloat16"
+_MARK = f":{_BFLOAT16}"
+
+
+def save_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write them in order."""
+    stored: dict[str, Any] = {}
+    for name, array in arrays.items():
+        narrow = array.dtype.name == _BFLOAT16
+        stored[name + _MARK if narrow else name] = array.view(np.uint16) if narrow else array
+    np.savez(path, **stored)
+
+
+def load_arrays(path: str) -> dict[str, NDArray[Any]]:
+    """What `save_arrays` wrote, in order."""
+    with np.load(path) as archive:
+        return {
+            name.removesuffix(_MARK): array.view(dtype_of(_BFLOAT16)) if name.endswith(_MARK) else array
+            for name, array in archive.items()
+        }

@@ -15,8 +15,7 @@ from workers.finish.checking import Checker
 from workers.finish.contenders import Contest, space_of, tasks_of
 from workers.finish.winners import Winner
 from workers.knowing.answer import Answer, Knowledge, Question, in_order
-from workers.knowing.learned import Learned
-from workers.knowing.modelled import Constructed, Modelled
+from workers.knowing.modelled import Constructed, Learned, Modelled
 from workers.knowing.near import Near
 from workers.knowing.same import Same
 from workers.measure.base import Slot

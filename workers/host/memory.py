@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from workers.host.cgroups import memory_left, memory_limit
+from workers.children.cgroups import memory_left, memory_limit
 
 FACTS: Final = Path("/proc/meminfo")
 COPIES_OF_ONE: Final = 3  # while it loads

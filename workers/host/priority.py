@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from workers.host.cgroups import cpu_quota
+from workers.children.cgroups import cpu_quota
 
 HIGHEST: Final = -20
 # Where the kernel groups processes by their session, ranks count inside a group alone: it has one of its own.

@@ -1,6 +1,6 @@
-"""Answers by the machine alone, at hand or not: the constructor's first guesses, and a model's choice."""
+"""Answers by a model: the constructor's guesses, those of the machine's model, and what a base likes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,12 +8,16 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel
+from costmodels.views import DECISIONS
+from db.repositories.cost_models import CostModels
 from mallorn.core.names import resolve
 from mallorn.core.values.report import Source, Sure
 from workers.knowing.answer import Answer, Knowledge, Question
+from workers.round.bases import model_of, own_bases
 from workers.search.base import DEFAULT, Searcher
 from workers.search.fill import Filter, pending, take
 from workers.search.pooled import score
+from workers.search.space import Candidate, Space
 
 FOUND: Final = 16  # proposals, beside the first guesses
 
@@ -47,3 +51,29 @@ class Modelled(Knowledge):
         because = f"what {self.cost_model} expects to be fastest on this machine, of what {self.search} found"
         for at in liked:
             yield Answer(candidates[at], Source.MODELLED, because, Sure.GUESSED)
+
+
+@dataclass(frozen=True)
+class Learned(Knowledge):
+    """The newest active base of the operator on the target that reads decisions orders what others answer.
+
+    Kin is not asked: on recordings it chose worse than the constructor. Nor are thousands of candidates drawn
+    for it: what a base likes best of those is often what it is wrong about (docs/knowledge.md).
+    """
+
+    others: Sequence[Knowledge]
+
+    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+        for head in own_bases(session, question.workload.op, question.target_id):
+            model = model_of(CostModels(session).get(head.id))
+            if model.view == DECISIONS.name:
+                known = [answer.candidate for each in self.others for answer in each(session, question)]
+                because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
+                for candidate in _ordered(question.space, model, list(dict.fromkeys(known))):
+                    yield Answer(candidate, Source.LEARNED, because, Sure.LIKELY)
+                return
+
+
+def _ordered(space: Space, model: CostModel, known: Sequence[Candidate]) -> list[Candidate]:
+    liked = np.argsort(-score(space, model, known).prediction.mean, kind="stable")
+    return [known[at] for at in liked]

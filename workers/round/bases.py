@@ -1,6 +1,7 @@
 """Bases at work: what proposes for tasks of which nothing is known, and what a family's models stand on."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
@@ -10,15 +11,29 @@ from costmodels.based import Based, ManyDomains
 from db.repositories.cost_models import BaseHead, CostModels
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
-from db.tables import Round
-from mallorn.core.errors import MallornError
+from db.tables import CostModelRow, Round
+from mallorn.core.errors import InvalidRequest, MallornError, PluginFailed
 from mallorn.core.kin import distance
 from mallorn.core.names import resolve
 from mallorn.core.plugins import blaming
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from mallorn.core.versions import VersionName
-from workers.round.models import model_of
+
+
+def model_of(row: CostModelRow) -> CostModel:
+    """A stored cost model as a value, which nobody may fit: others were given the same."""
+    return _loaded(row.name, row.blob)
+
+
+@lru_cache(maxsize=8)  # a model takes 20 ms to load and is asked about many rounds before its next version
+def _loaded(name: str, blob: bytes) -> CostModel:
+    kind: type[CostModel] = resolve("cost_model", name)
+    try:
+        with blaming(("cost_model", name)):
+            return kind.load(blob)
+    except InvalidRequest as error:  # bytes of another version, or damaged
+        raise PluginFailed(error.message, hint=error.hint, seam="cost_model", name=name) from error
 
 
 class Beginning(NamedTuple):

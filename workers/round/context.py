@@ -23,7 +23,7 @@ from mallorn.core.versions import VersionName
 from workers.device.endpoint import DeviceClass
 from workers.faces.values import unpack_arguments
 from workers.measure.base import Program
-from workers.round.models import model_of
+from workers.round.bases import model_of
 from workers.round.viewing import Work
 from workers.search.base import Trial
 from workers.search.space import Sketch

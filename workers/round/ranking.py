@@ -14,8 +14,8 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
+from workers.round.bases import model_of
 from workers.round.context import RoundContext
-from workers.round.models import model_of
 from workers.round.viewing import Viewer, Work
 
 FEWEST: Final = 4  # valid candidates, below which the order says nothing

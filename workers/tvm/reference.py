@@ -19,12 +19,11 @@ from tvm.tirx import AttrStmt, Div
 
 from graphc.core.graph_rewriting import collect
 from graphc.quant.llvm_byte_dot_products import plain
-from workers.device.values import dtype_of
+from workers.device.values import dtype_of, save_arrays
 from workers.faces.graphs import Reference
 from workers.faces.values import Arguments, Tensor
 from workers.tvm.accuracy import Array
 from workers.tvm.anatomy import blocks_of, extent
-from workers.tvm.archives import save_arrays
 from workers.tvm.arguments import FREE_RANGE
 from workers.tvm.linker import link_shared
 from workers.tvm.logs import replay

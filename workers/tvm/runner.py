@@ -18,6 +18,7 @@ from workers.children.method import serving
 from workers.children.serve import serve
 from workers.device.endpoint import DeviceClass, Endpoint, endpoint_of
 from workers.device.slice_times import Slice
+from workers.device.values import load_arrays, save_arrays
 from workers.faces.engine import LoadedEngine
 from workers.faces.probes import Probe
 from workers.faces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
@@ -26,7 +27,6 @@ from workers.host.load import Load
 from workers.host.memory import COPIES_OF_ONE
 from workers.measure.stopping.base import NamedRule
 from workers.measure.times import ImpossibleTime, check_times
-from workers.tvm.archives import load_arrays, save_arrays
 from workers.tvm.library_timer import SEC_US, LibraryTimer
 from workers.tvm.shortest import shortest
 

@@ -19,8 +19,8 @@ from research.pretraining.bases import pretrain
 from research.pretraining.training_data import TrainingData
 from tests.fixtures.workshop import TARGET
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
+from workers.round.bases import model_of
 from workers.round.context import load_round
-from workers.round.models import model_of
 from workers.round.training import train
 from workers.search.base import searcher_of
 
