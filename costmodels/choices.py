@@ -68,7 +68,9 @@ def _instead(
     steps, until = (np.full(len(mine), at) for at in span)
     mixed, possible = continued(mine, rows[donors], steps, until, rests)
     decided = np.flatnonzero(possible)
-    return DecisionExamples(prefixes(mixed[decided], span[1]), np.zeros(len(decided), np.float32), whose[decided])
+    return DecisionExamples(
+        prefixes(mixed[decided], span[1]), np.zeros(len(decided), np.float32), whose[decided]
+    )
 
 
 def by_sketch(rows: Matrix, groups: Groups) -> Groups:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.artifacts import reaching, scripts_uri
-
 from mallorn.core.values.report import FinishReport
 from workers.children.advice import twice
 from workers.children.errors import ChildError

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Prediction, Vector
+from costmodels.base import Indices, Prediction, Vector
 from workers.search.space import Candidate, Matrix, Space
 
 
@@ -26,7 +25,7 @@ class ScoredPool:
         """Expected score plus a share of the spread, so that uncertain candidates are tried."""
         return self.prediction.mean + np.float32(optimism) * self.prediction.std
 
-    def only(self, lines: NDArray[np.int64]) -> "ScoredPool":
+    def only(self, lines: Indices) -> "ScoredPool":
         """These lines of the pool, in this order."""
         prediction = Prediction(self.prediction.mean[lines], self.prediction.std[lines])
         candidates = [self.candidates[at] for at in lines.tolist()]
@@ -41,7 +40,7 @@ class ScoredPool:
         features = np.concatenate([self.features, other.features])
         return ScoredPool([*self.candidates, *other.candidates], features, Prediction(mean, std))
 
-    def without(self, lines: NDArray[np.int64]) -> "ScoredPool":
+    def without(self, lines: Indices) -> "ScoredPool":
         """The pool without these lines."""
         return self.only(np.setdiff1d(np.arange(len(self)), lines))
 
@@ -55,7 +54,7 @@ class BatchSampler(ABC):
     """
 
     @abstractmethod
-    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
         """The lines to measure next."""
 
 

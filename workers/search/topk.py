@@ -1,8 +1,8 @@
 """Takes the best by score, plus a few random ones, so that a wrong model gets corrected."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Indices
 from workers.search.sampler import BatchSampler, ScoredPool
 
 
@@ -13,7 +13,7 @@ class TopK(BatchSampler):
         self.epsilon = epsilon
         self.optimism = optimism
 
-    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
         ranked = np.argsort(-pool.promise(self.optimism), kind="stable")
         explored = rng.binomial(min(count, len(pool)), self.epsilon)
         best, rest = np.split(ranked, [max(0, min(count, len(pool)) - explored)])
@@ -32,7 +32,7 @@ class Contextual(BatchSampler):
         self.least = least
         self.most = most
 
-    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
         return TopK(self.share(pool), optimism=self.optimism).choose(pool, count, rng)
 
     def share(self, pool: ScoredPool) -> float:

@@ -3,20 +3,17 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import CostModel
+from costmodels.base import Column, CostModel, Indices
 from costmodels.prefixes import prefixes
 from costmodels.proposing import ValuesPrefixes
-from workers.search.policy.knobs import Ordered, Places, ordered
+from workers.search.policy.knobs import Ordered, ordered
 from workers.search.policy.learner import HistorySample, Learner
 from workers.search.policy.scout import Scout
 from workers.search.space import Sketch
 from workers.search.tiles import Rows
 
 BEAM = "beam"
-
-Worth = NDArray[np.float64]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -74,7 +71,7 @@ class Beam(Learner):
         knobs.knobs.set(at, more, place)
         return more
 
-    def _kept(self, worth: Worth, width: int, rng: np.random.Generator) -> Places:
+    def _kept(self, worth: Column, width: int, rng: np.random.Generator) -> Indices:
         best = np.argsort(-worth, kind="stable")
         first, rest = best[: width // 2], best[width // 2 :]
         drawn = worth[rest] + self.temperature * rng.gumbel(size=len(rest))
@@ -82,7 +79,7 @@ class Beam(Learner):
 
     def _worth(
         self, knobs: Ordered, decided: int, rows: Rows, scout: Scout, rng: np.random.Generator
-    ) -> Worth:
+    ) -> Column:
         if not self.learning:
             return rng.random(len(rows))
         if isinstance(scout.model, ValuesPrefixes):
@@ -91,7 +88,7 @@ class Beam(Learner):
 
     def _completed(
         self, knobs: Ordered, decided: int, rows: Rows, scout: Scout, rng: np.random.Generator
-    ) -> Worth:
+    ) -> Column:
         """The mean of the best two of a few random completions."""
         whole = np.repeat(rows, self.completions, axis=0)
         for at in knobs.order[decided:]:
@@ -103,6 +100,6 @@ class Beam(Learner):
         return np.asarray(each[:, -2:].mean(axis=1))
 
 
-def _valued(sketch: Sketch, rows: Rows, step: int, scout: Scout, model: ValuesPrefixes) -> Worth:
+def _valued(sketch: Sketch, rows: Rows, step: int, scout: Scout, model: ValuesPrefixes) -> Column:
     candidates = sketch.candidates(rows.tolist())
     return model.value(prefixes(scout.space.features(candidates), step)).astype(np.float64)

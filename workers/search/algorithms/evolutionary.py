@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.base import Column
 from workers.search.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.batch import Request
 from workers.search.measured import fastest
@@ -71,7 +72,7 @@ class Evolutionary(PooledSearcher):
         return dict.fromkeys(crossed, CROSSOVER) | dict.fromkeys(mutated, MUTATION)
 
 
-def _by_rank(promise: NDArray[np.float32]) -> NDArray[np.float64]:
+def _by_rank(promise: NDArray[np.float32]) -> Column:
     ranks = np.empty(len(promise))
     ranks[np.argsort(-promise, kind="stable")] = np.arange(len(promise))
     weights = np.exp(-10.0 * ranks / len(promise))

@@ -7,11 +7,12 @@ from typing import Final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from costmodels.base import Column
 from costmodels.layers import AdamW, Tensor, forward, gradients, initial, slopes
 from workers.search.base import MUTATION, RANDOM
 from workers.search.genes import Genes, Points, genes_of
 from workers.search.policy.learner import HistorySample, Learner
-from workers.search.policy.scout import Promise, Scout, Sight
+from workers.search.policy.scout import Scout, Sight
 from workers.search.space import Candidate
 from workers.search.tiles import Rows
 
@@ -27,7 +28,7 @@ PROBE: Final = 0.01
 class Surrogate:
     """Learns scores of points (`workers.search.genes`); says in which direction they rise."""
 
-    def __init__(self, genes: Genes, points: Points, scores: Promise, rng: np.random.Generator) -> None:
+    def __init__(self, genes: Genes, points: Points, scores: Column, rng: np.random.Generator) -> None:
         logs = genes.logs()
         spread = (points @ logs).std(axis=0)
         used = np.flatnonzero(spread > 0)
@@ -38,7 +39,7 @@ class Surrogate:
         with threadpool_limits(1, user_api="blas"):
             self._learn(points, scores, rng)
 
-    def _learn(self, points: Points, scores: Promise, rng: np.random.Generator) -> None:
+    def _learn(self, points: Points, scores: Column, rng: np.random.Generator) -> None:
         """Fast candidates weigh more: it is they that are climbed from."""
         rows = self._rows(points)[0]
         weight = (np.exp(np.minimum(0.0, scores - scores.max())) + 0.1).astype(np.float32)
@@ -49,7 +50,7 @@ class Surrogate:
             error = values[-1][:, :, 0] - scores[batch].astype(np.float32)
             adam.step(gradients(self._layers, values, error * weight[batch] / BATCH))
 
-    def __call__(self, points: Points) -> Promise:
+    def __call__(self, points: Points) -> Column:
         """The score of each point."""
         return forward(self._layers, self._rows(points))[-1][0, :, 0].astype(np.float64)
 

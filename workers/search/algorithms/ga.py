@@ -4,17 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Indices
+from costmodels.base import Column, Indices, Vector
 from workers.search.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from workers.search.batch import Request
 from workers.search.features import places_by_sketch
 from workers.search.measured import Measured, fastest
 from workers.search.pooled import PooledSearcher, score
 from workers.search.space import Candidate, Space
-
-Scores = NDArray[np.float32]
 
 LEAST_SHARE = 0.25  # of an equal share, for even the worst island
 
@@ -25,7 +22,7 @@ def islands(candidates: Sequence[Candidate]) -> list[Indices]:
     return [np.array(lines, dtype=np.int64) for lines in places_by_sketch(names).values()]
 
 
-def shares(fitness: Scores, members: Sequence[Indices], champions: int) -> NDArray[np.float64]:
+def shares(fitness: Vector, members: Sequence[Indices], champions: int) -> Column:
     """Each island's share of births: by the mean of its best members, with a floor."""
     means = [float(np.sort(fitness[lines])[-champions:].mean()) for lines in members]
     heat = np.exp(np.array(means) - max(means))
@@ -34,7 +31,7 @@ def shares(fitness: Scores, members: Sequence[Indices], champions: int) -> NDArr
 
 
 def tournament(
-    rng: np.random.Generator, fitness: Scores, lines: Indices, winners: int, contestants: int
+    rng: np.random.Generator, fitness: Vector, lines: Indices, winners: int, contestants: int
 ) -> Indices:
     """The winners of this many small tournaments on an island."""
     drawn = lines[rng.integers(len(lines), size=(winners, contestants))]
@@ -42,7 +39,7 @@ def tournament(
     return np.asarray(drawn[np.arange(winners), best])
 
 
-def elite(fitness: Scores, lines: Indices, count: int) -> Indices:
+def elite(fitness: Vector, lines: Indices, count: int) -> Indices:
     """The best members of an island, best first."""
     return np.asarray(lines[np.argsort(-fitness[lines], kind="stable")[:count]])
 
@@ -94,7 +91,7 @@ class Genetic(PooledSearcher):
         return children | strangers
 
     def _breed(
-        self, space: Space, alive: list[Candidate], fitness: Scores, count: int, rng: np.random.Generator
+        self, space: Space, alive: list[Candidate], fitness: Vector, count: int, rng: np.random.Generator
     ) -> dict[Candidate, str]:
         """Children in random order; some are mutated, and those without crossover always are."""
         mothers, fathers = self._couples(alive, fitness, count, rng)
@@ -110,7 +107,7 @@ class Genetic(PooledSearcher):
         return {child: children[child] for child in born}
 
     def _couples(
-        self, alive: list[Candidate], fitness: Scores, count: int, rng: np.random.Generator
+        self, alive: list[Candidate], fitness: Vector, count: int, rng: np.random.Generator
     ) -> Indices:
         """Parents in two rows: winners of tournaments on the same island."""
         members = islands(alive)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.base import Column
 from costmodels.prefixes import prefixes
 from costmodels.proposing import ProposesDecisions
-from workers.search.policy.knobs import Logits, Mask, Ordered, ordered, pick
+from workers.search.policy.knobs import Mask, Ordered, ordered, pick
 from workers.search.policy.learner import HistorySample, Learner
 from workers.search.policy.scout import Scout
 from workers.search.space import Candidate
@@ -53,7 +54,7 @@ class Generator(Learner):
             knobs.knobs.set(at, rows, pick(rng, logits, legal))
         return rows
 
-    def _liking(self, knobs: Ordered, decided: int, rows: Rows, legal: Mask, scout: Scout) -> Logits:
+    def _liking(self, knobs: Ordered, decided: int, rows: Rows, legal: Mask, scout: Scout) -> Column:
         """How much each legal option of the next decision is liked."""
         liking = np.zeros(legal.shape)
         if self.learning and isinstance(scout.model, ProposesDecisions):

@@ -5,9 +5,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import CostModel
+from costmodels.base import CostModel, Indices
 from mallorn.core.names import resolve
 from workers.search.algorithms.credit import credit
 from workers.search.base import Proposal, Searcher, Trial, named, searcher_of
@@ -55,7 +54,7 @@ class Portfolio(Searcher):
         batch += random_fill(space, sieve, count - len(batch), rng)
         return [named(proposal, NAME) for proposal in batch]
 
-    def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
         """The number of candidates of each arm: its share rounded down, remainders drawn at random."""
         earned = credit(history, self.arms, searcher_of)
         wanted = count * earned.shares(self.exploration, self.temperature, self.floor)

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.base import Column
 from workers.search.policy.keeper import Keeper
 from workers.search.policy.knobs import knobs_of
 from workers.search.policy.learner import HistorySample
 from workers.search.policy.lessons import Lesson, Lessons, fits
-from workers.search.policy.scout import Promise, Scout
+from workers.search.policy.scout import Scout
 from workers.search.policy.tables import Draw, KnobTables, counted, softmax
 from workers.search.space import Sketch
 from workers.search.tiles import Rows
@@ -46,7 +47,7 @@ class DecisionPolicy:
         shares = rng.multinomial(count, chances)
         return [table.draw(rng, share) for table, share in zip(self._tables, shares, strict=True)]
 
-    def learn(self, draws: Sequence[Draw], promises: Sequence[Promise], entropy: float) -> None:
+    def learn(self, draws: Sequence[Draw], promises: Sequence[Column], entropy: float) -> None:
         """One policy-gradient step; the sketches share one baseline."""
         promise = np.concatenate(promises)
         lead = (promise - promise.mean()) / max(SMALLEST_SPREAD, float(promise.std()))
@@ -99,7 +100,7 @@ def _tables(sketch: Sketch, liked: Rows, learned: Lesson | None, rate: float) ->
     return KnobTables(knobs, logits, rate)
 
 
-def _priced(scout: Scout, draws: Sequence[Sequence[Draw]]) -> list[list[Promise]]:
+def _priced(scout: Scout, draws: Sequence[Sequence[Draw]]) -> list[list[Column]]:
     """The scores of every policy's draw, by one call of the model."""
     sketches = scout.space.sketches
     views = [(s, draw.rows) for drawn in draws for s, draw in zip(sketches, drawn, strict=True)]

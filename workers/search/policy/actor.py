@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Indices
 from workers.search.policy.lessons import Lesson
 from workers.search.policy.network import DenseNetwork
 from workers.search.policy.product import Array
@@ -15,19 +15,17 @@ HIDDEN = (64,)
 BATCH = 256
 MOVED = 2.0  # knobs that an untrained policy moves per step
 
-Actions = NDArray[np.int64]
-
 
 class Experience(NamedTuple):
     """States, actions, their log probabilities, advantages and returns."""
 
     state: Matrix
-    action: Actions  # rows x knobs
+    action: Indices  # rows x knobs
     chance: Array  # log probabilities, rows x knobs
     advantage: Array
     value: Array
 
-    def at(self, lines: NDArray[np.int64]) -> "Experience":
+    def at(self, lines: Indices) -> "Experience":
         return Experience(
             self.state[lines],
             self.action[lines],
@@ -56,7 +54,7 @@ class Actor:
         for part, network in (("policy.", self._policy), ("critic.", self._critic)):
             network.go_on({n.removeprefix(part): array for n, array in lesson.items() if n.startswith(part)})
 
-    def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Actions, Array]:
+    def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
         """An action per knob, and its log probability."""
         logs = self._logs(self._policy(state))
         action = (logs + rng.gumbel(size=logs.shape)).argmax(axis=2)
@@ -97,5 +95,5 @@ class Actor:
         return np.asarray(slope.reshape(len(outputs), -1) / len(outputs))
 
 
-def _taken(logs: Array, action: Actions) -> Array:
+def _taken(logs: Array, action: Indices) -> Array:
     return np.take_along_axis(logs, action[:, :, None], axis=2)[:, :, 0]

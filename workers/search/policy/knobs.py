@@ -6,15 +6,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.base import Column, Indices
 from costmodels.prefixes import LAST, STEP, listed_column, place_column, reduction_column, spatial_column
 from workers.search.features import layout
 from workers.search.policy.moves import support
 from workers.search.space import Choice, ChoiceKind, Sketch
 from workers.search.tiles import Rows, divisors
 
-Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Logits = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +61,20 @@ class Knobs:
         left = rows[:, self.knobs[at].rest]
         return np.asarray((left[:, None] % self._options[at] == 0) & self.exists[at])
 
-    def set(self, at: int, rows: Rows, place: Places) -> None:
+    def set(self, at: int, rows: Rows, place: Indices) -> None:
         """Set one knob of every row, in place."""
         knob, value = self.knobs[at], self._options[at, place]
         rows[:, knob.column] = value
         if knob.extent:
             rows[:, knob.rest] //= value
 
-    def places(self, rows: Rows) -> Places:
+    def places(self, rows: Rows) -> Indices:
         """The option index of each knob; the nearest below if the value is no option."""
         found = [np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs]
         return np.maximum(0, np.array(found, dtype=np.int64).reshape(len(self), len(rows)).T)
 
 
-def pick(rng: np.random.Generator, logits: Logits, legal: Mask) -> Places:
+def pick(rng: np.random.Generator, logits: Column, legal: Mask) -> Indices:
     """One legal option per row, drawn by softmax of the logits (Gumbel trick)."""
     noisy = np.where(legal, logits + rng.gumbel(size=legal.shape), -np.inf)
     return np.asarray(noisy.argmax(axis=1), dtype=np.int64)

@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.base import Indices
 from workers.search.space import Choice, ChoiceKind, Sketch
 from workers.search.tiles import Rows, prime_powers
 
@@ -14,7 +15,6 @@ STAY = -1
 UNLIMITED = np.iinfo(np.int32).max
 NO_EDGE = np.iinfo(np.int32).min
 
-Directions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
@@ -49,7 +49,7 @@ class Moves:
         """The directions that change each row."""
         return self._may(rows[:, self._source], rows[:, self._target], np.arange(len(self)))
 
-    def apply(self, rows: Rows, chosen: Directions) -> Rows:
+    def apply(self, rows: Rows, chosen: Indices) -> Rows:
         """One step of each row; STAY and illegal directions leave it where it is."""
         moved = rows.copy()
         line = np.flatnonzero(chosen != STAY)
@@ -64,18 +64,18 @@ class Moves:
         moved[line, self._target[way]] *= factor
         return moved
 
-    def _may(self, given: Rows, taken: Rows, way: Directions) -> Mask:
+    def _may(self, given: Rows, taken: Rows, way: Indices) -> Mask:
         grown = taken.astype(np.int64) * self._factor[way]
         fits = (given % self._factor[way] == 0) & (grown <= self._limit[way])
         return np.asarray(fits & (given != self._edge[way]), dtype=np.bool_)
 
-    def _shift(self, moved: Rows, line: Directions, way: Directions) -> None:
+    def _shift(self, moved: Rows, line: Indices, way: Indices) -> None:
         for column, values in self._lists.items():
             mine = self._source[way] == column
             at = np.searchsorted(values, moved[line[mine], column]) + self._step[way[mine]]
             moved[line[mine], column] = values[np.clip(at, 0, len(values) - 1)]
 
-    def _knobs(self, outermost: set[int]) -> NDArray[np.int64]:
+    def _knobs(self, outermost: set[int]) -> Indices:
         """Pairs of opposite directions, down and up: a prime at an inner level of a tile, or a list."""
         index = {(d.source, d.target, d.factor, d.step): at for at, d in enumerate(self.directions)}
         pairs = [

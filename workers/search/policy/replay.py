@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.search.policy.moves import Directions, Mask, Moves
+from costmodels.base import Indices
+from workers.search.policy.moves import Mask, Moves
 from workers.search.policy.product import Array
 from workers.search.space import Matrix
 from workers.search.tiles import Rows
@@ -16,7 +17,7 @@ class Transitions(NamedTuple):
     """State, direction, reward, next state and the directions open there."""
 
     state: Matrix
-    way: Directions
+    way: Indices
     reward: Array
     after: Matrix
     legal: Mask
@@ -47,7 +48,7 @@ def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np
     return Transitions(features[start], way, gain, features[end], moves.legal(rows[end]))
 
 
-def _places(rows: Rows, wanted: Rows) -> Directions:
+def _places(rows: Rows, wanted: Rows) -> Indices:
     """The index of each wanted row among the rows; -1 if it is missing."""
     if not len(rows):
         return np.empty(0, dtype=np.int64)

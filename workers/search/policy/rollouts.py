@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from workers.search.policy.knobs import Places, knobs_of
+from costmodels.base import Indices
+from workers.search.policy.knobs import knobs_of
 from workers.search.policy.scout import Sight
 from workers.search.policy.search_trees import NOWHERE, Nodes, SearchTrees
 from workers.search.policy.tables import counted, softmax
@@ -55,7 +56,7 @@ class Rollouts:
         """Add each result, as a share of the best speed, to the nodes on its path."""
         self.trees.nodes.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
 
-    def _options(self, at: int, rows: Rows, node: Nodes, curiosity: float, noise: float) -> Places:
+    def _options(self, at: int, rows: Rows, node: Nodes, curiosity: float, noise: float) -> Indices:
         """Options by bound plus noise inside the tree, at random outside."""
         trees, inside = self.trees, (node != NOWHERE)[:, None]
         legal = trees.knobs.legal(at, rows)

@@ -4,15 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import CostModel
+from costmodels.base import Column, CostModel, Indices
 from workers.search.features import decision_rows, places_by_sketch
 from workers.search.pooled import score
 from workers.search.space import Candidate, Matrix, Sketch, Space
 from workers.search.tiles import Rows
-
-Promise = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +19,12 @@ class Sight:
     sketch: Sketch
     rows: Rows
     features: Matrix
-    promise: Promise
+    promise: Column
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def at(self, lines: NDArray[np.int64]) -> "Sight":
+    def at(self, lines: Indices) -> "Sight":
         return Sight(self.sketch, self.rows[lines], self.features[lines], self.promise[lines])
 
 
@@ -96,7 +93,7 @@ class Scout:
         return dict(self._origins)
 
 
-def _split(memory: Sequence[Sight], drawn: NDArray[np.int64]) -> Iterable[Sight]:
+def _split(memory: Sequence[Sight], drawn: Indices) -> Iterable[Sight]:
     begin = 0
     for sight in memory:
         mine = drawn[(drawn >= begin) & (drawn < begin + len(sight))] - begin

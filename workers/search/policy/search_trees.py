@@ -3,7 +3,7 @@
 import numpy as np
 
 from costmodels.base import Column, Indices
-from workers.search.policy.knobs import Mask, Places
+from workers.search.policy.knobs import Mask
 
 Nodes = Indices
 
@@ -22,7 +22,7 @@ class SearchTrees:
     def __len__(self) -> int:
         return self._size
 
-    def step(self, nodes: Nodes, options: Places) -> tuple[Nodes, Mask]:
+    def step(self, nodes: Nodes, options: Indices) -> tuple[Nodes, Mask]:
         """The child of each node for its option, created if missing, and whether it is new.
 
         NOWHERE has no children.

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column, Indices
 from costmodels.layers import Adam
-from workers.search.policy.knobs import Knobs, Logits, Mask, Places, pick
+from workers.search.policy.knobs import Knobs, Mask, pick
 from workers.search.tiles import Rows
 
 SMOOTHING = 0.2  # uniform share of a distribution learnt by counting
@@ -17,14 +17,14 @@ class Draw:
     """Rows of one sketch, the option drawn for each knob and the options that were legal."""
 
     rows: Rows
-    places: Places  # rows x knobs
+    places: Indices  # rows x knobs
     legal: Mask  # rows x knobs x options
 
 
 class KnobTables:
     """One row of logits per knob; rows are drawn knob by knob among the legal options."""
 
-    def __init__(self, knobs: Knobs, logits: Logits, rate: float) -> None:
+    def __init__(self, knobs: Knobs, logits: Column, rate: float) -> None:
         self.knobs = knobs
         self.logits = logits
         self._adam = Adam([self.logits], rate)
@@ -39,7 +39,7 @@ class KnobTables:
             self.knobs.set(at, rows, places[:, at])
         return Draw(rows, places, legal)
 
-    def learn(self, draw: Draw, advantage: NDArray[np.float64], entropy: float) -> None:
+    def learn(self, draw: Draw, advantage: Column, entropy: float) -> None:
         """One step up the policy gradient; `entropy` weighs the entropy bonus."""
         chances = softmax(self.logits, draw.legal)
         logs = np.log(np.maximum(chances, 1e-12))
@@ -50,14 +50,14 @@ class KnobTables:
         self._adam.step([-slope / max(1, len(advantage))])
 
 
-def softmax(logits: Logits, legal: Mask) -> Logits:
+def softmax(logits: Column, legal: Mask) -> Column:
     """Softmax over the last axis, zero for illegal options."""
     raised = np.where(legal, logits, -np.inf)
     powers = np.exp(raised - raised.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
-def counted(knobs: Knobs, rows: Rows, weight: NDArray[np.float64]) -> Logits:
+def counted(knobs: Knobs, rows: Rows, weight: Column) -> Column:
     """The logits that fit weighted rows best (cross-entropy), mixed with a uniform share."""
     uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
     counts = np.zeros(knobs.exists.shape)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from workers.search.policy.actor import Actions, Actor, Experience
+from costmodels.base import Indices
+from workers.search.policy.actor import Actor, Experience
 from workers.search.policy.moves import STAY, Moves, moves_of
 from workers.search.policy.product import Array
 from workers.search.policy.replay import reward
@@ -18,7 +19,7 @@ class Trail:
     def __init__(self, actor: Actor, start: Sight) -> None:
         self.actor = actor
         self._seen = [start]
-        self._actions: list[Actions] = []
+        self._actions: list[Indices] = []
         self._chances: list[Array] = []
 
     @property
@@ -61,7 +62,7 @@ def advantages(rewards: Array, values: Array, discount: float, trace: float) -> 
     return ahead
 
 
-def _stepped(moves: Moves, rows: Rows, action: Actions) -> Rows:
+def _stepped(moves: Moves, rows: Rows, action: Indices) -> Rows:
     """Move every knob one step, in order; illegal steps are left out."""
     for (down, up), wanted in zip(moves.knobs, action.T, strict=True):
         rows = moves.apply(rows, np.array([down, STAY, up])[wanted])

@@ -4,8 +4,9 @@ from copy import deepcopy
 
 import numpy as np
 
+from costmodels.base import Indices
 from workers.search.policy.lessons import Lesson
-from workers.search.policy.moves import STAY, Directions, Moves
+from workers.search.policy.moves import STAY, Moves
 from workers.search.policy.network import DenseNetwork
 from workers.search.policy.product import Array
 from workers.search.policy.replay import Transitions, joined, reward
@@ -34,7 +35,7 @@ class Values:
         """Take up what another one learned; what is of another shape is left alone."""
         self._network.go_on(lesson)
 
-    def ways(self, here: Sight, epsilon: float, rng: np.random.Generator) -> Directions:
+    def ways(self, here: Sight, epsilon: float, rng: np.random.Generator) -> Indices:
         """The direction of the highest value, or sometimes a random legal one."""
         if not len(self._moves):
             return np.full(len(here), STAY, dtype=np.int64)
@@ -43,7 +44,7 @@ class Values:
         anywhere = np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1)
         return np.asarray(np.where(rng.random(len(here)) < epsilon, anywhere, best))
 
-    def remember(self, here: Sight, way: Directions, there: Sight) -> None:
+    def remember(self, here: Sight, way: Indices, there: Sight) -> None:
         """Add a step to the replay, rewarded by its gain."""
         gain = reward(there.promise - here.promise)
         steps = Transitions(here.features, way, gain, there.features, self._moves.legal(there.rows))

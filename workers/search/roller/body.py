@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Column
+from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
 from workers.search.nest import FLOAT_BYTES, Access, Index
 from workers.search.roller.loops import Loops
@@ -29,7 +29,7 @@ class Body:
         self._statements = [loops.points(cut) / loops.width for cut in range(len(loops.order) + 1)]
         itself = UNROLLED / self.vectors
         budget = np.maximum(unroll, itself)
-        self._cut: NDArray[np.int64] = np.sum([count > budget for count in self._statements], axis=0)
+        self._cut: Indices = np.sum([count > budget for count in self._statements], axis=0)
 
     @cached_property
     def operations(self) -> Column:

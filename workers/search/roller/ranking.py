@@ -5,9 +5,8 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Column
+from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
 from workers.search.features import decision_rows, places_by_sketch
 from workers.search.nest import Nest
@@ -44,9 +43,7 @@ def _ranked(
     return tuple(Candidate(of.key, tuple(row.tolist())) for of, row in rows)
 
 
-def _aspects(
-    found: Sequence[Guesses], sketch: NDArray[np.int64], place: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _aspects(found: Sequence[Guesses], sketch: Indices, place: Indices) -> Indices:
     """What guesses may have in common, a column each; sketches are one of them."""
     widest = max(each.aspects.shape[1] for each in found)
     table = np.full((len(sketch), widest + 1), -1, dtype=np.int64)
@@ -57,7 +54,7 @@ def _aspects(
     return table
 
 
-def _spread(us: NDArray[np.float64], aspects: NDArray[np.int64], count: int) -> list[int]:
+def _spread(us: Column, aspects: Indices, count: int) -> list[int]:
     """Places of the best that are unlike each other, greedily."""
     alike = np.zeros(len(us))
     free = np.ones(len(us), dtype=np.bool_)

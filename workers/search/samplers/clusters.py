@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Indices
 from workers.search.scaling import Points, squared_distances
 
 STEPS: Final = 12
@@ -15,16 +15,16 @@ STEPS: Final = 12
 class Clustering:
     """The cluster of each point, and the sum of squared distances to the centres."""
 
-    member: NDArray[np.int64]
+    member: Indices
     centres: Points
     loss: float
 
-    def medoids(self, points: Points) -> NDArray[np.int64]:
+    def medoids(self, points: Points) -> Indices:
         """The point nearest to each centre of a non-empty cluster."""
         clusters = np.arange(len(self.centres))
         distance = squared_distances(points, self.centres)
         distance[self.member[:, None] != clusters] = np.inf
-        nearest: NDArray[np.int64] = distance.argmin(axis=0)
+        nearest: Indices = distance.argmin(axis=0)
         return nearest[np.isin(clusters, self.member)]
 
 

@@ -1,8 +1,8 @@
 """A promising and diverse batch: a greedy determinantal point process."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from costmodels.base import Column, Indices
 from workers.search.sampler import BatchSampler, ScoredPool
 from workers.search.scaling import Points, scaled, squared_distances
 
@@ -18,7 +18,7 @@ class Diverse(BatchSampler):
         self.considered = considered
         self.weight = weight
 
-    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
         promise = pool.promise(self.optimism).astype(np.float64)
         ranked = np.argsort(-promise, kind="stable")
         near_top = ranked[: self.considered * count]
@@ -31,7 +31,7 @@ class Diverse(BatchSampler):
         return np.concatenate([chosen, rest[: count - len(chosen)]]).astype(np.int64)
 
 
-def _volume(points: Points, log_quality: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def _volume(points: Points, log_quality: Column, count: int) -> Indices:
     """Greedy maximisation of the determinant by Cholesky rows; a step costs points times chosen ones."""
     distance = squared_distances(points, points)
     similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
