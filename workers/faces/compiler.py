@@ -30,7 +30,7 @@ def _each(first_sec: float, each_sec: float) -> Callable[[Given], float]:
     return lambda given: first_sec + each_sec * len(given["candidates"])
 
 
-def _lowering(given: Mapping[str, Any]) -> float:
+def _lowering(given: Given) -> float:
     """Statements are extracted in a tenth of the time that generated code takes."""
     return _each(30.0, 3.0 if given["view"] == STATEMENTS.name else 30.0)(given)
 
