@@ -33,10 +33,17 @@ ARGS = Arguments((Tensor("TENSOR", "float32", (64, 64)),) * 3)
 VALUES = np.random.default_rng(0).random((64, 64), dtype=np.float32)
 
 
-@pytest.fixture
-def runner() -> Iterator[Runner]:
+@pytest.fixture(scope="module")
+def standing_runner() -> Iterator[Runner]:
     with Runner(name="runner") as child:
         yield child
+
+
+@pytest.fixture
+def runner(standing_runner: Runner) -> Iterator[Runner]:
+    """A process that holds no device; one for all tests of the module."""
+    yield standing_runner
+    standing_runner.release()
 
 
 def take(runner: Runner, fleet: TestFleet, target: Target, **how: Any) -> Endpoint:
@@ -202,15 +209,16 @@ def test_a_stalled_network_is_not_the_candidates_time_out(fleet: TestFleet, loca
 
 
 def test_a_candidate_whose_client_died_is_ended(
-    fleet: TestFleet, local_target: Target, runner: Runner, subject: Subject
+    fleet: TestFleet, local_target: Target, subject: Subject
 ) -> None:
-    take(runner, fleet, local_target)
     library = str(subject.harmful("run_loop"))
-    runner.measure.begin(
-        fleet.address, local_target.text, library, ARGS, EVALUATOR, "fixed", "endless", 600, 0.0
-    )
-    wait_for(fleet.executions, "the candidate to begin")
-    runner.kill()
+    with Runner(name="dying runner") as runner:
+        take(runner, fleet, local_target)
+        runner.measure.begin(
+            fleet.address, local_target.text, library, ARGS, EVALUATOR, "fixed", "endless", 600, 0.0
+        )
+        wait_for(fleet.executions, "the candidate to begin")
+        runner.kill()
     fleet.wait_free(local_target)
 
 

@@ -39,12 +39,25 @@ from workers.measure.fleet import Fleet
 KEY, OLD, OTHERS = "k" * 32, "o" * 32, "x" * 32
 
 
-@pytest.fixture
-def keyed(tmp_path: Path, local_target: Target) -> Iterator[TestFleet]:
-    with running_fleet(tmp_path, KEY) as fleet:
-        fleet.start_device(local_target)
-        fleet.wait_free(local_target)
+@contextmanager
+def keyed_fleet(folder: Path, target: Target) -> Iterator[TestFleet]:
+    with running_fleet(folder, KEY) as fleet:
+        fleet.start_device(target)
+        fleet.wait_free(target)
         yield fleet
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory, local_target: Target) -> Iterator[TestFleet]:
+    with keyed_fleet(tmp_path_factory.mktemp("keyed"), local_target) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def keyed(standing: TestFleet, local_target: Target) -> TestFleet:
+    """A tracker and a free device that want a key; one for all tests of the module."""
+    standing.wait_free(local_target)
+    return standing
 
 
 def taken_with(key: str, fleet: TestFleet, target: Target, wait_sec: float = PATIENCE) -> str:
@@ -193,15 +206,16 @@ def test_neither_a_session_nor_what_it_is_forked_from_has_the_key(
 
 
 def test_a_device_whose_keeper_is_gone_ends_and_may_be_started_again(
-    keyed: TestFleet, local_target: Target
+    tmp_path: Path, local_target: Target
 ) -> None:
-    (keeper,) = psutil.Process(keyed.device.process.pid).children()
-    keeper.kill()
-    with suppress(MallornError):
-        taken_with(KEY, keyed, local_target, wait_sec=2)
-    assert keyed.device.process.wait(PATIENCE) not in (0, None)
-    keyed.start_device(local_target)
-    assert taken_with(KEY, keyed, local_target) == "device"
+    with keyed_fleet(tmp_path, local_target) as fleet:
+        (keeper,) = psutil.Process(fleet.device.process.pid).children()
+        keeper.kill()
+        with suppress(MallornError):
+            taken_with(KEY, fleet, local_target, wait_sec=2)
+        assert fleet.device.process.wait(PATIENCE) not in (0, None)
+        fleet.start_device(local_target)
+        assert taken_with(KEY, fleet, local_target) == "device"
 
 
 @contextmanager

@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.fixtures.command_line import ROOT, TIMEOUT_SEC, clean_environment
 
 SMALL = {"jobs": 3, "tasks": 2, "devices": 2, "watchers": 2, "visitors": 1, "period-sec": 1, "pause-sec": 0.2}
 
 
+@pytest.mark.long
 def test_a_small_load_is_answered_without_an_error(tmp_path: Path) -> None:
     options = [f"--{name}={value}" for name, value in SMALL.items()]
     raw = tmp_path / "load.json"

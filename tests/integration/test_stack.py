@@ -155,20 +155,31 @@ def _ready(stack: Up) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_however_it_ends_no_process_is_left(tmp_path: Path, number: signal.Signals) -> None:
-    running = start(tmp_path)
-    running.wait_until_ready()
+def assert_nothing_is_left(running: Up, number: signal.Signals) -> None:
+    """Send it a signal, and wait for the end of all its processes."""
     processes = running.everything()
     assert len(processes) > len(PARTS)
     running.process.send_signal(number)
     code = running.process.wait(STOP_SEC)
     wait_for(lambda: all(gone(process) for process in processes), "the end of all")
-    running.end()
     if number is not signal.SIGKILL:
         assert code == 0, running.words
         assert running.data.read_stack() is None
         assert "stopping" in running.words
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_however_it_ends_no_process_is_left(tmp_path: Path, number: signal.Signals) -> None:
+    running = start(tmp_path)
+    try:
+        running.wait_until_ready()
+        assert_nothing_is_left(running, number)
+    finally:
+        running.end()
+
+
+def test_after_all_that_befell_its_parts_it_ends_as_a_service_manager_ends_it(stack: Up) -> None:
+    assert_nothing_is_left(stack, signal.SIGTERM)
 
 
 def test_interrupted_while_starting_it_leaves_nothing(tmp_path: Path) -> None:
