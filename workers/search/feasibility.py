@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import xgboost
 
 from costmodels.base import Column
 from costmodels.training import UNINFORMATIVE
 from mallorn.core.outcomes import Outcome
 from workers.search.base import Trial
 from workers.search.space import Matrix, Space
+
+if TYPE_CHECKING:
+    import xgboost
 
 # With fewer failures nothing is learned. Only this many of the newest rows of each kind count.
 FEWEST: Final = 4
@@ -37,7 +39,7 @@ PARAMETERS: Final = {
 class Feasibility:
     """A model of the probability to fail."""
 
-    booster: xgboost.Booster
+    booster: "xgboost.Booster"
 
     def failing(self, features: Matrix) -> Column:
         """The probability that each row fails; always below one."""
@@ -60,6 +62,8 @@ def learn_feasibility(space: Space, history: Sequence[Trial]) -> Feasibility | N
 
 @lru_cache(maxsize=1)  # the arms of a portfolio ask for the same, one after the other
 def _fitted(space: Space, kept: tuple[Trial, ...], shares: tuple[float, float], rate: float) -> Feasibility:
+    import xgboost  # a second of every worker's start
+
     failed = np.array([trial.outcome is not Outcome.OK for trial in kept], dtype=np.float32)
     features = space.features([trial.candidate for trial in kept])
     data = xgboost.QuantileDMatrix(

@@ -36,6 +36,13 @@ def test_without_their_libraries_these_models_do_not_run_and_all_others_do() -> 
         assert any(library in why for library in libraries_of(name)), why
 
 
+def test_a_worker_begins_without_them() -> None:
+    libraries = sorted(frozenset().union(*LIBRARIES.values()))
+    asked = [sys.executable, "-c", "import sys, workers.tasks; print([*sys.modules])"]
+    imported = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert [library for library in libraries if f"'{library}'" in imported] == []
+
+
 def test_a_model_that_chooses_among_others_needs_what_they_need() -> None:
     assert PARTS["ensemble"] == (PRIOR, *LEARNERS)
     assert libraries_of("ensemble") == {"xgboost", "lightgbm", "sklearn", "threadpoolctl"}
