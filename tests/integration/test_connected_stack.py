@@ -58,21 +58,14 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_a_stack_is_started_shared_and_gone_with_its_last_user(tmp_path: Path) -> None:
-    with connected_stack(None, None, tmp_path) as stack:
-        wait_for_device(stack)
-        info = DataDir(tmp_path).read_stack()
-        assert info is not None
-        with another_user(tmp_path) as other:
-            assert first_line(other) == str(info.pid)
-            assert psutil.pid_exists(info.pid)
-    wait_until_unlocked(tmp_path)
-
-
-def test_a_stack_outlives_the_command_that_started_it_while_another_uses_it(tmp_path: Path) -> None:
+def test_a_stack_is_shared_outlives_who_started_it_and_is_gone_with_its_last_user(tmp_path: Path) -> None:
     with another_user(tmp_path) as starter:
         pid = int(first_line(starter))
         with connected_stack(None, None, tmp_path) as stack:
+            info = DataDir(tmp_path).read_stack()
+            assert info is not None
+            assert info.pid == pid
+            wait_for_device(stack)
             starter.send_signal(signal.SIGKILL)
             starter.wait()
             time.sleep(1.0)  # time enough to notice, if it did
