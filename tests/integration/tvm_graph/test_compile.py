@@ -40,7 +40,13 @@ def error_of(one: Any, library: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("name", "recipe"), [("mlp", "tuned"), ("mlp", "plain"), ("bert-small", "tuned"), ("resnet18", "tuned")]
+    ("name", "recipe"),
+    [
+        ("mlp", "tuned"),
+        ("mlp", "plain"),
+        pytest.param("bert-small", "tuned", marks=pytest.mark.long),
+        pytest.param("resnet18", "tuned", marks=pytest.mark.long),
+    ],
 )
 def test_every_schedule_is_found_and_the_numbers_are_onnxruntime_s(
     name: str, recipe: str, example: Get, tmp_path: Path

@@ -58,6 +58,7 @@ def test_residual_network_moves_its_layout_once_in_and_once_out(example: Get) ->
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_depthwise_convolutions_are_told_apart_and_joined_with_the_one_before(example: Get) -> None:
     found = operators(example("mobilenetv2").extracted)
     others = {"layout": 2, "reduce": 1, "matmul": 1}
