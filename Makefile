@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help setup page run test test-all test-page torch picture hours lint format typecheck layers house bases lock audit clean
+.PHONY: help setup page run test test-all test-page torch picture hours lint format typecheck layers house checks bases lock audit clean
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -14,11 +14,13 @@ TIMEOUT_SEC := 600
 # In a home that is a trap: a test that touches what is the user's own fails its stage.
 PYTEST = python -m tests.fixtures.trap python -m pytest --timeout $(TIMEOUT_SEC) $(SIDE_BY_SIDE) $(SELECTED) --told $(TESTS_TOLD)
 SELECTED := -m 'not long'
-# How many tests passed; that a stage was left out.
-TESTS_TOLD := build/tests-told.txt
+# Pictures of the pages that tests look at, into build/screenshots: in make test-all, or with PICTURES=all.
+PICTURES ?= $(if $(SELECTED),,all)
+# What tests/stages.py reads: how the tests of a stage ended; what was left out.
+TESTS_TOLD := build/tests-told.json
 LEFT_OUT := build/left-out
-LEAVE_OUT = mkdir -p build && touch $(LEFT_OUT)
-STAGES := unit simulation integration contract migration browser acceptance hours faults
+LEAVE_OUT = mkdir -p build && echo $@ >> $(LEFT_OUT)
+STAGES := checks $(addprefix test-,unit simulation integration edges browser acceptance hours)
 TORCH := torch==2.13.0
 PLAYWRIGHT := playwright==1.65.2
 ZIGLANG := ziglang==0.16.0
@@ -27,6 +29,9 @@ PIP_AUDIT := pip-audit==2.10.1
 
 # TVM links its kernels with the first of g++, gcc, clang and cc on PATH: .venv/bin/cc is there where the system has none.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+# Tests start Python hundreds of times: it compiles our source once, also where an image says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -74,27 +79,7 @@ run: setup ## tune the example model on this machine and print what it won
 	echo 'So that your shell finds mallorn:   source .venv/bin/activate'
 
 test: setup ## lint, types, layers, then every test, cheap ones first; what fails hides nothing that comes after it
-	@failed=0 lines=()
-	stage() {
-	  local began=$$SECONDS ended=ok tests=
-	  echo "== $$1"
-	  rm -f $(TESTS_TOLD) $(LEFT_OUT)
-	  if ! "$${@:2}"; then ended=failed failed=1; elif [ -f $(LEFT_OUT) ]; then ended='left out'; fi
-	  if [ -f $(TESTS_TOLD) ]; then tests=$$(cat $(TESTS_TOLD)); fi
-	  lines+=("$$(printf '%-9s %-18s %5d s  %s' "$$ended" "$$1" $$((SECONDS - began)) "$$tests")")
-	}
-	for each in lint typecheck layers; do
-	  stage $$each $(MAKE) --no-print-directory $$each
-	done
-	stage 'the page' $(MAKE) --no-print-directory test-page
-	for each in $(STAGES); do
-	  stage tests/$$each $(MAKE) --no-print-directory test-$$each
-	done
-	printf '%s\n' '== all' "$${lines[@]}"
-	printf '%s\n' "$${lines[@]}" | tr -d , | awk '{ for (i = 1; i < NF; i++) n[$$(i + 1)] += $$i } END {
-	  printf "%d passed, %d failed, %d skipped\n", n["passed"], n["failed"] + n["error"], n["skipped"] }'
-	echo "make test took $$SECONDS s"
-	exit $$failed
+	@python -m tests.stages $(if $(SELECTED),test,test-all) $(STAGES)
 
 test-all: ## all that make test does, and what takes long and has a shorter test there
 	@$(MAKE) --no-print-directory test SELECTED=
@@ -102,20 +87,23 @@ test-all: ## all that make test does, and what takes long and has a shorter test
 test-page: setup
 	@services/dashboard/node.sh test --if-here || { [ $$? = 75 ] && $(LEAVE_OUT); }
 
-test-integration test-migration test-browser test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
+test-integration test-migration test-edges test-browser test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
 # Nothing here asserts a time, and whole models are timed one at a time a host, so tests may share the machine.
 test-simulation test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
-# Coordinators and children begin and end here, which is idle time.
-test-unit: SIDE_BY_SIDE := -n 4
-# What a file's tests share is started once.
-test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
-# They wait for databases and children, too.
+# Coordinators and children begin and end here, which is idle time; to collect so many tests takes each worker seconds.
+test-unit: SIDE_BY_SIDE := -n 3 --dist loadgroup
+# What the tests of a file or of a group share is started once.
+test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadgroup
+# They wait for databases, servers and children, too.
 test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
-test-faults: SIDE_BY_SIDE := -n 2 --dist loadfile
+test-faults test-edges: SIDE_BY_SIDE := -n 4 --dist loadgroup
 test-migration test-hours test-neural: SIDE_BY_SIDE := -n 2
 
 test-%: setup ## one folder of tests: unit, simulation, integration, contract, migration, acceptance, faults or hours
 	@$(PYTEST) tests/$* $(PYTEST_ARGS)
+
+test-edges: setup ## what waits more than it computes, side by side: contract, migration and faults
+	@$(PYTEST) tests/contract tests/migration tests/faults $(PYTEST_ARGS)
 
 torch: setup ## install torch, which the neural cost models need, into .venv
 	@if ! .venv/bin/python -c 'from importlib.metadata import version; "torch==" + version("torch").split("+")[0] == "$(TORCH)" or exit(1)' 2>/dev/null; then
@@ -132,7 +120,7 @@ test-browser: setup ## the page in a real Chromium, where one is installed and s
 	  $(LEAVE_OUT)
 	  exit 0
 	fi
-	export CHROMIUM
+	export CHROMIUM PICTURES='$(PICTURES)'
 	services/dashboard/node.sh build || { [ $$? = 75 ] || exit 1; echo 'Left out, for want of the page: tests/browser'; $(LEAVE_OUT); exit 0; }
 	.venv/bin/python -m pip --disable-pip-version-check --quiet install $(PLAYWRIGHT)
 	$(PYTEST) tests/browser $(PYTEST_ARGS)
@@ -144,6 +132,9 @@ picture: setup ## take the picture in README.md anew, of a tuning that was recor
 
 hours: setup ## type docs/first-hours anew and write what is printed into it
 	@for page in engineer platform researcher bad-day; do python -m tests.fixtures.transcript docs/first-hours/$$page.md; done
+
+checks: setup ## lint, types, layers and the page's own tests, two at a time
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync lint typecheck layers test-page
 
 lint: setup ## ruff: rules and format
 	@ruff check .

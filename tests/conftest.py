@@ -5,13 +5,18 @@ from tests.fixtures.world import leave_the_users
 
 leave_the_users()
 
+import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.fixtures.pairwise import mark_the_rest
+
+SLOWEST = 5  # tests of a stage that are named where it passes its budget
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples in every run: it fails for what was changed and not for what was drawn that day.
 settings.register_profile("patient", PATIENT, derandomize=True)
@@ -51,14 +56,26 @@ pytest_plugins = [
 ]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup` the tests of a file run in one process, and so do files that name one group."""
+    mark_the_rest(items)
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--told", type=Path, help="a file for the numbers of tests, as `make test` shows them")
+    parser.addoption("--told", type=Path, help="a file for what `make test` shows of a stage")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if file := config.getoption("--told"):
-        numbers = {
-            how: len(terminalreporter.stats.get(how, ())) for how in ("passed", "failed", "error", "skipped")
-        }
+        stats = terminalreporter.stats
+        numbers = {how: len(stats[how]) for how in ("passed", "failed", "error", "skipped") if stats.get(how)}
+        seconds: Counter[str] = Counter()
+        for report in (report for reports in stats.values() for report in reports):
+            seconds[getattr(report, "nodeid", "")] += getattr(report, "duration", 0.0)
+        slowest = [(seconds, test) for test, seconds in seconds.most_common(SLOWEST)]
         file.parent.mkdir(exist_ok=True)
-        file.write_text(", ".join(f"{number:,} {how}" for how, number in numbers.items() if number))
+        file.write_text(json.dumps({"numbers": numbers, "slowest": slowest}))
