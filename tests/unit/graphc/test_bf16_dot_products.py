@@ -54,6 +54,7 @@ def test_a_product_is_that_of_rounded_factors(data: tuple[int, ...]) -> None:
     assert_close(run(after, x), rounded(x) @ rounded(weights))
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("size", [1, 3], ids=lambda size: f"{size} x {size}")
 @pytest.mark.parametrize("strides", [(1, 1), (2, 1)], ids=str)
 @pytest.mark.parametrize("padding", [0, (1, 0, 2, 1)], ids=str)
@@ -81,6 +82,7 @@ def picture(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
     return builder.get()
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [1, 2, 7], ids=lambda size: f"{size} x {size}")
 @pytest.mark.parametrize("strides", [(1, 1), (1, 2)], ids=str)

@@ -37,6 +37,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conv3x3_to_winograd, "OPERATIONS_A_BYTE", -1e9)
 
 
+@pytest.mark.pairwise
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("form", conv3x3_to_winograd.FORMS, ids=lambda form: f"tiles of {form.tile}")
 @pytest.mark.parametrize("sizes", [SIZES, (1, 9, 14, 4, 6), (3, 8, 11, 5, 7), (1, 3, 3, 2, 2)], ids=str)

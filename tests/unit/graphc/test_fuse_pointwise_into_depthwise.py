@@ -76,6 +76,7 @@ def rewritten(mod: Any, *lanes: int) -> Any | None:
     return None if len(after.functions) == len(mod.functions) else after
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("between", [clipped, biased, scaled, nothing])
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2), (1, 2)], ids=str)
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ CALL = "relax.call_tir"
 DATA = (2, 7, 9, 24)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("count", [3, 4])
 @pytest.mark.parametrize("outputs", [1, 3, 12, 20])
 @pytest.mark.parametrize("strides", [(1, 1), (2, 1)], ids=str)

@@ -31,6 +31,7 @@ def gathered(indices: Any, axis: int, *, known: bool) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("known", [True, False], ids=["constant", "given"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("indices", [[0, -1, 2], [[-4, 3]], 1, -1])

@@ -53,6 +53,7 @@ def network(
     return networks.network(body, data, dtype=dtype)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("zero", [0, 7, -3])
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def assert_same(mod: Any, *data: Any) -> None:
     np.testing.assert_array_equal(run(after, *data), run(mod, *data))
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("zero", [0, 7, -3])
 @pytest.mark.parametrize("data", [(8, 8), (1, 36), (2, 3, 16), (5, 10)], ids=str)
@@ -72,6 +73,7 @@ def test_a_product_is_that_of_integers(data: tuple[int, ...], dtype: str, zero: 
     assert_same(network(data, numbers("int8", data[-1], 32), dtype, zero), numbers(dtype, *data))
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("channels", [1, 3, 4, 6])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("zero", [0, 9])
@@ -91,6 +93,7 @@ def test_a_convolution_is_that_of_integers(channels: int, dtype: str, zero: int,
     )
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("size", [1, 3, 4], ids=lambda size: f"{size} x {size}")
 @pytest.mark.parametrize("padding", [0, (1, 0, 2, 3)], ids=str)

@@ -25,6 +25,7 @@ from workers.tvm.sketches import design_space
 DATA = (2, 7, 9, 6)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("kernel", [1, 3], ids=lambda kernel: f"{kernel} x {kernel}")
 @pytest.mark.parametrize("outputs", [24, 28, 40])
 @pytest.mark.parametrize("strides", [(1, 1), (2, 1)], ids=str)
@@ -53,6 +54,7 @@ def test_others_stay_as_they_are(channels: int, kernel: tuple[int, ...], attrs: 
     assert rewritten(vectors(), convolution((*DATA[:3], channels), kernel, **attrs)) is None
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("width", [17, 19, 37])
 @pytest.mark.parametrize("strides", [(1, 1), (2, 2)], ids=str)
 @pytest.mark.parametrize("dilation", [1, 2])
