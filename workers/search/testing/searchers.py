@@ -37,8 +37,7 @@ class SearcherTestCase:
             return None
         return trained(space, [], RandomModel, seed=1)
 
-    @pytest.mark.parametrize("seed", SEEDS)
-    @pytest.mark.parametrize("count", [1, 16, 64])
+    @pytest.mark.parametrize(("count", "seed"), list(zip([1, 16, 64], SEEDS, strict=True)))
     def test_proposals_are_distinct_valid_and_new(
         self,
         searcher: Searcher,
