@@ -1,11 +1,14 @@
 """Looks at a page once it has settled: what a reader would take offence at, and a picture to keep."""
 
+import os
 import re
 from typing import Any, Final
 
 from tests.fixtures.command_line import ROOT
 
 PICTURES: Final = ROOT / "build" / "screenshots"
+#: Set where pictures are wanted, as they are in `make test-all`.
+WANTED: Final = "PICTURES"
 #: By its name in the pictures: what the browser is asked to be.
 LOOKS: Final[dict[str, dict[str, Any]]] = {
     "light": {"color_scheme": "light"},
@@ -53,6 +56,13 @@ def faults(page: Any) -> list[str]:
 
 
 def keep_picture(page: Any, name: str) -> None:
-    """The whole page, as it stands, into build/screenshots."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+    """The whole page, as it stands, into build/screenshots, where pictures are wanted."""
+    if os.environ.get(WANTED):
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+
+
+def narrow(page: Any) -> None:
+    """Make the page as wide as a phone."""
+    page.set_viewport_size(LOOKS["narrow"]["viewport"])
+    settle(page)

@@ -32,7 +32,7 @@ def test_a_dropped_model_is_tuned_before_the_readers_eyes(
     page = open_page(info.url)
     page.get_by_role("button", name="Tune a model").first.click()
     page.get_by_label("ONNX file").set_input_files(networks / "tiny.onnx")
-    page.get_by_label("Budget in trials").fill("24")
+    page.get_by_label("Budget in trials").fill("8")
     page.get_by_role("button", name="Start tuning").click()
 
     page.get_by_role("heading", name="tiny.onnx").wait_for()
