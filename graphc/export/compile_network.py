@@ -22,8 +22,9 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 from graphc.convert import import_gather, register_converters
-from graphc.core import graph_rewriting
+from graphc.core import graph_rewriting, pass_runner
 from graphc.export import embed_weights, export_checks
+from graphc.core.pass_runner import Step
 from graphc.fold import share_equal_constants
 from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from graphc.onnx import read_model as onnx_file
@@ -31,9 +32,6 @@ from graphc.ranges import agree_on_weight_layouts, dispatch_by_shape, merge_two_
 
 Shapes = Mapping[str, Sequence[int]]  # by the name of an input
 Arrays = dict[str, Any]  # by the name of an input
-Step = TypedDict(
-    "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool}, total=False
-)  # of a recipe, or an argument that is made by a call
 
 
 class InputSpec(TypedDict):
@@ -44,41 +42,6 @@ class InputSpec(TypedDict):
     shape: Sequence[Any]
 
 
-PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
-#: Passes that TVM lacks, by the names that recipes store: where each is defined.
-OWN_PASSES = {
-    "mallorn.bf16": "graphc.quant.bf16_dot_products",
-    "mallorn.blocked": "graphc.quant.keep_block_quantized_weights",
-    "mallorn.calls": "graphc.tasks.wrap_extern_calls",
-    "mallorn.constants": "graphc.fold.fold_constant_operators",
-    "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum",
-    "mallorn.depthwise": "graphc.conv.fuse_pointwise_into_depthwise",
-    "mallorn.find_norms": "graphc.norm.group_norm_to_partial_sums",
-    "mallorn.folds": "graphc.tasks.mark_reductions",
-    "mallorn.groups": "graphc.conv.grouped_conv_to_batched",
-    "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul",
-    "mallorn.int8": "graphc.quant.int8_dot_products",
-    "mallorn.integers": "graphc.quant.compute_in_integers",
-    "mallorn.joined": "graphc.conv.grouped_conv_to_batched",
-    "mallorn.laid": "graphc.quant.block_quantized_matmul_function",
-    "mallorn.lanes": "graphc.core.vector_lanes",
-    "mallorn.lines": "graphc.tasks.mark_elementwise_rows",
-    "mallorn.norms": "graphc.norm.group_norm_to_partial_sums",
-    "mallorn.passable": "graphc.layout.prepare_convert_layout",
-    "mallorn.reached": "graphc.conv.trim_weights_on_padding",
-    "mallorn.reals": "graphc.quant.fuse_requantize",
-    "mallorn.restore_clip": "graphc.layout.clip_to_max_min",
-    "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm",
-    "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions",
-    "mallorn.steps": "graphc.quant.fuse_requantize",
-    "mallorn.taps": "graphc.quant.int8_depthwise_conv",
-    "mallorn.transposed": "graphc.conv.split_conv_transpose_by_phase",
-    "mallorn.transposes": "graphc.layout.tile_transposes",
-    "mallorn.vectors": "graphc.conv.pad_conv_to_vectors",
-    "mallorn.views": "graphc.layout.move_elementwise_before_reshape",
-    "mallorn.whole": "graphc.matmul.pad_matmul_to_tiles",
-    "mallorn.winograd": "graphc.conv.conv3x3_to_winograd",
-}
 # An intrinsic of ours is registered by the pass that needs it.
 _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]*\], *\["(?!mallorn_)')
 
@@ -117,7 +80,7 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
         }
     else:
         reads = {"": partial(read_graph, model, manifest["input_shapes"], target)}
-    return {name: constants.shared(run_passes(read(), steps, target)) for name, read in reads.items()}
+    return {name: constants.shared(pass_runner.run(read(), steps, target)[0]) for name, read in reads.items()}
 
 
 def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
@@ -163,33 +126,6 @@ def convert(model: Any, shapes: Shapes, target: Any) -> Any:
         return from_onnx(widen_16bit_floats.widened(model) if computes_wide else model, shape_dict=shapes)
 
 
-def make_pass(step: Mapping[str, Any]) -> Any:
-    """The pass of a recipe's step, made with the step's arguments."""
-    name = step.get("pass") or step["call"]
-    args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
-    return getattr(_module(name), name.rpartition(".")[2])(*args)
-
-
-def _module(name: str) -> Any:
-    if name in OWN_PASSES:
-        return importlib.import_module(OWN_PASSES[name])
-    if name.startswith(PASSES):
-        return importlib.import_module(f"tvm.{name.rpartition('.')[0]}")
-    raise ValueError(f"{name} is not a graph pass: none of {', '.join((*PASSES, *OWN_PASSES))}")
-
-
-def run_passes(mod: Any, steps: Sequence[Step], target: Any) -> Any:
-    """The module after the steps, in order; an optional step that TVM refuses is skipped."""
-    with target, tvm.transform.PassContext(opt_level=3):
-        for step in steps:
-            try:
-                mod = make_pass(step)(mod)
-            except RuntimeError:
-                if not step.get("optional"):
-                    raise
-    return mod
-
-
 def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
     """Tasks with and without a schedule, with their modules' labels: TVM leaves naive loops in the latter."""
     records = Path(work_dir, "database_tuning_record.json")
@@ -224,7 +160,7 @@ def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any
     scheduled = agree_on_weight_layouts.agreed(
         [_scheduled(mods.pop(label), target, work_dir) for label in list(mods)]
     )
-    ready = [constants.shared(run_passes(mod, after, target)) for mod in scheduled]
+    ready = [constants.shared(pass_runner.run(mod, after, target)[0]) for mod in scheduled]
     (mod,) = [dispatch_by_shape.joined(ready, dynamic)] if dynamic else ready
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))

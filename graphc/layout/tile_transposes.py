@@ -4,29 +4,43 @@ Column by column, every element costs a cache line, and the lines of a column sh
 cache. A tile of 16 x 16 elements reads sixteen lines and uses each completely.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
-from tvm import relax
-
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Leave, Pass
 
 TILE = 16  # float32 elements in a cache line
 
 
-def transposes() -> Any:
-    """The pass that rewrites them if both axes are whole tiles."""
-    return graph_rewriting.call_pass("Transposes", {"relax.permute_dims": _rewrite})
+@dataclass(frozen=True)
+class Permutation:
+    """The order of the source's axes, and which axis of the result is the source's last."""
+
+    axes: list[int]
+    across: int
 
 
-def _rewrite(builder: Any, call: Any) -> Any:
-    last = call.ty.ndim - 1
-    axes = list(map(int, call.attrs.axes or range(last, -1, -1)))
-    sizes = list(map(int, call.ty.shape))
-    across = axes.index(last)  # the new position of the source's last axis
-    if call.ty.dtype != "float32" or across == last or sizes[across] % TILE or sizes[last] % TILE:
-        return call
-    function = _function(sizes, axes, across)
-    return relax.call_tir(builder.add_func(function, "transpose_tiles"), [call.args[0]], call.ty)
+class TileTransposes(Pass[Permutation]):
+    """Moves the last axis tile by tile, where both axes are whole tiles."""
+
+    name, match = "layout.tile_transposes", ("relax.permute_dims",)
+    after = ("matmul.fuse_transposes",)
+
+    def check(self, call: Any, g: Graph) -> Permutation:
+        sizes, last = graph_rewriting.sizes_of(call), call.ty.ndim - 1
+        axes = list(map(int, call.attrs.axes or range(last, -1, -1)))
+        across = axes.index(last)
+        if across == last:
+            raise Leave("its last axis stays in place")
+        if sizes[across] % TILE or sizes[last] % TILE:
+            raise Leave(f"its axes are no whole tiles of {TILE}")
+        return Permutation(axes, across)
+
+    def rewrite(self, call: Any, facts: Permutation, g: Graph) -> Any:
+        function = _function(list(graph_rewriting.sizes_of(call)), facts.axes, facts.across)
+        return g.call_function("transpose_tiles", function, [call.args[0]], call.ty)
 
 
 def _function(sizes: list[int], axes: list[int], across: int) -> Any:

@@ -1,36 +1,45 @@
 """Products with constant factors get sizes that can be tiled, where their own have no fitting factors."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
-from graphc.core import graph_rewriting
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_rewriting import sizes_of
 from graphc.matmul import matmul_function
 
 
-def whole(lanes: int = graph_rewriting.LANES) -> Any:
-    """The pass that computes a few rows or columns more."""
-    return graph_rewriting.call_pass("Whole", {"relax.matmul": partial(_rewrite, lanes=lanes)})
+class PadMatmulToTiles(Pass[matmul_function.Product]):
+    """Computes a few rows or columns more, which are not copied out."""
+
+    name, match = "matmul.pad_to_tiles", ("relax.matmul",)
+
+    def check(self, call: Any, g: Graph) -> matmul_function.Product:
+        data, weights = call.args
+        if not g.is_constant(weights) or weights.ty.ndim != 2:
+            raise Leave("its second factor is computed, or a stack")
+        if data.ty.ndim < 2:
+            raise Leave("its first factor is a vector")
+        plain = _product(sizes_of(data), sizes_of(weights)[1])
+        tiled = matmul_function.tileable(plain, g.lanes)
+        if tiled == plain:
+            raise Leave("its sizes can be tiled")
+        return tiled
+
+    def rewrite(self, call: Any, facts: matmul_function.Product, g: Graph) -> Any:
+        weights: Any = g.array(call.args[1])
+        columns = facts.whole["j"] - facts.sizes["j"]
+        filled = np.pad(weights, [(0, 0), (0, columns)])
+        function = matmul_function.function(facts)
+        return g.call_function("whole_matmul", function, [call.args[0], relax.const(filled)], call.ty)
 
 
-def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
-    data, weights = call.args
-    constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim == 2
-    if not constant or data.ty.ndim < 2 or call.ty.dtype != "float32":
-        return call
-    *stack, rows, inputs = graph_rewriting.sizes_of(data)
-    outputs = graph_rewriting.sizes_of(weights)[1]
+def _product(data: tuple[int, ...], outputs: int) -> matmul_function.Product:
+    *stack, rows, inputs = data
     above = {f"a{at}": size for at, size in enumerate(stack)}
     sizes = above | {"i": rows, "j": outputs, "k": inputs}
-    plain = matmul_function.Product(
+    return matmul_function.Product(
         sizes, [*above, *"ik"], ["k", "j"], [*above, *"ij"], sizes, w_is_whole=True
     )
-    tiled = matmul_function.tileable(plain, lanes)
-    if tiled.whole == sizes:
-        return call
-    filled = np.pad(weights.value.numpy(), [(0, 0), (0, tiled.whole["j"] - outputs)])
-    function = builder.add_func(matmul_function.function(tiled), "whole_matmul")
-    return relax.call_tir(function, [data, relax.const(filled)], call.ty)

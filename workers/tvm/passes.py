@@ -6,7 +6,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from graphc.export import compile_network as stock
+from graphc.core.pass_runner import Step, run
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph import GraphStep, RecipeStep
@@ -54,9 +54,9 @@ def operators(mod: Any) -> dict[str, int]:
 
 def _run(mod: Any, step: RecipeStep, target: Any) -> tuple[Any, str]:
     """The module after a step, and why the step was passed over if it was."""
-    required: stock.Step = {**step_json(step), "optional": False}
+    required: Step = {**step_json(step), "optional": False}
     try:
-        return stock.run_passes(mod, [required], target), ""
+        return run(mod, [required], target)[0], ""
     except (AttributeError, ImportError) as error:  # the recipe names what this TVM does not have
         raise InvalidRequest(f"cannot run the graph pass {step.name}: {plain(error)}") from error
     except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:

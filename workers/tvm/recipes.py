@@ -15,7 +15,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.graph import RecipeStep, StoredRecipe
 
 if TYPE_CHECKING:
-    from graphc.export.compile_network import Step as PassStep
+    from graphc.core.pass_runner import Step as PassStep
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Products whose rows or columns cannot be tiled are computed a little larger: the same numbers."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tvm import relax
 
 from graphc.core.graph_rewriting import ROWS, whole_columns, whole_rows
 from graphc.matmul.fuse_transposes_into_batched_matmul import heads
-from graphc.matmul.pad_matmul_to_tiles import whole
+from graphc.matmul.pad_matmul_to_tiles import PadMatmulToTiles
 from tests.unit.graphc.networks import (
     HASWELL,
     difference,
@@ -22,6 +23,7 @@ from tests.unit.graphc.networks import (
     run,
     weights,
 )
+from tests.unit.graphc.pass_conformance import PassConformance
 from workers.tvm.sketches import design_space
 
 
@@ -57,21 +59,31 @@ def test_columns_fill_vectors_where_that_wastes_little(columns: int, lanes: int)
 @pytest.mark.parametrize("outputs", [32, 40, 101])
 def test_a_product_with_weights_stays_what_it_was(rows: tuple[int, ...], outputs: int) -> None:
     mod, x = product(rows, 24, outputs), random(*rows, 24)
-    after = rewritten(whole(16), mod)
+    after = rewritten(PadMatmulToTiles(16), mod)
     assert after is not None
     assert difference(run(after, x), run(mod, x)) <= 1e-5
 
 
-def test_sizes_that_can_be_tiled_are_left_alone() -> None:
-    assert rewritten(whole(16), product((128,), 24, 64)) is None
-    assert rewritten(whole(16), product((1,), 24, 64)) is None
+class TestPadMatmulToTiles(PassConformance):
+    PASS = PadMatmulToTiles
+    BEFORE = "gv[17, 32] = matmul(x0[17, 24], constant[24, 32])"
+    AFTER = "gv[17, 32] = whole_matmul(x0[17, 24], constant[24, 32])"
 
+    def fires(self) -> Any:
+        return product((17,), 24, 32)
 
-def test_half_precision_is_left_alone() -> None:
-    def body(_: Any, x: Any) -> Any:
-        return relax.op.matmul(x, relax.const(np.ones((24, 32), "float16")))
-
-    assert rewritten(whole(16), network(body, (17, 24), dtype="float16")) is None
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "its sizes can be tiled": product((128,), 24, 64),
+            "its second factor is computed, or a stack": network(
+                lambda _, x, w: relax.op.matmul(x, w), (17, 24), (24, 32)
+            ),
+            "its numbers are float16, not float32": network(
+                lambda _, x: relax.op.matmul(x, relax.const(np.ones((24, 32), "float16"))),
+                (17, 24),
+                dtype="float16",
+            ),
+        }
 
 
 def test_products_of_computed_factors_stay_what_they_were() -> None:
@@ -87,6 +99,6 @@ def test_their_sizes_count_only_where_vectors_are_known() -> None:
 
 
 def test_the_product_is_tiled_by_its_whole_sizes() -> None:
-    after = rewritten(whole(8), product((101,), 24, 20))
+    after = rewritten(PadMatmulToTiles(8), product((101,), 24, 20))
     sketches = design_space(tvm.ir.save_json(program(after, "whole_matmul")), HASWELL)
     assert {102, 24} <= {choice.extent for sketch in sketches for choice in sketch.choices}

@@ -1,5 +1,6 @@
 """Transposes that move the last axis, tile by tile: nothing but places changes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.layout.tile_transposes import transposes
+from graphc.layout.tile_transposes import TileTransposes
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, program, rewritten, run
+from tests.unit.graphc.pass_conformance import PassConformance
 from workers.tvm.anatomy import blocks_of, operator_of
 from workers.tvm.rebuild import rebuild
 from workers.tvm.sketches import design_space
@@ -30,28 +32,34 @@ def network(shape: tuple[int, ...], axes: list[int] | None, dtype: str = "float3
     ids=str,
 )
 def test_every_number_goes_where_it_belongs(shape: tuple[int, ...], axes: list[int] | None) -> None:
-    after = rewritten(transposes(), network(shape, axes))
+    after = rewritten(TileTransposes(), network(shape, axes))
     assert after is not None
     x = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     assert np.array_equal(run(after, x), np.transpose(x, axes))
 
 
-@pytest.mark.parametrize(
-    "mod",
-    [
-        network((32, 16, 32), [1, 0, 2]),
-        network((32, 24), None),
-        network((24, 32), None),
-        network((32, 32), None, dtype="float16"),
-    ],
-    ids=["the last axis stays", "rows", "columns", "half"],
-)
-def test_others_stay_as_they_are(mod: Any) -> None:
-    assert rewritten(transposes(), mod) is None
+class TestTileTransposes(PassConformance):
+    PASS = TileTransposes
+    BEFORE = "gv[48, 32] = permute_dims(x0[32, 48])"
+    AFTER = "gv[48, 32] = transpose_tiles(x0[32, 48])"
+
+    def fires(self) -> Any:
+        return network((32, 48), None)
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "its last axis stays in place": network((32, 16, 32), [1, 0, 2]),
+            "its axes are no whole tiles of 16": network((32, 24), None),
+            "its numbers are float16, not float32": network((32, 32), None, dtype="float16"),
+        }
+
+
+def test_columns_that_fill_no_tiles_stay_as_they_are() -> None:
+    assert rewritten(TileTransposes(), network((24, 32), None)) is None
 
 
 def test_metaschedule_gives_tiles_to_the_cores_and_leaves_them_whole() -> None:
-    after = rewritten(transposes(), network((1, 128, 4, 64), [0, 2, 3, 1]))
+    after = rewritten(TileTransposes(), network((1, 128, 4, 64), [0, 2, 3, 1]))
     assert after is not None
     mod = program(after, "transpose_tiles")
     assert operator_of(blocks_of(mod)) == "layout"

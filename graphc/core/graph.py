@@ -1,0 +1,81 @@
+"""A Relax function as passes look at it: producers, readers, constants, and what they add to its module."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from graphc.core import graph_rewriting
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Calls that follow each other, each read by the next alone, and the call in front of them."""
+
+    calls: tuple[Any, ...]  # in the order of computing
+    source: Any | None  # none where the chain begins with an input, a constant, or what others read, too
+
+
+class Graph:
+    """A function before a pass, and the module that the pass adds tensor functions to."""
+
+    def __init__(self, builder: Any, function: Any, lanes: int) -> None:
+        self.lanes = lanes  # float32 numbers in a vector of the target
+        self._builder, self._function = builder, function
+
+    def producer(self, value: Any, *operators: str) -> Any | None:
+        """The call that a variable is bound to, if it is of these operators; of any if none is named."""
+        call = self._values.get(value) if isinstance(value, relax.Var) else None
+        if not isinstance(call, relax.Call):
+            return None
+        return call if not operators or operator_name(call) in operators else None
+
+    def is_constant(self, value: Any) -> bool:
+        """True for weights and numbers, whose arrays are copied where they are asked for."""
+        return isinstance(value, tvm.ir.GenericConst)
+
+    def array(self, value: Any) -> Any | None:
+        """The numbers of a constant; none where the value is computed or given."""
+        return value.value.numpy() if self.is_constant(value) else None
+
+    def read_once(self, value: Any) -> bool:
+        """True if one call alone reads it; callers read the network's outputs, too."""
+        return graph_rewriting.read_once(self._readers, value)
+
+    def chain(self, value: Any, through: Collection[str]) -> Chain:
+        """The calls of some operators that end in a value, back to the first call of another operator."""
+        calls: list[Any] = []
+        while self.read_once(value) and (call := self.producer(value)) is not None:
+            if operator_name(call) not in through:
+                return Chain(tuple(calls), call)
+            calls.insert(0, call)
+            value = call.args[0]
+        return Chain(tuple(calls), None)
+
+    def tensor_function(self, called: Any) -> Any:
+        """The tensor function that a `call_tir` calls."""
+        return self._builder.get()[called.args[0]]
+
+    def call_function(self, name: str, function: Any, arguments: list[Any], result: Any) -> Any:
+        """The call of a tensor function, which joins the module under a name that begins so."""
+        return relax.call_tir(self._builder.add_func(function, name), arguments, result)
+
+    def call_te(self, name: str, compute: Any, *arguments: Any) -> Any:
+        """The call of a tensor function that `compute` describes with TE."""
+        return self._builder.call_te(compute, *arguments, primfunc_name_hint=name)
+
+    @cached_property
+    def _values(self) -> Any:
+        return relax.analysis.get_var2val(self._function)
+
+    @cached_property
+    def _readers(self) -> Any:
+        return graph_rewriting.readers_of(self._function)
+
+
+def operator_name(call: Any) -> str:
+    """The name of a call's operator; empty for calls of functions."""
+    return str(getattr(call.op, "name", ""))

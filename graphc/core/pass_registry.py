@@ -1,0 +1,59 @@
+"""Passes by the names that recipes store: those of TVM, and those of this package."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+TVM_PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
+# Where the passes that TVM lacks are defined: MODULE:CLASS, or a module with a function of the name's end.
+OWN_PASSES = {
+    "mallorn.bf16": "graphc.quant.bf16_dot_products",
+    "mallorn.blocked": "graphc.quant.keep_block_quantized_weights",
+    "mallorn.calls": "graphc.tasks.wrap_extern_calls",
+    "mallorn.constants": "graphc.fold.fold_constant_operators",
+    "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum",
+    "mallorn.depthwise": "graphc.conv.fuse_pointwise_into_depthwise",
+    "mallorn.find_norms": "graphc.norm.group_norm_to_partial_sums",
+    "mallorn.folds": "graphc.tasks.mark_reductions",
+    "mallorn.groups": "graphc.conv.grouped_conv_to_batched",
+    "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul",
+    "mallorn.int8": "graphc.quant.int8_dot_products",
+    "mallorn.integers": "graphc.quant.compute_in_integers",
+    "mallorn.joined": "graphc.conv.grouped_conv_to_batched",
+    "mallorn.laid": "graphc.quant.block_quantized_matmul_function",
+    "mallorn.lanes": "graphc.core.vector_lanes",
+    "mallorn.lines": "graphc.tasks.mark_elementwise_rows",
+    "mallorn.norms": "graphc.norm.group_norm_to_partial_sums",
+    "mallorn.passable": "graphc.layout.prepare_convert_layout",
+    "mallorn.reached": "graphc.conv.trim_weights_on_padding",
+    "mallorn.reals": "graphc.quant.fuse_requantize",
+    "mallorn.restore_clip": "graphc.layout.clip_to_max_min",
+    "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm",
+    "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions",
+    "mallorn.steps": "graphc.quant.fuse_requantize",
+    "mallorn.taps": "graphc.quant.int8_depthwise_conv",
+    "mallorn.transposed": "graphc.conv.split_conv_transpose_by_phase",
+    "mallorn.transposes": "graphc.layout.tile_transposes:TileTransposes",
+    "mallorn.vectors": "graphc.conv.pad_conv_to_vectors",
+    "mallorn.views": "graphc.layout.move_elementwise_before_reshape",
+    "mallorn.whole": "graphc.matmul.pad_matmul_to_tiles:PadMatmulToTiles",
+    "mallorn.winograd": "graphc.conv.conv3x3_to_winograd",
+}
+
+
+def make_pass(step: Mapping[str, Any]) -> Any:
+    """The pass of a recipe's step, made with the step's arguments; raises ValueError for anything else."""
+    name = step.get("pass") or step["call"]
+    args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
+    return defined(name)(*args)
+
+
+def defined(name: str) -> Any:
+    """The class or function that makes the pass of a name."""
+    last = name.rpartition(".")[2]
+    if name in OWN_PASSES:
+        module, _, attribute = OWN_PASSES[name].partition(":")
+        return getattr(importlib.import_module(module), attribute or last)
+    if name.startswith(TVM_PASSES):
+        return getattr(importlib.import_module(f"tvm.{name.rpartition('.')[0]}"), last)
+    raise ValueError(f"{name} is not a graph pass: none of {', '.join((*TVM_PASSES, *OWN_PASSES))}")

@@ -1,0 +1,53 @@
+"""Runs a recipe's passes in order, and reports what each did."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, TypedDict
+
+import tvm
+from tvm.target.codegen import target_has_features
+
+from graphc.core.graph_pass import Pass, Report
+from graphc.core.pass_registry import make_pass
+
+Step = TypedDict(
+    "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool}, total=False
+)  # of a recipe, or an argument that is made by a call
+
+
+def run(
+    mod: Any, steps: Sequence[Step], target: Any, without: Collection[str] = ()
+) -> tuple[Any, list[Report]]:
+    """The module after the steps, and a report of each.
+
+    An optional step that TVM refuses is skipped, and so is a pass named in `without`, unless the module does
+    not lower without it.
+    """
+    reports = []
+    with target, tvm.transform.PassContext(opt_level=3):
+        for step in steps:
+            mod, report = _after(mod, step, target, without)
+            reports.append(report)
+    return mod, reports
+
+
+def _after(mod: Any, step: Step, target: Any, without: Collection[str]) -> tuple[Any, Report]:
+    made, stored_name = make_pass(step), step["pass"]
+    if isinstance(made, Pass):
+        reason = _reason_to_skip(made, stored_name, target, without)
+        return (mod, Report(made.name, skipped=reason)) if reason else made.applied(mod)
+    if stored_name in without:
+        return mod, Report(stored_name, skipped="switched off")
+    try:
+        return made(mod), Report(stored_name)
+    except RuntimeError as error:
+        if not step.get("optional"):
+            raise
+        return mod, Report(stored_name, skipped=str(error))
+
+
+def _reason_to_skip(made: Pass[Any], stored_name: str, target: Any, without: Collection[str]) -> str:
+    if not made.must and not {made.name, stored_name}.isdisjoint(without):
+        return "switched off"
+    if made.targets and not any(target_has_features(feature, target) for feature in made.targets):
+        return f"the target has none of {', '.join(made.targets)}"
+    return ""

@@ -1,0 +1,108 @@
+"""The conformance kit of graph passes: what each must hold, on the smallest graph where it fires."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import tvm
+from tvm import relax
+
+from graphc.core.graph_pass import Pass, Report
+from graphc.core.pass_registry import OWN_PASSES, defined
+from graphc.core.pass_runner import run as run_steps
+from tests.unit.graphc.networks import HASWELL, difference, random, run
+from workers.tvm.recipes import BF16, DIRECT, TUNED, Recipe, step_json
+
+
+class PassConformance:
+    """Subclass it once a pass, with the smallest graph where it fires, and graphs that it leaves."""
+
+    PASS: ClassVar[type[Pass[Any]]]
+    BEFORE: ClassVar[str]  # the graph of `fires`, as `graph_text` writes it
+    AFTER: ClassVar[str]
+    LANES: ClassVar[int] = 8
+    RECIPE: ClassVar[Recipe] = TUNED  # in which it fires on that graph
+    TOLERANCE: ClassVar[float] = 1e-5
+
+    def fires(self) -> Any:
+        """The module in which it rewrites one call."""
+        raise NotImplementedError
+
+    def leaves(self) -> Mapping[str, Any]:
+        """Modules that it leaves as they are, by the reason it gives."""
+        raise NotImplementedError
+
+    def make(self) -> Pass[Any]:
+        return self.PASS(self.LANES)
+
+    def applied(self, mod: Any) -> tuple[Any, Report]:
+        with tvm.target.Target(HASWELL):
+            return self.make().applied(mod)
+
+    def test_it_rewrites_the_smallest_graph(self) -> None:
+        after, report = self.applied(self.fires())
+        assert graph_text(self.fires()) == self.BEFORE.strip()
+        assert graph_text(after) == self.AFTER.strip()
+        assert (report.fired, report.skipped) == (1, "")
+
+    def test_it_keeps_the_numbers(self) -> None:
+        mod = self.fires()
+        assert self._error(self.applied(mod)[0], mod) <= self.TOLERANCE
+
+    def test_a_second_time_changes_nothing(self) -> None:
+        once, _ = self.applied(self.fires())
+        twice, report = self.applied(once)
+        assert report.fired == 0
+        assert graph_text(twice) == graph_text(once)
+
+    def test_it_says_why_it_leaves_others(self) -> None:
+        for reason, mod in self.leaves().items():
+            after, report = self.applied(mod)
+            assert (report.fired, dict(report.left)) == (0, {reason: 1})
+            assert graph_text(after) == graph_text(mod)
+
+    def test_it_fires_in_a_whole_recipe_which_keeps_the_numbers(self) -> None:
+        mod = self.fires()
+        after, reports = self._recipe(mod)
+        assert sum(report.fired for report in reports if report.name == self.PASS.name) >= 1
+        assert self._error(after, mod) <= self.TOLERANCE
+
+    def test_it_is_switched_off_by_name_unless_a_module_needs_it(self) -> None:
+        _, reports = self._recipe(self.fires(), without=[self.PASS.name])
+        fired = sum(report.fired for report in reports if report.name == self.PASS.name)
+        assert bool(fired) == self.PASS.must
+
+    def test_recipes_list_it(self) -> None:
+        (stored,) = (name for name in OWN_PASSES if defined(name) is self.PASS)
+        assert any(step.name == stored for recipe in (TUNED, DIRECT, BF16) for step in recipe.before)
+
+    def _recipe(self, mod: Any, without: Any = ()) -> tuple[Any, list[Report]]:
+        steps = [step_json(step) for step in self.RECIPE.before]
+        return run_steps(mod, steps, tvm.target.Target(HASWELL), without)
+
+    def _error(self, after: Any, mod: Any) -> float:
+        arrays = [random(*map(int, param.ty.shape)) for param in mod["main"].params]
+        return difference(run(after, *arrays), run(mod, *arrays))
+
+
+def graph_text(mod: Any) -> str:
+    """What a network's graph computes, a line a call, with the sizes of all that it reads."""
+    bindings = (binding for block in mod["main"].body.blocks for binding in block.bindings)
+    return "\n".join(f"{_text(each.var)} = {_text(each.value)}" for each in bindings)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, relax.Call):
+        return _call_text(value)
+    if isinstance(value, relax.Tuple):
+        return f"({', '.join(map(_text, value.fields))})"
+    if isinstance(value, relax.ShapeExpr):
+        return str(list(map(int, value.values)))
+    sizes = list(map(int, value.ty.shape))
+    return f"{value.name if isinstance(value, relax.Var) else 'constant'}{sizes}"
+
+
+def _call_text(call: Any) -> str:
+    name, args = str(call.op.name).removeprefix("relax."), list(call.args)
+    if name == "call_tir":
+        name, args = args[0].name_hint, list(args[1].fields)
+    return f"{name}({', '.join(map(_text, args))})"
