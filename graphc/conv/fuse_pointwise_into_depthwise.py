@@ -4,14 +4,14 @@ Depthwise convolutions move more than they compute. The tensor between the two i
 network, so it is computed where it is read and stays in the nearest caches.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import relax
 
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph, operator_name
+from graphc.core.graph_pass import Leave, Pass
 from graphc.core.graph_rewriting import numbers, sizes_of
 
 WIDTH = "mallorn.lanes"  # of a vector, where it is not the widest
@@ -42,22 +42,29 @@ class Pair:
         return [*self.pointwise.args, *vectors, self.depthwise.args[1]]
 
 
-def depthwise(lanes: int = graph_rewriting.LANES) -> Any:
-    """The pass that fuses such pairs if nothing else reads the tensor between them."""
-    return graph_rewriting.graph_pass("Depthwise", lambda builder, graph: _rewrite_all(builder, graph, lanes))
+class FusePointwiseIntoDepthwise(Pass[Pair]):
+    """Computes both in one function, where nothing else reads the tensor between them."""
 
+    name, match = "conv.fuse_pointwise_depthwise", ("relax.nn.conv2d",)
+    rules = (STRIPS,)
 
-def _rewrite_all(builder: Any, graph: Any, lanes: int) -> Any:
-    values = relax.analysis.get_var2val(graph)
-    readers = graph_rewriting.readers_of(graph)
+    def check(self, call: Any, g: Graph) -> Pair:
+        channels, attrs = sizes_of(call)[-1], call.attrs
+        if not int(attrs.groups) == channels == sizes_of(call.args[0])[-1]:
+            raise Leave("it is not depthwise")
+        if any(int(number) != 1 for number in attrs.dilation) or not graph_rewriting.channels_last(call):
+            raise Leave("it is dilated, its channels are not last, or its weights are computed")
+        if channels % g.lanes:
+            raise Leave(f"its channels fill no vectors of {g.lanes}")
+        chain = g.chain(call.args[0], _BETWEEN)
+        if chain.source is None or not _is_pointwise(chain.source):
+            raise Leave("no pointwise convolution is before it, for it alone")
+        if not all(map(_is_simple, chain.calls)):
+            raise Leave("an operand before it is neither a number nor a constant by channel")
+        return Pair(chain.source, chain.calls, call)
 
-    def rewrite(call: Any) -> Any:
-        pair = _pair(values, readers, call) if _is_depthwise(call, lanes) else None
-        if pair is None:
-            return call
-        return relax.call_tir(builder.add_func(_function(pair, lanes), "strips"), pair.arguments, call.ty)
-
-    return graph_rewriting.rewrite_known(graph, "relax.nn.conv2d", rewrite)
+    def rewrite(self, call: Any, facts: Pair, g: Graph) -> Any:
+        return g.call_function("strips", _function(facts, g.lanes), facts.arguments, call.ty)
 
 
 def strip_rule(lanes: int) -> str:
@@ -67,29 +74,8 @@ def strip_rule(lanes: int) -> str:
     )
 
 
-def _is_depthwise(call: Any, lanes: int) -> bool:
-    channels, attrs = sizes_of(call)[-1], call.attrs
-    plain = all(int(number) == 1 for number in attrs.dilation) and call.ty.dtype == "float32"
-    every = int(attrs.groups) == channels == sizes_of(call.args[0])[-1]
-    return bool(plain and every and channels % lanes == 0 and graph_rewriting.channels_last(call))
-
-
-def _pair(values: Mapping[Any, Any], readers: Mapping[Any, Any], call: Any) -> Pair | None:
-    """The pair that ends in this depthwise convolution, if it starts with a pointwise one."""
-    between: list[Any] = []
-    var = call.args[0]
-    while graph_rewriting.read_once(readers, var) and isinstance(value := values.get(var), relax.Call):
-        if _is_pointwise(value):
-            return Pair(value, tuple(reversed(between)), call)
-        if not _is_simple(value):
-            break
-        between.append(value)
-        var = value.args[0]
-    return None
-
-
 def _is_pointwise(call: Any) -> bool:
-    if getattr(call.op, "name", "") != "relax.nn.conv2d" or not graph_rewriting.channels_last(call):
+    if operator_name(call) != "relax.nn.conv2d" or not graph_rewriting.channels_last(call):
         return False
     attrs = call.attrs
     ones = (*attrs.strides, *attrs.dilation, attrs.groups, *sizes_of(call.args[1])[:2])
@@ -97,9 +83,7 @@ def _is_pointwise(call: Any) -> bool:
 
 
 def _is_simple(call: Any) -> bool:
-    """True for an element-wise operator with at most a constant scalar or a constant per channel."""
-    if getattr(call.op, "name", "") not in _BETWEEN:
-        return False
+    """True for an operator with at most a constant scalar or a constant per channel."""
     channels = call.ty.shape[-1]
     return all(
         isinstance(second, tvm.ir.GenericConst)

@@ -5,7 +5,6 @@ width of 37 has no factor that fits the registers, 39 has one.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ import tvm
 from tvm import relax
 
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Leave, Pass
 
 LAYOUTS = {"relax.nn.conv1d": ("NWC", "WIO", "NWC"), "relax.nn.conv2d": ("NHWC", "HWIO", "NHWC")}
 
@@ -49,23 +50,28 @@ class Sizes:
         return (self.data[0], *map(max, self.around[1:-1], reach), self.data[-1])
 
 
-def vectors(lanes: int = graph_rewriting.LANES) -> Any:
-    """The pass that adds outputs if at most a third of the products are wasted, and columns."""
-    return graph_rewriting.call_pass("Vectors", dict.fromkeys(LAYOUTS, partial(_rewrite, lanes=lanes)))
+class PadConvToVectors(Pass[Sizes]):
+    """Adds columns, and outputs if at most a third of the products are wasted."""
 
+    name, match = "conv.pad_to_vectors", tuple(LAYOUTS)
+    after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
 
-def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
-    if not fits(call) or int(call.attrs.groups) > 1:
-        return call
-    outputs = int(call.ty.shape[-1])
-    sizes = sizes_of(call, graph_rewriting.whole_columns(outputs, lanes))
-    if sizes.sums == graph_rewriting.sizes_of(call):
-        return call
-    data, weights = call.args[0], call.args[1].value.numpy()
-    filled = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, sizes.outputs - outputs)])
-    name = f"whole_{call.op.name.rpartition('.')[2]}"
-    function = builder.add_func(_function(sizes), name)
-    return relax.call_tir(function, [data, relax.const(filled)], call.ty)
+    def check(self, call: Any, g: Graph) -> Sizes:
+        if not fits(call):
+            raise Leave("its channels are not last, or its weights are computed")
+        if int(call.attrs.groups) > 1:
+            raise Leave("it has groups")
+        result = graph_rewriting.sizes_of(call)
+        sizes = sizes_of(call, graph_rewriting.whole_columns(result[-1], g.lanes))
+        if sizes.sums == result:
+            raise Leave("its sizes fill vectors and tiles")
+        return sizes
+
+    def rewrite(self, call: Any, facts: Sizes, g: Graph) -> Any:
+        weights: Any = g.array(call.args[1])
+        filled = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, facts.outputs - weights.shape[-1])])
+        name = f"whole_{call.op.name.rpartition('.')[2]}"
+        return g.call_function(name, _function(facts), [call.args[0], relax.const(filled)], call.ty)
 
 
 def fits(call: Any) -> bool:

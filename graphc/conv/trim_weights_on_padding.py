@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Leave, Pass
 
 LAYOUTS = {
     "relax.nn.conv1d": ("NCW", "OIW"),
@@ -49,30 +50,35 @@ class Axis:
         )
 
 
-def reached() -> Any:
-    """The pass, for convolutions with constant weights in ONNX's layout."""
-    return graph_rewriting.call_pass("Reached", dict.fromkeys(LAYOUTS, _cut))
+class TrimWeightsOnPadding(Pass[list[Axis]]):
+    """Leaves out the outer weights of constant kernels in ONNX's layout, and the padding that they met."""
 
+    name, match = "conv.trim_on_padding", tuple(LAYOUTS)
+    dtype = ""
+    after = ("layout.prepare_convert",)  # padding is the convolution's own
 
-def _cut(_: Any, call: Any) -> Any:
-    attrs, (data, weights) = call.attrs, call.args
-    plain = (attrs.data_layout, attrs.kernel_layout) == LAYOUTS[call.op.name]
-    if not plain or not isinstance(weights, tvm.ir.GenericConst):
-        return call
-    axes = _axes(call)
-    kept = [axis.kept for axis in axes]
-    if kept == axes:
-        return call
-    begins = [(old.before - new.before) // old.dilation for old, new in zip(axes, kept, strict=True)]
-    places = (slice(low, low + axis.taps) for low, axis in zip(begins, kept, strict=True))
-    values = np.ascontiguousarray(weights.value.numpy()[(..., *places)])
-    return graph_rewriting.convolution(
-        call,
-        data,
-        relax.const(values),
-        padding=[*(axis.before for axis in kept), *(axis.after for axis in kept)],
-        dilation=[axis.dilation if axis.taps > 1 else 1 for axis in kept],
-    )
+    def check(self, call: Any, g: Graph) -> list[Axis]:
+        if (call.attrs.data_layout, call.attrs.kernel_layout) != LAYOUTS[call.op.name]:
+            raise Leave("its layout is not ONNX's")
+        if not g.is_constant(call.args[1]):
+            raise Leave("its weights are computed")
+        axes = _axes(call)
+        if all(axis.kept == axis for axis in axes):
+            raise Leave("its weights reach the data")
+        return axes
+
+    def rewrite(self, call: Any, facts: list[Axis], g: Graph) -> Any:
+        kept = [axis.kept for axis in facts]
+        begins = [(old.before - new.before) // old.dilation for old, new in zip(facts, kept, strict=True)]
+        places = (slice(low, low + axis.taps) for low, axis in zip(begins, kept, strict=True))
+        weights: Any = g.array(call.args[1])
+        return graph_rewriting.convolution(
+            call,
+            call.args[0],
+            relax.const(np.ascontiguousarray(weights[(..., *places)])),
+            padding=[*(axis.before for axis in kept), *(axis.after for axis in kept)],
+            dilation=[axis.dilation if axis.taps > 1 else 1 for axis in kept],
+        )
 
 
 def _axes(call: Any) -> list[Axis]:

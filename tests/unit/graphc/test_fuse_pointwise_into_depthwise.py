@@ -1,6 +1,6 @@
 """A pointwise convolution and the depthwise one behind it: one function, the same numbers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.conv.fuse_pointwise_into_depthwise import depthwise
+from graphc.conv.fuse_pointwise_into_depthwise import FusePointwiseIntoDepthwise
 from mallorn.core.values.machine import assumed
 from tests.unit.graphc.networks import (
     HASWELL,
@@ -21,6 +21,7 @@ from tests.unit.graphc.networks import (
     run,
     weights,
 )
+from tests.unit.graphc.pass_conformance import PassConformance
 from workers.features.base import AlignedDecisions
 from workers.features.loops import LoopsView
 from workers.features.primitives import Primitives
@@ -72,7 +73,7 @@ def pair(between: Between = clipped, *, pointwise: Any = None, kernel: int = 3, 
 
 def rewritten(mod: Any, *lanes: int) -> Any | None:
     """The module after the pass; None where it left the module alone."""
-    after = relax.transform.DeadCodeElimination()(depthwise(*lanes)(mod))
+    after = relax.transform.DeadCodeElimination()(FusePointwiseIntoDepthwise(*lanes)(mod))
     return None if len(after.functions) == len(mod.functions) else after
 
 
@@ -163,6 +164,28 @@ def test_channels_that_fill_no_vectors_stay_as_they_are() -> None:
         return relax.op.nn.conv2d(first, weights(3, 3, 1, 24), groups=24, **NHWC)
 
     assert rewritten(network(body, DATA)) is None
+
+
+ALONE = "no pointwise convolution is before it, for it alone"
+
+
+class TestFusePointwiseIntoDepthwise(PassConformance):
+    PASS = FusePointwiseIntoDepthwise
+    BEFORE = """
+lv[2, 8, 12, 48] = nn.conv2d(x0[2, 8, 12, 6], constant[1, 1, 6, 48])
+lv1[2, 8, 12, 48] = nn.relu(lv[2, 8, 12, 48])
+gv[2, 8, 12, 48] = nn.conv2d(lv1[2, 8, 12, 48], constant[3, 3, 1, 48])
+"""
+    AFTER = """
+gv[2, 8, 12, 48] = strips(x0[2, 8, 12, 6], constant[1, 1, 6, 48], constant[3, 3, 1, 48])
+"""
+
+    def fires(self) -> Any:
+        return pair(lambda _, x: relax.op.nn.relu(x), padding=1)
+
+    def leaves(self) -> Mapping[str, Any]:
+        operand = "an operand before it is neither a number nor a constant by channel"
+        return {ALONE: read_twice(), operand: pair(by_rows)}
 
 
 def followed(*lanes: int, **attrs: Any) -> Any:

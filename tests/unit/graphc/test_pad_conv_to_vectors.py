@@ -1,12 +1,13 @@
 """Convolutions with outputs that fill no whole vectors: the same numbers from whole ones."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import tvm
 from tvm import relax
 
-from graphc.conv.pad_conv_to_vectors import vectors
+from graphc.conv.pad_conv_to_vectors import PadConvToVectors
 from tests.unit.graphc.networks import (
     HASWELL,
     NHWC,
@@ -20,6 +21,7 @@ from tests.unit.graphc.networks import (
     run,
     weights,
 )
+from tests.unit.graphc.pass_conformance import PassConformance
 from workers.tvm.sketches import design_space
 
 DATA = (2, 7, 9, 6)
@@ -34,24 +36,32 @@ def test_the_numbers_are_those_of_the_convolution(
     kernel: int, outputs: int, strides: Any, padding: Any
 ) -> None:
     mod = convolution(DATA, (kernel, kernel, 6, outputs), strides=strides, padding=padding)
-    after = rewritten(vectors(), mod)
+    after = rewritten(PadConvToVectors(), mod)
     assert after is not None
     x = random(*DATA)
     assert difference(run(after, x), run(mod, x)) <= 1e-5
 
 
-@pytest.mark.parametrize(
-    ("channels", "kernel", "attrs"),
-    [
-        (6, (1, 1, 6, 32), {}),
-        (6, (1, 1, 6, 8), {}),
-        (6, (1, 1, 6, 17), {}),
-        (24, (3, 3, 1, 24), {"groups": 24}),
-    ],
-    ids=["whole vectors", "half a vector", "nearly all for nothing", "depthwise"],
-)
-def test_others_stay_as_they_are(channels: int, kernel: tuple[int, ...], attrs: Any) -> None:
-    assert rewritten(vectors(), convolution((*DATA[:3], channels), kernel, **attrs)) is None
+class TestPadConvToVectors(PassConformance):
+    PASS = PadConvToVectors
+    BEFORE = "gv[2, 7, 9, 20] = nn.conv2d(x0[2, 7, 9, 6], constant[1, 1, 6, 20])"
+    AFTER = "gv[2, 7, 9, 20] = whole_conv2d(x0[2, 7, 9, 6], constant[1, 1, 6, 24])"
+
+    def fires(self) -> Any:
+        return convolution(DATA, (1, 1, 6, 20))
+
+    def leaves(self) -> Mapping[str, Any]:
+        computed = network(lambda _, x, w: relax.op.nn.conv2d(x, w, **NHWC), DATA, (1, 1, 6, 20))
+        return {
+            "its sizes fill vectors and tiles": convolution(DATA, (1, 1, 6, 24)),
+            "it has groups": convolution((*DATA[:3], 24), (3, 3, 1, 24), groups=24),
+            "its channels are not last, or its weights are computed": computed,
+        }
+
+
+@pytest.mark.parametrize("outputs", [8, 17], ids=["half a vector", "nearly all for nothing"])
+def test_outputs_are_not_added_where_most_of_them_are_padding(outputs: int) -> None:
+    assert rewritten(PadConvToVectors(16), convolution(DATA, (1, 1, 6, outputs))) is None
 
 
 @pytest.mark.pairwise
@@ -61,7 +71,7 @@ def test_others_stay_as_they_are(channels: int, kernel: tuple[int, ...], attrs: 
 def test_a_width_that_cannot_be_tiled_is_computed_larger(width: int, strides: Any, dilation: int) -> None:
     data = (1, 9, width * strides[1], 4)
     mod = convolution(data, (3, 3, 4, 16), strides=strides, padding=dilation, dilation=dilation)
-    after, x = rewritten(vectors(), mod), random(*data)
+    after, x = rewritten(PadConvToVectors(), mod), random(*data)
     assert after is not None
     assert difference(run(after, x), run(mod, x)) <= 1e-5
 
@@ -73,7 +83,7 @@ def test_sequences_too(strides: int) -> None:
         return relax.op.nn.conv1d(x, weights(3, 4, 24), strides=strides, padding=1, **layout)
 
     mod, x = network(body, (2, 34 * strides, 4)), random(2, 34 * strides, 4)
-    after = rewritten(vectors(), mod)
+    after = rewritten(PadConvToVectors(), mod)
     assert after is not None
     assert difference(run(after, x), run(mod, x)) <= 1e-5
 
@@ -82,7 +92,7 @@ def test_what_follows_is_computed_where_the_tile_is() -> None:
     def body(emit: Any, x: Any) -> Any:
         return relax.op.add(emit(relax.op.nn.conv2d(x, weights(1, 1, 6, 24), **NHWC)), weights(24))
 
-    after = rewritten(vectors(), network(body, DATA))
+    after = rewritten(PadConvToVectors(), network(body, DATA))
     assert after is not None
     sketches = design_space(tvm.ir.save_json(program(fused(after), "fused_whole")), HASWELL)
     assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
@@ -90,8 +100,8 @@ def test_what_follows_is_computed_where_the_tile_is() -> None:
 
 
 def test_narrow_vectors_leave_less_to_fill() -> None:
-    assert rewritten(vectors(8), convolution(DATA, (1, 1, 6, 24))) is None
+    assert rewritten(PadConvToVectors(8), convolution(DATA, (1, 1, 6, 24))) is None
     mod = convolution(DATA, (3, 3, 6, 20))
-    after, x = rewritten(vectors(8), mod), random(*DATA)
+    after, x = rewritten(PadConvToVectors(8), mod), random(*DATA)
     assert after is not None
     assert difference(run(after, x), run(mod, x)) <= 1e-5

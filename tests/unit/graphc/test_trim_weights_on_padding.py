@@ -1,13 +1,15 @@
 """Weights that only meet padding are left out: the same numbers, of fewer products."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tvm import relax
 
-from graphc.conv.trim_weights_on_padding import LAYOUTS, reached
+from graphc.conv.trim_weights_on_padding import LAYOUTS, TrimWeightsOnPadding
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import difference, random, run
+from tests.unit.graphc.pass_conformance import PassConformance
 
 
 def network(name: str, data: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Any:
@@ -46,7 +48,7 @@ def test_numbers_stay_the_same(
     name: str, data: tuple[int, ...], kernel: tuple[int, ...], attrs: Any, left: tuple[int, ...]
 ) -> None:
     mod = network(name, data, kernel, **attrs)
-    after = reached()(mod)
+    after = TrimWeightsOnPadding()(mod)
     assert kernel_of(after)[2:] == left
     x = random(*data)
     assert difference(run(after, x), run(mod, x)) <= 1e-6
@@ -63,20 +65,32 @@ def test_numbers_stay_the_same(
 )
 def test_weights_that_reach_the_data_stay(data: tuple[int, ...], attrs: Any) -> None:
     mod = network("conv2d", data, (4, 3, 3, 3), **attrs)
-    assert kernel_of(reached()(mod)) == (4, 3, 3, 3)
+    assert kernel_of(TrimWeightsOnPadding()(mod)) == (4, 3, 3, 3)
 
 
-def test_weights_that_are_computed_stay() -> None:
-    def body(_: Any, x: Any, w: Any) -> Any:
-        return relax.op.nn.conv2d(x, w, padding=24, dilation=24)
+def computed(_: Any, x: Any, w: Any) -> Any:
+    return relax.op.nn.conv2d(x, w, padding=24, dilation=24)
 
-    mod = networks.network(body, (1, 3, 14, 14), (4, 3, 3, 3))
-    assert kernel_of(reached()(mod)) == (4, 3, 3, 3)
+
+class TestTrimWeightsOnPadding(PassConformance):
+    PASS = TrimWeightsOnPadding
+    BEFORE = "gv[1, 4, 14, 14] = nn.conv2d(x0[1, 3, 14, 14], constant[4, 3, 3, 3])"
+    AFTER = "gv[1, 4, 14, 14] = nn.conv2d(x0[1, 3, 14, 14], constant[4, 3, 1, 1])"
+
+    def fires(self) -> Any:
+        return network("conv2d", (1, 3, 14, 14), (4, 3, 3, 3), padding=24, dilation=24)
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "its weights reach the data": network("conv2d", (1, 3, 14, 14), (4, 3, 3, 3), padding=1),
+            "its weights are computed": networks.network(computed, (1, 3, 14, 14), (4, 3, 3, 3)),
+            "its layout is not ONNX's": network("conv2d", (1, 6, 6, 3), (3, 3, 3, 4), **networks.NHWC),
+        }
 
 
 def test_a_single_tap_lies_nowhere_apart() -> None:
     """So that what takes pointwise convolutions takes it."""
     mod = network("conv2d", (1, 3, 14, 14), (4, 3, 3, 3), padding=24, dilation=24)
-    text = reached()(mod).script()
+    text = TrimWeightsOnPadding()(mod).script()
     assert "dilation=[1, 1]" in text
     assert "padding=[0, 0, 0, 0]" in text
