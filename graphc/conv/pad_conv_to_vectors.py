@@ -54,7 +54,7 @@ class PadConvToVectors(Pass[Sizes]):
     """Adds columns, and outputs if at most a third of the products are wasted."""
 
     name, match = "conv.pad_to_vectors", tuple(LAYOUTS)
-    after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
+    after = ("mallorn.winograd", "conv.fuse_pointwise_depthwise")
 
     def check(self, call: Any, g: Graph) -> Sizes:
         if not fits(call):

@@ -55,7 +55,7 @@ class TrimWeightsOnPadding(Pass[list[Axis]]):
 
     name, match = "conv.trim_on_padding", tuple(LAYOUTS)
     dtype = ""
-    after = ("layout.prepare_convert",)  # padding is the convolution's own
+    after = ("mallorn.passable",)  # padding is the convolution's own
 
     def check(self, call: Any, g: Graph) -> list[Axis]:
         if (call.attrs.data_layout, call.attrs.kernel_layout) != LAYOUTS[call.op.name]:

@@ -26,7 +26,7 @@ class TileTransposes(Pass[Permutation]):
     """Moves the last axis tile by tile, where both axes are whole tiles."""
 
     name, match = "layout.tile_transposes", ("relax.permute_dims",)
-    after = ("matmul.fuse_transposes",)
+    after = ("mallorn.heads",)
 
     def check(self, call: Any, g: Graph) -> Permutation:
         sizes, last = graph_rewriting.sizes_of(call), call.ty.ndim - 1

@@ -14,7 +14,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from graphc.norm.group_norm_to_partial_sums import find_norms, norms
 from tests.unit.graphc.networks import difference, network, random, run, weights
-from workers.tvm.recipes import CHANNELS_LAST
+from graphc.phases import CHANNELS_LAST
 
 PARTS = {"norm_parts", "norm_scales", "norm_apply"}
 

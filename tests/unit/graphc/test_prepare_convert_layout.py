@@ -11,7 +11,7 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from graphc.layout.prepare_convert_layout import passable
 from tests.unit.graphc.networks import difference, network, random, run, weights
-from workers.tvm.recipes import CHANNELS_LAST
+from graphc.phases import CHANNELS_LAST
 
 DATA = (1, 4, 6, 7)
 

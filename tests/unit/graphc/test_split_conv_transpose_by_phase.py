@@ -15,7 +15,7 @@ from tvm.relax.frontend.onnx import from_onnx
 from graphc.conv.split_conv_transpose_by_phase import transposed
 from graphc.layout.move_elementwise_before_reshape import views
 from tests.unit.graphc.networks import HASWELL, difference, fused, program, random, run
-from workers.tvm.recipes import CHANNELS_LAST
+from graphc.phases import CHANNELS_LAST
 from workers.tvm.sketches import design_space
 
 

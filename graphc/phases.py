@@ -1,0 +1,177 @@
+"""The phases of graph recipes, in order: which passes each runs, and what it is for. Loads no TVM.
+
+Passes decide which tasks exist: change a step and schedules that were tuned before match nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class PassStep:
+    """A pass by the name that recipes store, and what it is made with."""
+
+    name: str
+    args: tuple[Any, ...] = ()  # JSON; {"call": name, "args": [...]} is what that returns
+    optional: bool = False  # skipped where TVM refuses it
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Passes with one purpose, which a sentence says."""
+
+    name: str
+    purpose: str
+    steps: tuple[PassStep, ...]
+
+
+# The target's own number, wherever the recipe runs.
+LANES = {"call": "mallorn.lanes", "args": []}
+
+
+def _relax(*names: str) -> tuple[PassStep, ...]:
+    return tuple(PassStep(f"relax.transform.{name}") for name in names)
+
+
+def _own(*names: str) -> tuple[PassStep, ...]:
+    return tuple(PassStep(f"mallorn.{name}") for name in names)
+
+
+def _for_lanes(*names: str) -> tuple[PassStep, ...]:
+    return tuple(PassStep(f"mallorn.{name}", (LANES,)) for name in names)
+
+
+_CLEAN = _relax("DeadCodeElimination")
+_DISPATCH = (PassStep("relax.backend.DispatchSampling"), PassStep("relax.backend.DispatchSortScan"))
+# What compile_relax and the pipeline "zero" run before they look a task up.
+_LEGALIZE = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
+# FoldConstant compiles a library for every operator that is left to it.
+_FOLD = (*_own("constants"), *_relax("FoldConstant"))
+_SIMPLIFY = (*_FOLD, *_relax("DecomposeOpsForInference", "CanonicalizeBindings"), *_FOLD)
+
+# Listing max_pool2d fails (NoDesiredLayout) and is not needed: pools follow the layout of what they read, and
+# so does a Clip that is an operator again.
+CHANNELS_LAST = {
+    "relax.nn.conv1d": ["NWC", "WIO"],
+    "relax.nn.conv2d": ["NHWC", "HWIO"],
+    "relax.nn.conv1d_transpose": ["NWC", "WIO"],
+    "relax.nn.conv2d_transpose": ["NHWC", "HWIO"],
+}
+_DLIGHT = PassStep(
+    "s_tir.dlight.ApplyDefaultSchedule",
+    tuple(
+        {"call": f"s_tir.dlight.gpu.{rule}", "args": []}
+        for rule in ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
+    ),
+)
+
+QUANTIZED = Phase(
+    "quantized",
+    "Keeps sums of bytes and weights of few bits as such, before folding makes real numbers of them.",
+    (*_own("integers", "blocked"), *_CLEAN),
+)
+FOLD = Phase("fold", "Computes what depends on constants alone.", _SIMPLIFY)
+LAYOUT = Phase(
+    "layout",
+    "Puts channels last, because convolutions vectorise over them; folding re-lays their weights.",
+    (
+        *_own("restore_clip", "passable", "reached"),
+        *_for_lanes("find_norms"),
+        *_CLEAN,
+        # Optional: the pass gives up on some models, such as a stack of five dimensions.
+        PassStep("relax.transform.ConvertLayout", (CHANNELS_LAST,), optional=True),
+        *_FOLD,
+        *_relax("CanonicalizeBindings"),
+        *_for_lanes("transposed"),
+        *_own("views"),
+        *_CLEAN,
+    ),
+)
+INTEGER_PRODUCTS = Phase(
+    "integer products",
+    "Sums products of bytes by the processor's instructions, and fuses the rounding around them.",
+    (*_own("int8"), *_for_lanes("taps"), *_own("steps"), *_CLEAN, *_own("reals"), *_CLEAN),
+)
+WINOGRAD = Phase("winograd", "Multiplies less for 3 x 3 kernels, where that pays.", _own("winograd"))
+FLOAT_PRODUCTS = Phase(
+    "products",
+    "Gives convolutions and products sizes that fill vectors and tiles of registers.",
+    (
+        *_for_lanes("depthwise"),
+        *_CLEAN,
+        *_for_lanes("groups"),
+        *_own("views"),
+        *_CLEAN,
+        *_own("joined"),
+        *_for_lanes("vectors", "whole"),
+    ),
+)
+BF16_PRODUCTS = Phase(
+    "bf16 products",
+    "Rounds the factors of products to bfloat16, and what several of them read once.",
+    (
+        PassStep("mallorn.winograd", ("bfloat16",)),
+        *_own("bf16"),
+        *_relax("EliminateCommonSubexpr"),
+    ),
+)
+DIRECT_BF16_PRODUCTS = Phase(BF16_PRODUCTS.name, BF16_PRODUCTS.purpose, BF16_PRODUCTS.steps[1:])
+ATTENTION_AND_NORMS = Phase(
+    "attention and norms",
+    "Fuses transposes into products, and vectorises norms, softmax and smooth functions.",
+    (
+        *_for_lanes("heads"),
+        *_own("transposes"),
+        *_for_lanes("norms", "rows"),
+        *_own("smooth"),
+        *_for_lanes("cumulative"),
+        # Before legalisation: swaps erf, exp, tanh and other softmaxes for forms that LLVM vectorises.
+        *_relax("FastMathTransform"),
+    ),
+)
+LOWER = Phase(
+    "lower",
+    "Makes tensor functions of all operators, fuses neighbours, and makes views of reshapes.",
+    (
+        *_DISPATCH,
+        *_LEGALIZE,
+        *_relax("RewriteDataflowReshape", "DeadCodeElimination", "AttachAttrLayoutFreeBuffers"),
+    ),
+)
+MARK_TASKS = Phase(
+    "mark tasks",
+    "Names the schedule rules of blocks that TVM's rules leave without vectors.",
+    (*_own("laid", "calls"), *_for_lanes("folds", "lines")),
+)
+WEIGHTS = Phase(
+    "weights",
+    # Weights are constants: LiftTransformParams makes a second function that callers have to run.
+    "Re-lays weights as the schedules read them, at compile time.",
+    _relax("SplitLayoutRewritePreproc", "FoldConstant"),
+)
+PLAIN_LOWER = Phase("lower", "Makes tensor functions of all operators as TVM does.", _DISPATCH + _LEGALIZE)
+GPU_SCHEDULES = Phase("default schedules", "Schedules by rules what no record schedules.", (_DLIGHT,))
+
+
+def _on_cpu(*products: Phase) -> tuple[Phase, ...]:
+    first = (QUANTIZED, FOLD, LAYOUT, INTEGER_PRODUCTS)
+    return (*first, *products, ATTENTION_AND_NORMS, LOWER, MARK_TASKS)
+
+
+# By the name of a recipe: what runs before schedules are applied. CUDA's schedules tile NCHW convolutions and
+# re-lay nothing; fast forms of erf and exp exist in hardware.
+BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
+    "plain": (PLAIN_LOWER,),
+    "plain-gpu": (PLAIN_LOWER,),
+    "tuned": _on_cpu(WINOGRAD, FLOAT_PRODUCTS),
+    "direct": _on_cpu(FLOAT_PRODUCTS),
+    "bf16": _on_cpu(BF16_PRODUCTS),
+    "direct-bf16": _on_cpu(DIRECT_BF16_PRODUCTS),
+    "tuned-gpu": (FOLD, PLAIN_LOWER),
+}
+# What runs after; nothing where a recipe is missing.
+AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
+    "plain-gpu": (GPU_SCHEDULES,),
+    "tuned-gpu": (GPU_SCHEDULES,),
+    **dict.fromkeys(("tuned", "direct", "bf16", "direct-bf16"), (WEIGHTS,)),
+}
