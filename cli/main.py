@@ -48,6 +48,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("compile", "cli.compile:compile_model"),
     ("bench", "cli.compile:bench"),
     ("profile", "cli.profile:profile"),
+    ("passes", "cli.passes:passes"),
     ("quantize", "cli.quantize:quantize"),
     ("up", "cli.up:up"),
     ("serve", "cli.parts:serve"),

@@ -149,7 +149,9 @@ WEIGHTS = Phase(
     "Re-lays weights as the schedules read them, at compile time.",
     _relax("SplitLayoutRewritePreproc", "FoldConstant"),
 )
-PLAIN_LOWER = Phase("lower", "Makes tensor functions of all operators as TVM does.", _DISPATCH + _LEGALIZE)
+PLAIN_LOWER = Phase(
+    "plain lowering", "Makes tensor functions of all operators as TVM does.", _DISPATCH + _LEGALIZE
+)
 GPU_SCHEDULES = Phase("default schedules", "Schedules by rules what no record schedules.", (_DLIGHT,))
 
 
@@ -161,12 +163,12 @@ def _on_cpu(*products: Phase) -> tuple[Phase, ...]:
 # By the name of a recipe: what runs before schedules are applied. CUDA's schedules tile NCHW convolutions and
 # re-lay nothing; fast forms of erf and exp exist in hardware.
 BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
-    "plain": (PLAIN_LOWER,),
-    "plain-gpu": (PLAIN_LOWER,),
     "tuned": _on_cpu(WINOGRAD, FLOAT_PRODUCTS),
     "direct": _on_cpu(FLOAT_PRODUCTS),
     "bf16": _on_cpu(BF16_PRODUCTS),
     "direct-bf16": _on_cpu(DIRECT_BF16_PRODUCTS),
+    "plain": (PLAIN_LOWER,),
+    "plain-gpu": (PLAIN_LOWER,),
     "tuned-gpu": (FOLD, PLAIN_LOWER),
 }
 # What runs after; nothing where a recipe is missing.

@@ -43,7 +43,7 @@ class Pair:
 
 
 class FusePointwiseIntoDepthwise(Pass[Pair]):
-    """Computes both in one function, where nothing else reads the tensor between them."""
+    """Computes a pointwise convolution and the depthwise one that alone reads it in one function."""
 
     name, match = "conv.fuse_pointwise_depthwise", ("relax.nn.conv2d",)
     rules = (STRIPS,)

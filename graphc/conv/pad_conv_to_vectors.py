@@ -51,7 +51,7 @@ class Sizes:
 
 
 class PadConvToVectors(Pass[Sizes]):
-    """Adds columns, and outputs if at most a third of the products are wasted."""
+    """Adds columns to convolutions, and outputs if at most a third of the products are wasted."""
 
     name, match = "conv.pad_to_vectors", tuple(LAYOUTS)
     after = ("mallorn.winograd", "conv.fuse_pointwise_depthwise")

@@ -51,7 +51,7 @@ class Axis:
 
 
 class TrimWeightsOnPadding(Pass[list[Axis]]):
-    """Leaves out the outer weights of constant kernels in ONNX's layout, and the padding that they met."""
+    """Leaves out weights of convolutions that only ever meet padding, while their layout is ONNX's."""
 
     name, match = "conv.trim_on_padding", tuple(LAYOUTS)
     dtype = ""

@@ -27,6 +27,7 @@ class Report:
     fired: int = 0
     left: Counter[str] = field(default_factory=Counter)  # by reason
     skipped: str = ""  # why the pass was not run at all
+    counts: bool = True  # False where a pass tells nothing of calls
 
     @property
     def matched(self) -> int:

@@ -38,7 +38,7 @@ def _after(mod: Any, step: Step, target: Any, without: Collection[str]) -> tuple
     if stored_name in without:
         return mod, Report(stored_name, skipped="switched off")
     try:
-        return made(mod), Report(stored_name)
+        return made(mod), Report(stored_name, counts=False)
     except RuntimeError as error:
         if not step.get("optional"):
             raise

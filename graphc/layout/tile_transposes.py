@@ -23,7 +23,7 @@ class Permutation:
 
 
 class TileTransposes(Pass[Permutation]):
-    """Moves the last axis tile by tile, where both axes are whole tiles."""
+    """Moves the last axis of transposes tile by tile, where both axes are whole tiles."""
 
     name, match = "layout.tile_transposes", ("relax.permute_dims",)
     after = ("mallorn.heads",)

@@ -12,7 +12,7 @@ from graphc.matmul import matmul_function
 
 
 class PadMatmulToTiles(Pass[matmul_function.Product]):
-    """Computes a few rows or columns more, which are not copied out."""
+    """Computes a few more rows and columns of products with weights, so that their sizes can be tiled."""
 
     name, match = "matmul.pad_to_tiles", ("relax.matmul",)
 

@@ -58,6 +58,29 @@ class BadLine:
 
 
 @dataclass(frozen=True, slots=True)
+class PassEntry:
+    """A graph pass as people read of it."""
+
+    name: str
+    stored_name: str  # in recipes
+    purpose: str
+    phases: list[str]
+    after: list[str]  # what comes earlier
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What a graph pass did on a model."""
+
+    phase: str
+    name: str
+    matched: int
+    fired: int
+    left: dict[str, int]  # by reason
+    skipped: str  # why it was not run at all
+
+
+@dataclass(frozen=True, slots=True)
 class Untuned:
     """A model as TVM compiles it by itself."""
 
@@ -165,6 +188,25 @@ class Graphs(Child):
     @method(limit_sec=3600.0)
     def extract(self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
         """Import a model, run the recipe's first half, and describe every task it is made of."""
+
+    @method(limit_sec=600.0)
+    def list_passes(self) -> list[PassEntry]:
+        """All graph passes that TVM lacks."""
+
+    @method(limit_sec=3600.0)
+    def report_passes(
+        self,
+        model_path: str,
+        target: str,
+        recipe: str,
+        input_shapes: Shapes,
+        without: list[str],
+        dump_dir: str | None,
+    ) -> list[PassReport]:
+        """Run the first half of a recipe, and report each pass that says what it does.
+
+        The module after each phase is written into `dump_dir`.
+        """
 
     @method(limit_sec=3600.0)
     def compile_model(

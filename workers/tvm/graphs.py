@@ -16,6 +16,7 @@ from workers.tvm.onnx_reader import read_model
 from workers.tvm.programs import parse_module, parse_tvm_target
 from workers.tvm.ranged import extract_range
 from workers.tvm.reference import build_whole, reference
+from workers.tvm.report_passes import list_passes, report_passes
 from workers.tvm.restoring import read_export, read_log
 from workers.tvm.tasks import extract
 
@@ -64,6 +65,8 @@ ANSWERS: Final = (
     Graphs.warm_up.by(warm_up),
     Graphs.look.by(look),
     Graphs.extract.by(extract),
+    Graphs.list_passes.by(list_passes),
+    Graphs.report_passes.by(report_passes),
     Graphs.compile_model.by(compile_model),
     Graphs.extract_range.by(extract_range),
     Graphs.compile_default.by(compile_default),

@@ -1,12 +1,14 @@
 """Running a recipe's passes one by one, and telling what each did."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tvm
 from tvm import relax
 
-from graphc.core.pass_runner import Step, run
+from graphc.core.pass_runner import run
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph import GraphStep, RecipeStep
@@ -54,15 +56,20 @@ def operators(mod: Any) -> dict[str, int]:
 
 def _run(mod: Any, step: RecipeStep, target: Any) -> tuple[Any, str]:
     """The module after a step, and why the step was passed over if it was."""
-    required: Step = {**step_json(step), "optional": False}
+    with naming_the_pass(step.name):
+        mod, (report,) = run(mod, [step_json(step)], target)
+    return mod, plain(RuntimeError(report.skipped)) if report.skipped else ""
+
+
+@contextmanager
+def naming_the_pass(name: str) -> Iterator[None]:
+    """Turns errors of a graph pass into InvalidRequest, with the pass's name."""
     try:
-        return run(mod, [required], target)[0], ""
+        yield
     except (AttributeError, ImportError) as error:  # the recipe names what this TVM does not have
-        raise InvalidRequest(f"cannot run the graph pass {step.name}: {plain(error)}") from error
+        raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
     except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        if step.optional and isinstance(error, RuntimeError):
-            return mod, plain(error)
-        raise PassFailed(f"cannot run the graph pass {step.name}: {plain(error)}") from error
+        raise PassFailed(f"cannot run the graph pass {name}: {plain(error)}") from error
 
 
 def _callee(call: Any) -> str:

@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 from mallorn.core.settings import Settings, default_data_dir
 from tests.contract.reference.cli import cli_page
 from tests.contract.reference.markdown import code, described, page, table
+from tests.contract.reference.passes import passes_page
 from tests.contract.reference.rest import rest_page
 
 if TYPE_CHECKING:
@@ -84,4 +85,5 @@ def pages() -> dict[str, str]:
         "rest.md": rest_page(),
         "settings.md": settings_page(),
         "options.md": options_page(),
+        "passes.md": passes_page(),
     }

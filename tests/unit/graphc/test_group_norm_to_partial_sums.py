@@ -13,8 +13,8 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from graphc.norm.group_norm_to_partial_sums import find_norms, norms
-from tests.unit.graphc.networks import difference, network, random, run, weights
 from graphc.phases import CHANNELS_LAST
+from tests.unit.graphc.networks import difference, network, random, run, weights
 
 PARTS = {"norm_parts", "norm_scales", "norm_apply"}
 

@@ -34,6 +34,7 @@ def test_what_passes_come_after_are_passes() -> None:
 
 
 def test_a_phase_says_in_one_sentence_what_it_is_for() -> None:
-    every = [phase for phases in (BEFORE_SCHEDULES | AFTER_SCHEDULES).values() for phase in phases]
+    recipes = (*BEFORE_SCHEDULES.values(), *AFTER_SCHEDULES.values())
+    every = [phase for recipe in recipes for phase in recipe]
     assert all(phase.purpose.endswith(".") and phase.purpose.count(". ") == 0 for phase in every)
     assert all(len(phase.purpose.split()) <= 20 for phase in every)

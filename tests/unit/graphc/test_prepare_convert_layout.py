@@ -10,8 +10,8 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from graphc.layout.prepare_convert_layout import passable
-from tests.unit.graphc.networks import difference, network, random, run, weights
 from graphc.phases import CHANNELS_LAST
+from tests.unit.graphc.networks import difference, network, random, run, weights
 
 DATA = (1, 4, 6, 7)
 

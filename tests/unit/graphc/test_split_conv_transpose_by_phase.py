@@ -14,8 +14,8 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from graphc.conv.split_conv_transpose_by_phase import transposed
 from graphc.layout.move_elementwise_before_reshape import views
-from tests.unit.graphc.networks import HASWELL, difference, fused, program, random, run
 from graphc.phases import CHANNELS_LAST
+from tests.unit.graphc.networks import HASWELL, difference, fused, program, random, run
 from workers.tvm.sketches import design_space
 
 

@@ -1,0 +1,45 @@
+"""The passes of this package as a table: name, purpose, phases and order."""
+
+from dataclasses import dataclass
+from inspect import getdoc, getmodule
+
+from graphc.core.pass_registry import OWN_PASSES, defined
+from graphc.phases import BEFORE_SCHEDULES
+
+
+@dataclass(frozen=True)
+class PassEntry:
+    """A pass as people read of it."""
+
+    name: str
+    stored_name: str  # in recipes
+    purpose: str
+    phases: tuple[str, ...]
+    after: tuple[str, ...]  # what comes earlier
+
+
+def pass_table() -> list[PassEntry]:
+    """All passes, in the order of the first recipe and phase that runs them."""
+    phases_by_pass = _phases_by_pass()
+    return [_entry(name, tuple(phases)) for name, phases in phases_by_pass.items()]
+
+
+def _phases_by_pass() -> dict[str, dict[str, None]]:
+    found: dict[str, dict[str, None]] = {}
+    for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
+        for step in phase.steps:
+            if step.name in OWN_PASSES:
+                found.setdefault(step.name, {})[phase.name] = None
+    return found
+
+
+def _entry(stored_name: str, phases: tuple[str, ...]) -> PassEntry:
+    made = defined(stored_name)
+    says = made if isinstance(made, type) else getmodule(made)
+    return PassEntry(
+        name=getattr(made, "name", stored_name),
+        stored_name=stored_name,
+        purpose=(getdoc(says) or "").partition("\n")[0],
+        phases=phases,
+        after=getattr(made, "after", ()),
+    )

@@ -1,0 +1,36 @@
+"""The page of the graph passes, by phase."""
+
+from typing import Final
+
+from graphc.pass_table import pass_table
+from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
+from tests.contract.reference.markdown import code, described, page, table
+
+WORDS: Final = (
+    "Passes that turn a network into tasks.",
+    "`mallorn passes MODEL` reports where each fires and why it leaves the rest.",
+    "Recipes store the second name, which `--without` takes, too.",
+)
+
+
+def passes_page() -> str:
+    """Phases with their purposes, and the passes that TVM lacks."""
+    recipes = (*BEFORE_SCHEDULES.values(), *AFTER_SCHEDULES.values())
+    phases = [phase for recipe in recipes for phase in recipe]
+    in_order = dict.fromkeys((phase.name, phase.purpose) for phase in phases)
+    entries = [
+        (
+            code(entry.name),
+            code(entry.stored_name),
+            ", ".join(entry.phases),
+            described(entry.name, entry.purpose),
+        )
+        for entry in pass_table()
+    ]
+    return page(
+        "Graph passes",
+        *WORDS,
+        "",
+        *table(["phase", "what it is for"], in_order),
+        *table(["pass", "in recipes", "phases", "what it does"], entries),
+    )

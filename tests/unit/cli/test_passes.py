@@ -1,0 +1,58 @@
+"""`mallorn passes`: which passes there are, and what they did on a model."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import ModelProto, TensorProto, helper
+from typer.testing import CliRunner, Result
+
+from cli import passes
+from cli.main import app
+from tests.fixtures.workshop import MadeUpGraphs
+from workers.faces.graphs import Graphs, PassEntry, PassReport
+
+ENTRY = PassEntry("matmul.pad_to_tiles", "mallorn.whole", "Computes a few rows more.", ["products"], [])
+FIRED = PassReport("products", "matmul.pad_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")
+TARGET = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
+
+
+@pytest.fixture
+def _answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the process that loads TVM answers."""
+    answers: dict[str, Any] = {"list_passes": [ENTRY], "report_passes": [FIRED]}
+
+    @contextmanager
+    def process() -> Iterator[Graphs]:
+        yield MadeUpGraphs(answers)
+
+    monkeypatch.setattr(passes, "_process", process)
+
+
+def network() -> ModelProto:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3]) for name in "xy")
+    return helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y]))
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["passes", *map(str, words)])
+
+
+@pytest.mark.usefixtures("_answers")
+def test_without_a_model_it_lists_the_passes() -> None:
+    listed = run("--json")
+    assert [entry["name"] for entry in json.loads(listed.output)] == [ENTRY.name]
+    assert ENTRY.purpose in run().output
+
+
+@pytest.mark.usefixtures("_answers")
+def test_it_reports_for_a_model_why_passes_left_calls(tmp_path: Path) -> None:
+    model = tmp_path / "net.onnx"
+    model.write_bytes(network().SerializeToString())
+    told = run(model, "--target", TARGET, "--dump", tmp_path / "phases")
+    assert told.exit_code == 0, told.output
+    assert "2 x its sizes can be tiled" in " ".join(told.output.split())
+    assert (tmp_path / "phases").is_dir()

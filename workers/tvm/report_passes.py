@@ -1,0 +1,65 @@
+"""What the graph passes of a recipe do on a model, phase by phase."""
+
+from pathlib import Path
+from typing import Any
+
+from graphc.core.graph_pass import Report
+from graphc.core.pass_runner import Step, run
+from graphc.pass_table import pass_table
+from graphc.phases import BEFORE_SCHEDULES, Phase
+from workers.faces.graphs import PassEntry, PassReport, Shapes
+from workers.tvm.model import load_network
+from workers.tvm.passes import as_tvm_target, naming_the_pass
+
+
+def list_passes() -> list[PassEntry]:
+    """All graph passes that TVM lacks."""
+    return [
+        PassEntry(entry.name, entry.stored_name, entry.purpose, list(entry.phases), list(entry.after))
+        for entry in pass_table()
+    ]
+
+
+def report_passes(
+    model_path: str,
+    target: str,
+    recipe: str,
+    input_shapes: Shapes,
+    without: list[str],
+    dump_dir: str | None,
+) -> list[PassReport]:
+    """Run the first half of a recipe, and report each pass that says what it does.
+
+    The module after each phase is written into `dump_dir`, as TVMScript. Raises InvalidModel, InvalidRequest.
+    """
+    tvm_target = as_tvm_target(target)
+    mod = load_network(model_path, input_shapes, tvm_target).mod
+    reports: list[PassReport] = []
+    for number, phase in enumerate(BEFORE_SCHEDULES[recipe], start=1):
+        mod, told = _after(mod, phase, tvm_target, without)
+        reports += told
+        if dump_dir is not None:
+            Path(dump_dir, f"{number:02}-{phase.name.replace(' ', '-')}.py").write_text(mod.script())
+    return reports
+
+
+def _after(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any, list[PassReport]]:
+    reports: list[PassReport] = []
+    for step in phase.steps:
+        stored: Step = {"pass": step.name, "args": list(step.args), "optional": step.optional}
+        with naming_the_pass(step.name):
+            mod, (report,) = run(mod, [stored], target, without)
+        if report.counts or report.skipped:
+            reports.append(_report(phase.name, report))
+    return mod, reports
+
+
+def _report(phase: str, report: Report) -> PassReport:
+    return PassReport(
+        phase=phase,
+        name=report.name,
+        matched=report.matched,
+        fired=report.fired,
+        left=dict(report.left.most_common()),
+        skipped=report.skipped,
+    )
