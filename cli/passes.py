@@ -13,8 +13,8 @@ from cli.terminal.options import ShapeOption, TargetOption, known, parse_input_s
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.targets import LOCAL
 from mallorn.exporting import as_onnx, existing
-from mallorn.wording.columns import Column
-from stack.environ import search_path
+from mallorn.wording.units import Column
+from stack.child import search_path
 
 if TYPE_CHECKING:
     from workers.faces.graphs import Graphs, PassEntry, PassReport

@@ -23,8 +23,8 @@ from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 from graphc.convert import import_gather, register_converters
 from graphc.core import graph_rewriting, pass_runner
-from graphc.export import embed_weights, export_checks
 from graphc.core.pass_runner import Step
+from graphc.export import embed_weights, export_checks
 from graphc.fold import share_equal_constants
 from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from graphc.onnx import read_model as onnx_file

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto
 
-from graphc.export import compile_network
 from graphc.core.pass_registry import make_pass
+from graphc.export import compile_network
 
 
 @pytest.mark.parametrize("name", ["runtime.load_module", "support.cc.create_shared", "os.system"])
