@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.lab.unlearned import TWINS
-from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions
+from mallorn.core.registry import REGISTRY
 
 ZERO: Final = "zero"
 CHANCE: Final = "chance"

@@ -16,10 +16,10 @@ from cli.service.connect import wait_for_device
 from mallorn.client import Client
 from mallorn.core.targets import Target
 from mallorn.job import Job
-from workers.faces.engine import Engine
-from workers.faces.graphs import Graphs
-from workers.racing.bursts import race
+from workers.interfaces.engine import Engine
+from workers.interfaces.model_compiler import Graphs
 from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.whole_model.interleaved_timing import race
 
 RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"
 

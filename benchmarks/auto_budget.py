@@ -25,9 +25,9 @@ from benchmarks.sim.curves import ModelCurves, recordings
 from benchmarks.sim.fitted import constants
 from benchmarks.sim.state import new_job
 from benchmarks.sim.synthetic import SHAPES
-from mallorn.core.values.outlook import LOOK_AHEAD, WORTH
+from mallorn.core.values.expected_gain import LOOK_AHEAD, WORTH
 from services.planner.planner import plan
-from services.planner.values import JobPlan, JobView
+from services.planner.planner_values import JobPlan, JobView
 
 CURVES: Final = Path(__file__).parent / "data" / "curves.parquet"
 POLICY: Final = "dynatune"

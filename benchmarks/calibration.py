@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import CurveFile, RecordedRound
-from mallorn.core.names import resolve
+from mallorn.core.registry import resolve
 from services.planner.belief import Belief, Forecast
 from services.planner.planner import BELIEF
-from services.planner.values import Point, TaskView
+from services.planner.planner_values import Point, TaskView
 
 CURVES: Final = Path("benchmarks/data/curves.parquet")
 KNOWN: Final = ((0, 0), (1, 1), (2, 2), (3, 5), (6, None))  # points known: ends of the groups, included

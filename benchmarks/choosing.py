@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.hosts import describe_host
+from costmodels.active_selection import chosen, even
 from costmodels.base import CostModel
-from costmodels.choosing import chosen, even
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import by_task
-from db.shipped.bring import FOLDER
-from mallorn.core.names import resolve
+from db.bundled.load_bundled import FOLDER
+from mallorn.core.registry import resolve
+from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.pretraining.rows import Rows
-from research.pretraining.views import rows_for
+from research.pretraining.training_arrays import Rows
 
 FOLDS: Final = 5
 Choice = Callable[[Rows, int, np.random.Generator], NDArray[np.int64]]

@@ -3,7 +3,7 @@
 python -m benchmarks.contention MODEL.onnx --schedules DIR [--loads 0,1,2] [--passes 5] [--json FILE]
 
 The same code is linked twice. Engines are timed in turn, each stopped while another runs, beside 0 or more
-programs that compute and stream memory (`workers.host.stress`). Of TVM's threads also with those that have
+programs that compute and stream memory (`workers.host.background_load`). Of TVM's threads also with those that have
 nothing to do asleep (`tvm-sleeps`), and not bound to cores besides (`tvm-free`).
 """
 
@@ -23,10 +23,10 @@ import numpy as np
 from benchmarks.hosts import describe_host
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
-from workers.children.errors import ChildError
-from workers.faces.engine import Engine
-from workers.host.stress import stress
-from workers.racing.bursts import PASSES, race
+from workers.host.background_load import stress
+from workers.interfaces.engine import Engine
+from workers.subprocesses.errors import ChildError
+from workers.whole_model.interleaved_timing import PASSES, race
 
 STOCK, STOCK_SLEEPS, STOCK_FREE, OURS, ONNXRUNTIME = "tvm", "tvm-sleeps", "tvm-free", "ours", "onnxruntime"
 SWITCHES: Final[Mapping[str, Mapping[str, str]]] = {

@@ -29,10 +29,10 @@ from benchmarks.few_bits import memory
 from benchmarks.hosts import describe_host
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, read_manifest
-from workers.children.errors import ChildError
-from workers.racing.bursts import PASSES, Racer
+from workers.subprocesses.errors import ChildError
+from workers.whole_model.interleaved_timing import PASSES, Racer
 
 PRODUCTS: Final = ("MatMul", "Gemm", "MatMulNBits")
 NARROW_INPUTS: Final = 4  # accuracy_level: products of bytes

@@ -29,11 +29,11 @@ from benchmarks.hosts import describe_host
 from benchmarks.rival import Rival
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
-from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, read_manifest
-from workers.children.errors import ChildError
-from workers.faces.engine import Engine
-from workers.racing.bursts import PASSES, Racer, race
+from workers.interfaces.engine import Engine
+from workers.subprocesses.errors import ChildError
+from workers.whole_model.interleaved_timing import PASSES, Racer, race
 
 RANGE, POINT, FIXED, UNTUNED = "range", "point", "fixed", "untuned"
 ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino_cpu"
@@ -176,13 +176,13 @@ class Bench:
         return held.enter_context(Engine(env=env, name=name))
 
     def _compile_range(self) -> None:
-        from workers.tvm.compile import compile_model
+        from workers.tvm.compile_model import compile_model
 
         given = (str(self._given.model), str(self._given.schedules), self._target.text)
         compile_model(*given, self._manifest.recipe, str(self._range), {}, self._dynamic)
 
     def _compile(self, schedules: Path, shapes: Mapping[str, list[int]], name: str) -> Path:
-        from workers.tvm.compile import compile_model
+        from workers.tvm.compile_model import compile_model
 
         library, recipe = self._folder / f"{name}.so", read_manifest(schedules / MANIFEST).recipe
         compile_model(
@@ -195,7 +195,7 @@ class Bench:
         import tvm
 
         from graphc.export import compile_network
-        from workers.tvm.passes import as_tvm_target
+        from workers.tvm.run_passes import as_tvm_target
 
         target = as_tvm_target(self._target.text)
         model = compile_network.read_model(str(self._given.model))

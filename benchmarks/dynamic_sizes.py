@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Final
 
-from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.dynamic_shapes import Dynamic
 
 Sizes = dict[str, int]
 MOST_PARTS: Final = 10_000

@@ -22,12 +22,12 @@ from benchmarks.families_report import GROUPINGS, Cell, lines, report
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from cli.service.connect import wait_for_device
-from cli.tuned import wait_until_tuned
+from cli.wait_until_tuned import wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
 from mallorn.core.values.dataset import Record
 from mallorn.job import Job
-from workers.device.detect import detect_target
+from workers.device.detect_host import detect_target
 
 RAW: Final = Path("docs/results/families")
 RECIPE: Final = "tuned"

@@ -24,17 +24,17 @@ import numpy as np
 import psutil
 
 from benchmarks.hosts import describe_host
-from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.targets import Target
-from workers.device.detect import detect_target
-from workers.faces.compiler import Compiler
-from workers.faces.graphs import Graphs, ModelTask
+from searchers.space import Candidate
+from workers.device.detect_host import detect_target
+from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.model_compiler import Graphs, ModelTask
 from workers.measure.base import Program
-from workers.round.context import descriptors
-from workers.round.viewing import LOWERED
-from workers.search.space import Candidate
+from workers.round.feature_lookup import LOWERED
+from workers.round.round_context import descriptors
 from workers.tvm.recipes import recipe_for, stored_recipe
-from workers.tvm.space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace, load_sketches
 
 RECIPE = "tuned"
 MANY = 64

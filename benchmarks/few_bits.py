@@ -56,10 +56,10 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
     from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
     from mallorn.core.targets import parse_target
     from mallorn.core.values.machine import assumed
-    from workers.search.roller.ranking import ranked
-    from workers.tvm.nests import nests
-    from workers.tvm.passes import as_tvm_target
-    from workers.tvm.rebuild import rebuild
+    from searchers.roller.rank_candidates import ranked
+    from workers.tvm.loop_nests import nests
+    from workers.tvm.rebuild_schedule import rebuild
+    from workers.tvm.run_passes import as_tvm_target
     from workers.tvm.sketches import design_space
 
     target = parse_target(

@@ -32,8 +32,8 @@ from benchmarks.lab.grid import NO_MODEL
 from benchmarks.lab.rounds import Batch, Family, Pool, best_after, by_task, play
 from costmodels.views import DECISIONS
 from mallorn.core.errors import MallornError
-from mallorn.core.names import resolve
-from workers.search.base import DEFAULT, means_of
+from mallorn.core.registry import resolve
+from searchers.base import DEFAULT, means_of
 
 ARMS: Final = ("xgboost", NO_MODEL, "forest", "lightgbm-rank", "residual")
 SAMPLER: Final = "topk"

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fresh import fresh_stack
-from cli.record import MOST_TASKS, ROUND_SIZE, SEARCHERS
+from cli.recording import MOST_TASKS, ROUND_SIZE, SEARCHERS
 from cli.service.connect import wait_for_device
 from cli.terminal.interrupts import interruptible
-from cli.tuned import wait_until_tuned
+from cli.wait_until_tuned import wait_until_tuned
 from mallorn.client import Client
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
-from research.generate.drawing import draw, network_name
+from research.generate.draw_tasks import draw, network_name
 from research.generate.networks import DIMENSIONS, network, patterns
 from research.generate.rules import OURS, read_rules
 

@@ -4,11 +4,11 @@ from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
 
-from cli.dataset_place import dataset
+from cli.dataset_options import dataset
 from cli.training_data import training_data_from
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
-from research.pretraining.bases import PretrainedBase, pretrain
+from research.pretraining.pretrain import PretrainedBase, pretrain
 from research.pretraining.training_data import TrainingData
 
 

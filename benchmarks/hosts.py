@@ -5,7 +5,7 @@ import subprocess
 from importlib.metadata import version
 from typing import Any
 
-from workers.device.detect import host_fingerprint
+from workers.device.detect_host import host_fingerprint
 
 PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy", "xgboost-cpu", "celery", "sqlalchemy")
 

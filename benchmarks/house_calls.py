@@ -3,7 +3,7 @@
 A function is reached when it is one of `STARTS`, or when the body of a reached function names it. A class
 that is named there brings its bases and, of its methods, the special ones and those whose names occur as
 attributes in any reached body. Names are followed through imports, also those inside functions; nothing is
-run, and no types are inferred. What is looked up by text is not followed: plug-ins (`mallorn.core.names`),
+run, and no types are inferred. What is looked up by text is not followed: plug-ins (`mallorn.core.registry`),
 functions that a child process is asked for, Celery's messages. What such messages call is a start itself.
 """
 

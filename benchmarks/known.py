@@ -26,16 +26,16 @@ from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
 from benchmarks.known_report import WARM, lines, report
 from benchmarks.prefixes import our_prefix
-from cli.dataset_place import dataset
+from cli.dataset_options import dataset
 from db.dataset.export import export
-from db.dataset.importing import import_dataset
+from db.dataset.import_dataset import import_dataset
 from db.dataset.snapshots import take_snapshot
-from db.repositories.frozen import Selection
+from db.repositories.snapshot_rows import Selection
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import Target, parse_target
-from research.pretraining.bases import pretrain
 from research.pretraining.from_database import training_data_of
-from workers.device.detect import detect_target
+from research.pretraining.pretrain import pretrain
+from workers.device.detect_host import detect_target
 
 RAW: Final = Path("docs/results/known")
 TASK_TRIALS: Final = (16, 64)

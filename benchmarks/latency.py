@@ -27,12 +27,12 @@ from typing import Any, Final
 from benchmarks.hosts import describe_host
 from benchmarks.latency_report import BASE, lines, summarise, verdicts
 from benchmarks.rival import NAMES, Rival
-from cli.exported import local_model, onnxruntime_runs, read_exported
+from cli.schedule_directory import local_model, onnxruntime_runs, read_exported
 from mallorn.core.errors import Unavailable
-from workers.children.errors import ChildError
-from workers.faces.engine import Engine
-from workers.racing.bursts import race
-from workers.racing.whole_model import WholeModel
+from workers.interfaces.engine import Engine
+from workers.subprocesses.errors import ChildError
+from workers.whole_model.compiled_model import WholeModel
+from workers.whole_model.interleaved_timing import race
 
 LOAD_SEC: Final = 3600.0  # some rivals tune themselves while they load
 PASSES: Final = 9

@@ -11,8 +11,8 @@ from typing import Final
 from benchmarks.hosts import describe_host
 from benchmarks.mutant_files import mutant
 from mallorn.core.errors import InvalidModel
-from workers.children.errors import ChildCrashed, ChildError, ChildTimeout
-from workers.faces.graphs import Graphs
+from workers.interfaces.model_compiler import Graphs
+from workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
 from workers.tvm.recipes import TUNED, stored_recipe
 
 TARGET: Final = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'

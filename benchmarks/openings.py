@@ -22,12 +22,12 @@ from benchmarks.hosts import describe_host
 from benchmarks.lab.grid import STANDARD, Combination
 from benchmarks.lab.summary import WORST
 from costmodels.base import CostModel
-from costmodels.training import labels
-from research.replay.arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
-from research.replay.space_file import read_tasks
-from workers.search.base import DEFAULT, Proposal, Trial
-from workers.search.batch import Request
-from workers.search.fill import pending
+from costmodels.labels import labels
+from research.replay.recording_file import read_tasks
+from research.replay.search_arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
+from searchers.base import DEFAULT, Proposal, Trial
+from searchers.batch_searcher import Request
+from searchers.fill_batch import pending
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 SHAPES: Final = (

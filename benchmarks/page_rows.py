@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from db.codec import pack_decisions, pack_times
+from db.measurement_codec import pack_decisions, pack_times
 from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs, NewJob
 from db.repositories.models import Models

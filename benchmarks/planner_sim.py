@@ -32,7 +32,7 @@ from benchmarks.sim.ratios import WHATS, Ratio, foresight, ratio
 from benchmarks.sim.report import HEAD, figures, line, oracle_line, ratio_figures, ratio_lines
 from benchmarks.sim.scale import measure
 from benchmarks.sim.tournament import FACTORS, RECORDED, SYNTHETIC, Arena, Cell, arenas, oracle, tournament
-from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.registry import REGISTRY, resolve
 
 CURVES: Final = Path(__file__).parent / "data" / "curves.parquet"
 BASELINES: Final = ("round-robin", "gradient")

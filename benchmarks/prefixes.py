@@ -13,8 +13,8 @@ from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from workers.faces.compiler import Compiler
-from workers.faces.graphs import Graphs, Tuned
+from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.model_compiler import Graphs, Tuned
 
 Record = dict[str, Any]
 

@@ -24,16 +24,16 @@ import numpy as np
 from benchmarks.hosts import describe_host
 from costmodels.base import CostModel
 from mallorn.core.errors import NotFound
-from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
-from research.replay.grounding import WideSpace
-from research.replay.recording import RecordedTask
-from research.replay.space import RecordedSpace
-from research.replay.space_file import read_tasks
-from workers.search.base import Searcher, Trial
-from workers.search.simulate import trained
-from workers.search.space import Candidate, Space
+from mallorn.core.registry import REGISTRY, resolve
+from research.replay.propose_recorded import WideSpace
+from research.replay.recorded_space import RecordedSpace
+from research.replay.recorded_task import RecordedTask
+from research.replay.recording_file import read_tasks
+from searchers.base import Searcher, Trial
+from searchers.simulate_search import trained
+from searchers.space import Candidate, Space
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 DEFAULTS: Final = JobOptions()

@@ -27,11 +27,11 @@ from benchmarks.hosts import describe_host
 from benchmarks.latency import compared, loaded, rivals_of
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
 from benchmarks.rival import NAMES, Rival
-from cli.exported import local_model, read_exported
-from cli.quantizer import quantised
+from cli.quantize_calibrated import quantised
+from cli.schedule_directory import local_model, read_exported
 from cli.service.connect import wait_for_device
-from workers.faces.engine import Engine
-from workers.faces.graphs import Graphs
+from workers.interfaces.engine import Engine
+from workers.interfaces.model_compiler import Graphs
 
 RAW: Final = Path("docs/results/int8")
 

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from benchmarks.hosts import describe_host
 from costmodels.base import CostModel
-from costmodels.training import bounded_sample, informative, labels
+from costmodels.labels import bounded_sample, informative, labels
 from costmodels.views import DECISIONS
-from mallorn.core.names import resolve
 from mallorn.core.outcomes import Outcome
-from workers.round.training import MAX_ROWS
-from workers.search.features import describe_all
-from workers.search.space import Candidate
-from workers.search.synthetic import SyntheticSpace
+from mallorn.core.registry import resolve
+from searchers.decision_features import describe_all
+from searchers.space import Candidate
+from searchers.synthetic_space import SyntheticSpace
+from workers.round.train_cost_model import MAX_ROWS
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 REFERENCE: Final = 10_000  # the least size at which the sample is full
@@ -111,7 +111,7 @@ def made_up(size: int) -> Family:
 
 
 def refit(name: str, family: Family, seed: int) -> dict[str, float]:
-    """Wall seconds of the parts of one refit, as `workers.round.training` does them."""
+    """Wall seconds of the parts of one refit, as `workers.round.train_cost_model` does them."""
     started = time.perf_counter()
     label = labels(family.latencies_us, family.groups, family.outcomes)
     useful = np.flatnonzero(informative(family.outcomes))

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
-from workers.faces.engine import RUN_TIMEOUT_SEC
+from workers.interfaces.engine import RUN_TIMEOUT_SEC
+from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 
 RIVALS: Final = Path(__file__).parent / "rivals"
 NAMES: Final = tuple(
@@ -18,7 +18,7 @@ NAMES: Final = tuple(
 
 
 class Rival:
-    """A Racer of workers.racing.engines."""
+    """A Racer of workers.whole_model.engines."""
 
     def __init__(self, name: str, python: str, **env: str) -> None:
         self._name = name
@@ -31,11 +31,11 @@ class Rival:
         )
 
     def load(self, timeout_sec: float, model: Path, inputs: str, threads: int) -> None:
-        """Hold a model. Raises one of workers.children.errors."""
+        """Hold a model. Raises one of workers.subprocesses.errors."""
         self._ask(timeout_sec, {"model": str(model), "inputs": inputs, "threads": threads})
 
     def time_bursts(self, bursts: int, number: int) -> list[float]:
-        """The median latency in microseconds of each burst. Raises one of workers.children.errors."""
+        """The median latency in microseconds of each burst. Raises one of workers.subprocesses.errors."""
         found = self._ask(RUN_TIMEOUT_SEC, {"method": "time_bursts", "bursts": bursts, "number": number})
         return [float(us) for us in found]
 

@@ -24,9 +24,9 @@ from benchmarks.lab.cells import BATCH, Cell, parse, run_all
 from benchmarks.lab.chart import chart
 from benchmarks.lab.grid import STANDARD, Axes, Combination
 from benchmarks.lab.summary import FACTOR, Figures, summarise
-from research.replay.arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
-from research.replay.recording import of_every_kind
-from research.replay.space_file import read_facts, read_tasks
+from research.replay.recorded_task import of_every_kind
+from research.replay.recording_file import read_facts, read_tasks
+from research.replay.search_arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 SHAPES: Final = ((256, 512, 64), (256, 256, 256), (512, 512, 512), (64, 1000, 100))

@@ -16,9 +16,9 @@ import numpy as np
 
 from benchmarks.hosts import describe_host
 from costmodels.base import CostModel
-from mallorn.core.names import REGISTRY, resolve
-from workers.search.simulate import best_us, simulate
-from workers.search.synthetic import SyntheticSpace
+from mallorn.core.registry import REGISTRY, resolve
+from searchers.simulate_search import best_us, simulate
+from searchers.synthetic_space import SyntheticSpace
 
 SHAPES: Final = ((256, 512, 64), (256, 256, 256))
 ROUND: Final = 16

@@ -2,7 +2,7 @@
 
 python -m benchmarks.ship [--from DIR ...] [--model xgboost]
 
-Each DIR is what `mallorn dataset export` wrote; its measurements replace those in db/shipped. Without one the
+Each DIR is what `mallorn dataset export` wrote; its measurements replace those in db/bundled. Without one the
 bases are fitted anew on the rows that are there. The same rows give the same files.
 """
 
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.shipping import ship
-from db.shipped.bring import FOLDER
+from db.bundled.load_bundled import FOLDER
 from mallorn.core.errors import MallornError
 from mallorn.core.options import JobOptions
 

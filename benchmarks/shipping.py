@@ -5,20 +5,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from db.bundled.load_bundled import PREFIX, Shipped, ShippedBase, read_list, rows_in, write_list
 from db.dataset.export import export
-from db.dataset.importing import import_dataset
+from db.dataset.import_dataset import import_dataset
 from db.dataset.snapshots import take_snapshot
 from db.migrate import upgrade
 from db.repositories.cost_models import CostModels
-from db.repositories.frozen import Selection
+from db.repositories.snapshot_rows import Selection
 from db.repositories.targets import Targets
 from db.session import Database
-from db.shipped.bring import PREFIX, Shipped, ShippedBase, read_list, rows_in, write_list
 from db.tables import Snapshot
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
-from research.pretraining.bases import PretrainedBase, pretrain
 from research.pretraining.from_database import training_data_of
+from research.pretraining.pretrain import PretrainedBase, pretrain
 
 DIGITS: Final = 12  # of the digest, in the snapshot's name
 

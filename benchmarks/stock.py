@@ -16,12 +16,12 @@ from tvm.s_tir.meta_schedule.relax_integration import tune_relax
 from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 
 from mallorn.core.options import EvaluatorOptions
-from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import RECORDS
-from workers.tvm.model import load_network
-from workers.tvm.passes import run_steps
-from workers.tvm.programs import parse_tvm_target
+from workers.tvm.load_network import load_network
+from workers.tvm.program_cache import parse_tvm_target
 from workers.tvm.recipes import recipe_of
+from workers.tvm.run_passes import run_steps
 
 FAILED_SEC = 1e9  # stock writes 1e10 for what did not run
 

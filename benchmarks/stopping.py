@@ -25,14 +25,14 @@ from cli.service.connect import wait_for_device
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.errors import Unavailable
-from mallorn.core.names import REGISTRY
 from mallorn.core.options import EvaluatorOptions
+from mallorn.core.registry import REGISTRY
 from mallorn.core.values.trial import Trial
-from research.replay.reading import recorded_tasks
-from research.replay.recording import RecordedTask
-from workers.faces.compiler import Compiler
-from workers.faces.runner import Runner
-from workers.faces.values import Arguments, unpack_arguments
+from research.replay.read_dataset import recorded_tasks
+from research.replay.recorded_task import RecordedTask
+from workers.interfaces.arguments import Arguments, unpack_arguments
+from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.runner import Runner
 
 RULES: Final = sorted(REGISTRY["stopping"])
 REFERENCE: Final = EvaluatorOptions(number=3, repeat=5, min_repeat_ms=200)

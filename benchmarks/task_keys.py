@@ -17,8 +17,8 @@ from typing import Final
 from benchmarks.networks.development import DEVELOPMENT
 from benchmarks.networks.held_out import HELD_OUT
 from mallorn.core.targets import parse_target
+from workers.tvm.extract_tasks import extract
 from workers.tvm.recipes import recipe_for, stored_recipe
-from workers.tvm.tasks import extract
 from zoo import MODELS
 from zoo.command import Networks
 

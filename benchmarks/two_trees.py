@@ -28,8 +28,8 @@ import psutil
 
 from benchmarks.hosts import describe_host
 
-KINDS: Final = {"worker": "rounds,finish,train", "children": "workers.children"}  # by their command lines
-COMPILER: Final = "workers.tvm.compiler"
+KINDS: Final = {"worker": "rounds,finish,train", "children": "workers.subprocesses"}  # by their command lines
+COMPILER: Final = "workers.tvm.candidate_compiler_child"
 SPAN: Final = """SELECT max(created_at) - min(created_at), count(*), sum(run_ms) / 1e3,
     max(created_at) - (SELECT min(started_at) FROM rounds) FROM measurements WHERE origin != 'finish'"""
 MEBIBYTE: Final = 2**20

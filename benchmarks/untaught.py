@@ -18,10 +18,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks.hosts import describe_host
-from cli.dataset_place import dataset
+from cli.dataset_options import dataset
 from costmodels.base import CostModel
+from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
-from costmodels.training import labels
 from db.repositories.jobs import Jobs
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
@@ -30,11 +30,11 @@ from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.session import Database
 from db.tables import Job, Workload
-from mallorn.core.names import resolve
+from mallorn.core.registry import resolve
 from mallorn.core.values.trial import Trial
-from workers.faces.compiler import Compiler
-from workers.round.context import work_of
-from workers.round.viewing import Viewer
+from workers.interfaces.candidate_compiler import Compiler
+from workers.round.feature_lookup import Viewer
+from workers.round.round_context import work_of
 
 MODELS: Final = ("draft", "tuna")
 FEWEST: Final = 8

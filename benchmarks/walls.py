@@ -29,15 +29,15 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.settings import Settings, settings
 from mallorn.core.targets import Target
+from searchers.decision_space import SketchRules
 from stack.ports import free_port
-from workers.device.detect import detect_target
-from workers.faces.compiler import Compiler
-from workers.faces.runner import Runner
-from workers.faces.values import Arguments
-from workers.measure.fleet import Fleet
-from workers.sandbox.reach import reached
-from workers.sandbox.walls import BEST_EFFORT, OFF
-from workers.search.decisions import SketchRules
+from workers.device.detect_host import detect_target
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.runner import Runner
+from workers.measure.tracked_devices import Fleet
+from workers.sandbox.sandbox import BEST_EFFORT, OFF
+from workers.sandbox.sandbox_support import reached
 
 MODES: Final = {"with": BEST_EFFORT, "without": OFF}
 DRAWN: Final = 40
@@ -114,8 +114,8 @@ def _subject(size: int, target: Target, room: Path) -> Subject:
     import tvm
     from tvm import te
 
-    from workers.tvm.arguments import arguments
-    from workers.tvm.workload import canonical
+    from workers.tvm.program_arguments import arguments
+    from workers.tvm.workload_key import canonical
 
     a, b = (te.placeholder((size, size), name=name) for name in "ab")
     k = te.reduce_axis((0, size))

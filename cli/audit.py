@@ -5,9 +5,9 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.reading import reader
+from cli.service.read_only import reader
+from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_rows
-from cli.terminal.shared import shared
 from mallorn.core.values.api_key import AuditEntry
 from mallorn.wording.units import Column, moment
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import host_checks as checks
-from cli.doctoring.findings import Finding, States, tell
+from cli.doctor_checks.findings import Finding, States, tell
 from cli.host_checks import look
+from cli.terminal.option_groups import shared
 from cli.terminal.options import ShapeOption, TargetOption, parse_input_shape
 from cli.terminal.output import Address, JsonOption, client
-from cli.terminal.shared import shared
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
-from mallorn.exporting import existing
-from stack.child import search_path
+from mallorn.onnx_export import existing
+from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.faces.graphs import Graphs
+    from workers.interfaces.model_compiler import Graphs
 
 
 @shared
@@ -93,7 +93,7 @@ def _device(target: Target, address: Address) -> str:
 @contextmanager
 def _process() -> "Iterator[Graphs]":
     """A process that loads TVM when it is first asked."""
-    from workers.faces.graphs import Graphs
+    from workers.interfaces.model_compiler import Graphs
 
     with Graphs(env={"PATH": search_path()}, name="TVM") as graphs:
         yield graphs

@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.reading import reader
+from cli.service.read_only import reader
+from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
-from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 from mallorn.results.comparison import Comparison, Side
 from mallorn.results.comparison import compare as compared

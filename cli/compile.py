@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from pydantic_core import to_jsonable_python
 
-from cli.exported import Exported, local_model, onnxruntime_runs, read_exported
-from cli.runners import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
+from cli.example_programs import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
+from cli.schedule_directory import Exported, local_model, onnxruntime_runs, read_exported
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import Version
-from mallorn.exporting import existing
+from mallorn.onnx_export import existing
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
 
 if TYPE_CHECKING:
-    from workers.faces.graphs import BadLine, Compiled
-    from workers.racing.whole_model import WholeModel
+    from workers.interfaces.model_compiler import BadLine, Compiled
+    from workers.whole_model.compiled_model import WholeModel
 
 PROBLEMS_SHOWN: Final = 5
 
@@ -115,9 +115,9 @@ def bench(
 
     Services of yours on this machine make way meanwhile; what else it does is told.
     """
-    from workers.host.alone import Host
-    from workers.racing.engines import TUNED, UNTUNED, Engines
-    from workers.racing.whole_model import ONNXRUNTIME
+    from workers.host.host_lock import Host
+    from workers.whole_model.compiled_model import ONNXRUNTIME
+    from workers.whole_model.engines import TUNED, UNTUNED, Engines
 
     model, exported = existing(model), read_exported(schedules, target, version)
     beside = onnxruntime_runs(exported)
@@ -169,7 +169,7 @@ def _tell_problems(exported: Exported, problems: Sequence["BadLine"]) -> None:
 
 def check_numbers(model: "WholeModel", library: Path) -> float:
     """The relative error of a library against the untuned model. Raises WrongNumbers when it is too large."""
-    from workers.racing.engines import TUNED, UNTUNED, Engines
+    from workers.whole_model.engines import TUNED, UNTUNED, Engines
 
     reference, allowed = model.folder / "untuned.so", model.largest_error
     print_note("compiling the untuned model to compare with")

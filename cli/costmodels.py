@@ -6,14 +6,14 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from cli.service.reading import reader
+from cli.service.read_only import reader
+from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, Place, client, print_json, print_note, print_rows, stdout
-from cli.terminal.shared import shared
 from cli.terminal.tables import fact_table
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.values.cost_model import CostModelMetrics, CostModelVersion
-from mallorn.core.versions import VersionName
+from mallorn.core.values.cost_model_metrics import CostModelMetrics, CostModelVersion
+from mallorn.core.version_name import VersionName
 from mallorn.wording.units import Cell, Column, moment
 
 COLUMNS: Final = (

@@ -9,12 +9,12 @@ import typer
 
 from cli.dataset_generate import generate
 from cli.dataset_import import bring_in
-from cli.dataset_place import DatasetPlace, RowFilter, SnapshotOption, dataset, selected
-from cli.dataset_words import print_statistics
-from cli.parts import installed
-from cli.terminal.bars import bar
+from cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, selected
+from cli.dataset_tables import print_statistics
+from cli.service_parts import installed
+from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows, stdout
-from cli.terminal.shared import shared
+from cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.wording.units import Column, moment
 
@@ -41,7 +41,7 @@ class TakenSnapshot:
     @property
     def selection(self) -> str:
         """Which rows they are, in words."""
-        from db.repositories.frozen import Selection
+        from db.repositories.snapshot_rows import Selection
 
         return str(Selection.from_dict(self.filter))
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.parts import installed
 from cli.service.connect import Connected, connected_stack, wait_for_device
+from cli.service_parts import installed
 from cli.terminal.interrupts import interruptible
+from cli.terminal.option_groups import shared
 from cli.terminal.options import SeedOption, TargetOption
 from cli.terminal.output import JsonOption, Place, print_note, print_rows
-from cli.terminal.shared import shared
-from cli.tuned import SEARCHERS, wait_until_tuned
+from cli.wait_until_tuned import SEARCHERS, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
 from mallorn.wording.units import Column
 
 if TYPE_CHECKING:
-    from research.generate.drawing import Drawn
+    from research.generate.draw_tasks import Drawn
 
 PRIORITY: Final = -1000  # after everybody's jobs
 
@@ -109,7 +109,7 @@ def generate(
 
 def _draw(rules: Path | None, wanted: Sequence[str], count: int, seed: int) -> "list[Drawn]":
     with installed("worker"):
-        from research.generate.drawing import draw
+        from research.generate.draw_tasks import draw
         from research.generate.networks import DIMENSIONS
         from research.generate.rules import OURS, read_rules
 
@@ -150,7 +150,7 @@ def _submit(
     seed: int,
 ) -> list[Job]:
     """One network with all tasks of a batch; a job a searcher, none of which measures what another has."""
-    from research.generate.drawing import network_name
+    from research.generate.draw_tasks import network_name
     from research.generate.networks import network, patterns
 
     name = network_name(seed, number)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.dataset_place import DatasetPlace, dataset
-from cli.parts import installed
-from cli.terminal.bars import bar
+from cli.dataset_options import DatasetPlace, dataset
+from cli.service_parts import installed
+from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, print_json, print_note, stdout
-from cli.terminal.shared import shared
+from cli.terminal.progress_bars import bar
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
@@ -78,7 +78,7 @@ def bring_in(
 
 def _bring_in_export(database: "Database", directory: Path, told: ImportTally) -> None:
     with installed("server"):
-        from db.dataset.importing import import_dataset
+        from db.dataset.import_dataset import import_dataset
     with bar(f"reading {directory.name}") as progress:
         result = import_dataset(database, directory, progress)
     told.added += result.added
@@ -88,7 +88,7 @@ def _bring_in_export(database: "Database", directory: Path, told: ImportTally) -
 
 
 def _bring_in_logs(database: "Database", path: Path, told: ImportTally) -> None:
-    from research.foreign.loading import find_logs, load_log
+    from research.tuner_logs.load_log import find_logs, load_log
 
     logs = find_logs(path)
     with bar(f"reading {path.name}") as progress:
@@ -106,7 +106,7 @@ def _bring_in_logs(database: "Database", path: Path, told: ImportTally) -> None:
 def _bring_in_schedules(database: "Database", directory: Path, told: ImportTally) -> None:
     """What `mallorn tune` wrote: a job of the same model and target starts from it, or ends with it."""
     with installed("worker"):
-        from research.foreign.restoring import load_export
+        from research.tuner_logs.import_records import load_export
     loaded = load_export(database, directory, told.add_problem)
     told.added += loaded.added
     told.known += loaded.known

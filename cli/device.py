@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.parts import installed
+from cli.service_parts import installed
 from cli.terminal.output import print_note
 from mallorn.core.addresses import LAST_PORT
 from mallorn.core.targets import LOCAL
-from stack.scratch import own_folder
+from stack.temporary_files import own_folder
 
 if TYPE_CHECKING:
     from mallorn.core.targets import Target
@@ -35,15 +35,15 @@ def device(
     log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
 ) -> None:
     """Measure candidates on this machine. Needs TVM's runtime library alone."""
-    from mallorn.core.logs import set_up
+    from mallorn.core.log_setup import set_up
     from mallorn.core.settings import Settings, settings
 
     # Read by TVM once, when it is imported.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     known = Settings(tracker=tracker) if tracker else settings()
     with installed("worker"):
-        from workers.device.keeper import kept
-        from workers.device.serving import serve_device
+        from workers.device.key_agent import kept
+        from workers.device.serve_device import serve_device
     key = kept(lambda: known.fleet_key)
     is_local = target in LOCAL_WORDS
     wanted = _target(target)
@@ -67,8 +67,8 @@ def device(
 
 def _target(text: str) -> "Target":
     from mallorn.core.targets import parse_target
-    from workers.device.detect import detect_target
-    from workers.device.executable import check_executable
+    from workers.device.detect_host import detect_target
+    from workers.device.target_support import check_executable
 
     if text in LOCAL_WORDS:
         return detect_target()

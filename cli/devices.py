@@ -5,10 +5,10 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.dataset_place import DAY
-from cli.removal import YesOption, ask
+from cli.archive_and_delete import YesOption, ask
+from cli.dataset_options import DAY
+from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows
-from cli.terminal.shared import shared
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.wording.machines import PARTLY, machine_words, sandbox_word
 from mallorn.wording.units import Column, ago, duration

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.doctoring.findings import Finding, States, tell
+from cli.doctor_checks.findings import Finding, States, tell
 from cli.host_checks import disk, look
+from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client
-from cli.terminal.shared import shared
 from mallorn.core.errors import Conflict
 from mallorn.core.settings import Settings
 
 if TYPE_CHECKING:
-    from stack.datadir import DataDir
+    from stack.data_directory import DataDir
 
 
 @shared
@@ -50,8 +50,8 @@ def doctor(
 
 def _repaired(known: Settings) -> Iterator[Finding]:
     """Raises Conflict while a service holds the directory."""
-    from cli.doctoring.repair import repaired
-    from stack.datadir import DataDir
+    from cli.doctor_checks.repair import repaired
+    from stack.data_directory import DataDir
 
     directory = DataDir(known.data_dir.absolute())
     if not directory.path.is_dir():  # the first check says so
@@ -64,7 +64,7 @@ def _repaired(known: Settings) -> Iterator[Finding]:
 @contextmanager
 def _stopped(directory: "DataDir") -> Iterator[None]:
     """Keep services away. Raises Conflict, naming the one that runs."""
-    from stack.datadir import DataDirInUse
+    from stack.data_directory import DataDirInUse
 
     with ExitStack() as held:
         try:
@@ -75,22 +75,22 @@ def _stopped(directory: "DataDir") -> Iterator[None]:
 
 
 def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
-    from cli.doctoring import place
-    from stack.datadir import DataDir
+    from cli.doctor_checks import data_directory
+    from stack.data_directory import DataDir
 
     directory = DataDir(known.data_dir.absolute())
-    yield look("directory", lambda: place.rights(directory.path))
+    yield look("directory", lambda: data_directory.rights(directory.path))
     yield look("disk", lambda: disk(directory.path))
     yield from _stored(known, backup)
-    yield look("stack", lambda: place.stack(directory), necessary=False)
-    yield look("leftovers", lambda: place.leftovers(directory), necessary=False)
-    yield look("sandbox", lambda: place.sandbox(known.sandbox))
+    yield look("stack", lambda: data_directory.stack(directory), necessary=False)
+    yield look("leftovers", lambda: data_directory.leftovers(directory), necessary=False)
+    yield look("sandbox", lambda: data_directory.sandbox(known.sandbox))
 
 
 def _asked(known: Settings, address: Address) -> Iterator[Finding]:
     """What the parts of the service say that is named, else of the one that runs on the directory."""
-    from cli.doctoring import service
-    from stack.datadir import DataDir
+    from cli.doctor_checks import service
+    from stack.data_directory import DataDir
 
     stack = DataDir(known.data_dir.absolute()).running_stack()
     if address.url is None and stack is None:
@@ -108,7 +108,7 @@ def _asked(known: Settings, address: Address) -> Iterator[Finding]:
 
 def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
     """What needs the database; each is looked at only where the one before it lets it be read."""
-    from cli.doctoring import database, stored
+    from cli.doctor_checks import artifacts, database
     from db.session import Database
 
     opened = Database(known.database_url)
@@ -123,9 +123,9 @@ def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
         tables = look("tables", lambda: database.tables(opened))
         yield tables
         if tables.ok:
-            yield look("models", lambda: stored.models(opened, known.artifacts))
-            yield look("exports", lambda: stored.exports(opened))
-            yield look("times", lambda: stored.times(opened), necessary=False)
-            yield look("cost models", lambda: stored.cost_models(opened))
+            yield look("models", lambda: artifacts.models(opened, known.artifacts))
+            yield look("exports", lambda: artifacts.exports(opened))
+            yield look("times", lambda: artifacts.times(opened), necessary=False)
+            yield look("cost models", lambda: artifacts.cost_models(opened))
     finally:
         opened.dispose()

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.dataset_place import DatabaseOption, OpOption, SnapshotOption, TargetOption
-from cli.parts import installed
-from cli.terminal.bars import bar
+from cli.dataset_options import DatabaseOption, OpOption, SnapshotOption, TargetOption
+from cli.service_parts import installed
 from cli.terminal.options import known
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from cli.terminal.progress_bars import bar
 from cli.training_data import Taught, note_skipped, training_data_from
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.names import check_name, resolve
+from mallorn.core.registry import check_name, resolve
 from mallorn.wording.units import Column
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def _columns(
     models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
 ) -> Iterator[tuple[str, Figures]]:
     """The figures of each model, and of the same that learned from scrambled labels."""
-    from research.pretraining.judging import figures
-    from research.pretraining.views import rows_for
+    from research.pretraining.evaluate_splits import figures
+    from research.pretraining.feature_rows import rows_for
 
     arms = [(name, False) for name in models] + [(name, True) for name in models if control]
     for done, (name, is_control) in enumerate(arms):

@@ -5,17 +5,17 @@ from typing import Annotated
 
 import typer
 
-from cli.service.reading import find_job, reader
+from cli.service.read_only import find_job, reader
+from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, print_note, stdout, table
-from cli.terminal.shared import shared
-from cli.watching.standing import words
+from cli.watch.status_text import words
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.decision_log import LoggedRound
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.decisions import DecisionSummary, summarise
-from mallorn.wording.rounds import ROUND_COLUMNS, log_lines, log_rows
-from mallorn.wording.summaries import SHARE_COLUMNS, summary_lines, top_shares
+from mallorn.results.decision_summary import DecisionSummary, summarise
+from mallorn.wording.decision_log import ROUND_COLUMNS, log_lines, log_rows
+from mallorn.wording.decision_summary import SHARE_COLUMNS, summary_lines, top_shares
 
 TaskOption = Annotated[
     int | None, typer.Option("--task", min=0, help="Only rounds of the task with this ID.")

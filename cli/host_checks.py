@@ -9,14 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from cli.doctoring.findings import Finding
+from cli.doctor_checks.findings import Finding
 from mallorn.core.errors import HostFault, MallornError, StorageFull
-from mallorn.core.installing import MissingPackage, install_line
+from mallorn.core.install_command import MissingPackage, install_line
 from mallorn.core.targets import LOCAL, Target, parse_target
-from stack.child import search_path
+from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.faces.graphs import Graphs
+    from workers.interfaces.model_compiler import Graphs
 
 LEAST_FREE_BYTES: Final = 256 << 20
 CPUS: Final = Path("/sys/devices/system/cpu")
@@ -69,9 +69,9 @@ def tvm(graphs: "Graphs", target: Target) -> str:
 
 def kernel(target: Target) -> str:
     """Build a kernel and run it as candidates are, in processes behind walls. Raises HostFault."""
-    from workers.children.errors import ChildError
-    from workers.faces.compiler import Compiler
-    from workers.faces.engine import Engine
+    from workers.interfaces.candidate_compiler import Compiler
+    from workers.interfaces.engine import Engine
+    from workers.subprocesses.errors import ChildError
 
     with TemporaryDirectory(prefix="mallorn-check-") as folder:
         room, env = Path(folder), {"PATH": search_path(), "TVM_NUM_THREADS": str(target.num_cores)}
@@ -88,8 +88,8 @@ def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
     """The target, beside what this machine is. Raises InvalidTarget for one that it cannot run, unless
     `elsewhere`.
     """
-    from workers.device.detect import detect_target
-    from workers.device.executable import check_executable
+    from workers.device.detect_host import detect_target
+    from workers.device.target_support import check_executable
 
     here = detect_target()
     if text == LOCAL:
@@ -109,8 +109,8 @@ def model(graphs: "Graphs", file: Path, shapes: dict[str, list[int]]) -> str:
 
 def sandbox(mode: str) -> str:
     """Raises HostFault where less than all walls close around what strangers made."""
-    from workers.sandbox.reach import reached
-    from workers.sandbox.walls import OFF, WHOLE
+    from workers.sandbox.sandbox import OFF, WHOLE
+    from workers.sandbox.sandbox_support import reached
 
     told = "off by MALLORN_SANDBOX" if mode == OFF else reached(mode)
     if told == WHOLE:
@@ -147,7 +147,7 @@ def onnxruntime() -> str:
 
 def check_host(data: Path) -> None:
     """The checks that cost nothing, before a service is started here. Raises what the first one finds."""
-    from workers.host.cores import Cores
+    from workers.host.core_lock import Cores
 
     compiler()
     Cores().files()

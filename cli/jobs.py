@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.reading import FIRST_STEP, find_job, reader, source
-from cli.terminal.bars import upload_with_bar
+from cli.service.read_only import FIRST_STEP, find_job, reader, source
+from cli.terminal.option_groups import shared
 from cli.terminal.options import Choices, EffortOptions
 from cli.terminal.output import (
     JsonOption,
@@ -23,13 +23,13 @@ from cli.terminal.output import (
     stdout,
     table,
 )
-from cli.terminal.shared import shared
+from cli.terminal.progress_bars import upload_with_bar
 from cli.terminal.tables import fact_table
-from cli.watching.winnings import print_verdict
+from cli.watch.result_table import print_verdict
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.race import beside_onnxruntime
+from mallorn.results.speedup import beside_onnxruntime
 from mallorn.wording.results import (
     ENGINE_COLUMNS,
     POINT_COLUMNS,

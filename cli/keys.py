@@ -5,10 +5,10 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.dataset_place import dataset
-from cli.removal import YesOption, ask
+from cli.archive_and_delete import YesOption, ask
+from cli.dataset_options import dataset
+from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, client, print_json, print_note, print_rows, stdout
-from cli.terminal.shared import shared
 from mallorn.core.api_keys import USUAL_SCOPES, Scope
 from mallorn.core.values.api_key import ApiKey, NewApiKey
 from mallorn.wording.units import Column, ago, duration

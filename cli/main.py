@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from cli.terminal.mistakes import MISTAKES, explained
+from cli.terminal.explain_error import MISTAKES, explained
 from cli.terminal.output import print_error
 from mallorn import __version__
 from mallorn.core.errors import MallornError
@@ -28,17 +28,17 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("explain", "cli.explain:explain"),
     ("compare", "cli.compare:compare"),
     ("report", "cli.report:report"),
-    ("watch", "cli.steer:watch"),
-    ("pause", "cli.steer:pause"),
+    ("watch", "cli.watch_pause_cancel:watch"),
+    ("pause", "cli.watch_pause_cancel:pause"),
     ("resume", "cli.tune:resume"),
-    ("cancel", "cli.steer:cancel"),
-    ("archive", "cli.removal:archive"),
-    ("rm", "cli.removal:rm"),
+    ("cancel", "cli.watch_pause_cancel:cancel"),
+    ("archive", "cli.archive_and_delete:archive"),
+    ("rm", "cli.archive_and_delete:rm"),
     ("check", "cli.check:check"),
     ("models", "cli.models:app"),
     ("schedules", "cli.schedules:app"),
-    ("records", "cli.data:records"),
-    ("record", "cli.record:record"),
+    ("records", "cli.records:records"),
+    ("record", "cli.recording:record"),
     ("dataset", "cli.dataset:app"),
     ("costmodels", "cli.costmodels:app"),
     ("evaluate", "cli.evaluate:evaluate"),
@@ -51,16 +51,16 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("passes", "cli.passes:passes"),
     ("quantize", "cli.quantize:quantize"),
     ("up", "cli.up:up"),
-    ("serve", "cli.parts:serve"),
-    ("worker", "cli.parts:worker"),
-    ("control", "cli.parts:control"),
-    ("tracker", "cli.parts:tracker"),
+    ("serve", "cli.service_parts:serve"),
+    ("worker", "cli.service_parts:worker"),
+    ("control", "cli.service_parts:control"),
+    ("tracker", "cli.service_parts:tracker"),
     ("device", "cli.device:device"),
     ("keys", "cli.keys:app"),
     ("owners", "cli.owners:app"),
     ("audit", "cli.audit:audit"),
     ("doctor", "cli.doctor:doctor"),
-    ("migrate", "cli.parts:migrate"),
+    ("migrate", "cli.service_parts:migrate"),
 ]
 
 

@@ -4,11 +4,11 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.removal import rm_models
-from cli.service.reading import reader
-from cli.terminal.bars import upload_with_bar
+from cli.archive_and_delete import rm_models
+from cli.service.read_only import reader
+from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, client, print_json, print_rows, stdout
-from cli.terminal.shared import shared
+from cli.terminal.progress_bars import upload_with_bar
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.wording.units import Column
 

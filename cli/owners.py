@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.dataset_place import dataset
-from cli.removal import YesOption, ask
+from cli.archive_and_delete import YesOption, ask
+from cli.dataset_options import dataset
+from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, client, print_note, print_rows
-from cli.terminal.shared import shared
 from mallorn.core.api_keys import OwnerDeed
 from mallorn.core.values.api_key import OwnerStatus
 from mallorn.wording.units import Column, moment

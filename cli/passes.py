@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 from pydantic_core import to_jsonable_python
 
-from cli.parts import installed
+from cli.service_parts import installed
 from cli.terminal.options import ShapeOption, TargetOption, known, parse_input_shape
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.targets import LOCAL
-from mallorn.exporting import as_onnx, existing
+from mallorn.onnx_export import as_onnx, existing
 from mallorn.wording.units import Column
-from stack.child import search_path
+from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.faces.graphs import Graphs, PassEntry, PassReport
+    from workers.interfaces.model_compiler import Graphs, PassEntry, PassReport
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ def _recipe(target: str, recipe: str, precision: str) -> tuple[str, str]:
 @contextmanager
 def _process() -> "Iterator[Graphs]":
     with installed("worker"):
-        from workers.faces.graphs import Graphs
+        from workers.interfaces.model_compiler import Graphs
     with Graphs(env={"PATH": search_path()}) as graphs:
         yield graphs
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.dataset_place import DatasetPlace, OpOption, SnapshotOption, TargetOption, dataset
-from cli.parts import installed
-from cli.terminal.bars import bar
+from cli.dataset_options import DatasetPlace, OpOption, SnapshotOption, TargetOption, dataset
+from cli.service_parts import installed
+from cli.terminal.option_groups import shared
 from cli.terminal.options import known
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from cli.terminal.shared import shared
+from cli.terminal.progress_bars import bar
 from cli.training_data import lowering_in, note_skipped, read_parquet, training_data_in
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.names import check_name
 from mallorn.core.options import JobOptions
+from mallorn.core.registry import check_name
 from mallorn.core.targets import parse_target
 from mallorn.wording.units import Column
 
 if TYPE_CHECKING:
-    from research.pretraining.bases import PretrainedBase
+    from research.pretraining.pretrain import PretrainedBase
     from research.pretraining.training_data import TrainingData
 
 COLUMNS: Final = (
@@ -89,11 +89,11 @@ def pretrain(
             hint=f"mallorn pretrain {model} --choose 0.25",
         )
     with installed("worker"):
-        from research.pretraining.bases import pretrain as fit_bases
+        from research.pretraining.pretrain import pretrain as fit_bases
     with dataset(*place, create=source is not None) as opened, lowering_in(opened) as lowering:
         taught = training_data_in(opened, snapshot, target, op) if source is None else read_parquet(source)
         if foreign:
-            from research.pretraining.from_foreign import with_foreign
+            from research.pretraining.from_tuner_logs import with_foreign
 
             taught = with_foreign(opened, taught, model, op)
         note_skipped(taught)
@@ -135,7 +135,7 @@ def _print(found: Sequence["PretrainedBase"], taught: "TrainingData", as_json: b
 
 def _why_inactive(base: "PretrainedBase") -> str:
     """What a base does not do, in figures, and the way to have it nevertheless."""
-    from research.pretraining.bases import WORTH_PAIRS, only_foreign
+    from research.pretraining.pretrain import WORTH_PAIRS, only_foreign
 
     share, split = base.metrics.pairwise, base.metrics.split
     judged = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"

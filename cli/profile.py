@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.compile import ModelArgument, SchedulesOption, TargetOption, VersionOption, compile_tuned
-from cli.exported import local_model, read_exported
+from cli.schedule_directory import local_model, read_exported
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from mallorn.core.values.limits import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version
-from mallorn.exporting import existing
+from mallorn.core.values.roofline import element_bytes, peak_gflops
+from mallorn.onnx_export import existing
 from mallorn.wording.units import Column, latency
 
 if TYPE_CHECKING:
     from mallorn.core.values.machine import Machine
-    from workers.faces.graphs import ModelTask
+    from workers.interfaces.model_compiler import ModelTask
 
 SECONDS: Final = 2.0
 
@@ -31,7 +31,7 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Show where a model's time goes with its schedules, kernel by kernel, beside the machine's limits."""
-    from workers.racing.engines import TUNED, Engines
+    from workers.whole_model.engines import TUNED, Engines
 
     model, exported = existing(model), read_exported(schedules, target, version)
     with local_model(model, exported) as whole:

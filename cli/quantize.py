@@ -7,11 +7,11 @@ import typer
 
 from cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.installing import need
-from mallorn.exporting import existing
+from mallorn.core.install_command import need
+from mallorn.onnx_export import existing
 
 if TYPE_CHECKING:
-    from cli.samples import Quantised
+    from cli.quantize_samples import Quantised
 
 INSTALL = "bench"  # the extra that has onnxruntime
 BITS, GROUPS = (4, 8), (16, 32, 64, 128, 256)
@@ -68,7 +68,7 @@ def quantize(
 
 
 def _with_samples(model: Path, data: Path | None, output: Path) -> "Quantised":
-    from cli.quantizer import quantised
+    from cli.quantize_calibrated import quantised
 
     if data is None:
         raise InvalidRequest(
@@ -80,7 +80,7 @@ def _with_samples(model: Path, data: Path | None, output: Path) -> "Quantised":
 
 
 def _weights_alone(model: Path, data: Path | None, output: Path, bits: int, group: int) -> "Quantised":
-    from cli.narrowing import narrowed
+    from cli.quantize_weights import narrowed
 
     if bits not in BITS:
         raise InvalidRequest(f"weights of {bits} bits are not made", hint="--weights 4 or --weights 8")

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.service.reading import find_job, reader
+from cli.service.read_only import find_job, reader
+from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, stdout
-from cli.terminal.shared import shared
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 from mallorn.job import Job
 
 if TYPE_CHECKING:
-    from mallorn.report.story import Story
+    from mallorn.report.report_data import Story
 
 
 @shared
@@ -46,7 +46,7 @@ def report(
 
 def _gather(job: Job) -> "Story":
     """Ask the coordinator for everything."""
-    from mallorn.report.story import FAILURES_READ, Story
+    from mallorn.report.report_data import FAILURES_READ, Story
 
     rounds, tasks, status = list(job.rounds(order="oldest")), job.tasks(), job.refresh()
     failed = [

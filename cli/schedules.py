@@ -7,17 +7,17 @@ import typer
 from typer.core import TyperGroup
 
 from cli.dataset_import import ImportTally
-from cli.dataset_place import DatasetPlace, dataset
-from cli.parts import installed
-from cli.service.reading import FIRST_STEP, reader
-from cli.terminal.bars import bar
+from cli.dataset_options import DatasetPlace, dataset
+from cli.service.read_only import FIRST_STEP, reader
+from cli.service_parts import installed
+from cli.terminal.option_groups import shared
 from cli.terminal.options import ForceOption
 from cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
-from cli.terminal.shared import shared
+from cli.terminal.progress_bars import bar
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
-from mallorn.outdir import check_model, check_target
+from mallorn.output_directory import check_model, check_target
 from mallorn.wording.units import Column
 
 GET = "get"
@@ -103,7 +103,7 @@ def export(
     """Write the best known record of every workload into a folder that git and stock TVM can read."""
     wanted = None if target is None else parse_target(target)
     with installed("worker"):
-        from research.sharing.exporting import export_schedules
+        from research.shared_schedules.exporting import export_schedules
     with dataset(*place) as database, bar("writing") as progress:
         written = list(export_schedules(database, directory, wanted, progress))
     if not written:
@@ -138,7 +138,7 @@ def bring_in(
             raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")
     told = ImportTally()
     with installed("worker"):
-        from research.sharing.merging import import_schedules
+        from research.shared_schedules.merging import import_schedules
     with dataset(*place, create=True) as database:
         for directory in directories:
             with bar(f"reading {directory.name}") as progress:

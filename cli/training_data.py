@@ -5,16 +5,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cli.dataset_place import RowFilter, dataset, selected
-from cli.terminal.bars import bar
+from cli.dataset_options import RowFilter, dataset, selected
 from cli.terminal.output import print_note
+from cli.terminal.progress_bars import bar
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 
 if TYPE_CHECKING:
     from db.session import Database
+    from research.pretraining.feature_rows import Lowering
     from research.pretraining.training_data import TrainingData
-    from research.pretraining.views import Lowering
 
 
 class Taught(NamedTuple):
@@ -44,11 +44,11 @@ def training_data_from(
 @contextmanager
 def lowering_in(database: "Database") -> Iterator["Lowering"]:
     """A compiler for a database's programs; its process starts when it is first asked."""
-    from research.pretraining.views import Lowering
-    from workers.faces.compiler import Compiler
-    from workers.round.training import MOST_NEW
-    from workers.round.viewing import Viewer
-    from workers.slot.runtime import MAX_CALLS
+    from research.pretraining.feature_rows import Lowering
+    from workers.interfaces.candidate_compiler import Compiler
+    from workers.process.runtime import MAX_CALLS
+    from workers.round.feature_lookup import Viewer
+    from workers.round.train_cost_model import MOST_NEW
 
     memory_bytes = Settings().child_memory_bytes
     compiler = Compiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")

@@ -7,20 +7,27 @@ import typer
 
 from cli.host_checks import check_host
 from cli.service.connect import connected_stack, wait_for_device
-from cli.terminal.bars import upload_with_bar
 from cli.terminal.interrupts import interruptible
+from cli.terminal.option_groups import shared
 from cli.terminal.options import Choices, EffortOptions, ForceOption
 from cli.terminal.output import JobArgument, JsonOption, Place, print_note
-from cli.terminal.shared import shared
-from cli.watching.finish import Ending
-from mallorn.core.asked import check_asked
+from cli.terminal.progress_bars import upload_with_bar
+from cli.watch.run_to_end import Ending
+from mallorn.core.option_kwargs import check_asked
 from mallorn.core.settings import Settings
-from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL, parse_target
-from mallorn.exporting import as_onnx, existing
+from mallorn.core.virtual_devices import STAND_INS
 from mallorn.job import Job
-from mallorn.outdir import check_job, check_model, check_target, default_directory, model_id_of, out_directory
+from mallorn.onnx_export import as_onnx, existing
+from mallorn.output_directory import (
+    check_job,
+    check_model,
+    check_target,
+    default_directory,
+    model_id_of,
+    out_directory,
+)
 from mallorn.wording.units import budget_words
 
 # A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on; one that

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from cli.parts import installed
+from cli.service_parts import installed
 from cli.terminal.output import print_note
 from mallorn.core.addresses import LAST_PORT, check_binding, host_and_port, is_loopback
 from mallorn.core.settings import Settings
-from stack.datadir import DataDir
-from stack.parts import LOOPBACK, StackLayout
+from stack.data_directory import DataDir
 from stack.ports import claim_port, free_port
+from stack.stack_parts import LOOPBACK, StackLayout
 
 
 def up(
@@ -36,7 +36,7 @@ def up(
     until_unused: Annotated[bool, typer.Option("--until-unused", hidden=True)] = False,
 ) -> None:
     """Run the whole service on this machine, until stopped."""
-    from stack.running import run
+    from stack.run_stack import run
 
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
     check_binding(host, _asks_for_keys(known, host))

@@ -6,13 +6,13 @@ from typing import Any, Final, Self
 import numpy as np
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.blobs import as_array, pack, unpack
+from costmodels.labels import timed
 from costmodels.lgbm import LightGBM
 from costmodels.metrics import pairwise_accuracy
+from costmodels.serialization import as_array, pack, unpack
 from costmodels.splits import newest, rebased
-from costmodels.training import timed
 from costmodels.views import check_rows
-from mallorn.core.installing import need
+from mallorn.core.install_command import need
 
 KIND: Final = "automl"
 SETTINGS: Final = 20  # tried in each fit

@@ -7,9 +7,9 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from costmodels.bagging import Weights
 from costmodels.base import Matrix, Vector
-from costmodels.blobs import as_array, unreadable
+from costmodels.bootstrap import Weights
+from costmodels.serialization import as_array, unreadable
 
 MEMBERS: Final = 4
 TREES: Final = 40

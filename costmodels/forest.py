@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.tree import ExtraTreeRegressor
 
-from costmodels.bagging import UNKNOWN, Weights, draws, finite, ignorant, importance, pooled, variance_share
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.blobs import pack, unpack
+from costmodels.bootstrap import UNKNOWN, Weights, draws, finite, ignorant, importance, pooled, variance_share
+from costmodels.serialization import pack, unpack
 from costmodels.views import check_rows
 
 

@@ -4,12 +4,12 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from costmodels.bagging import LARGEST, finite
 from costmodels.base import Groups, Matrix, Vector
 from costmodels.boosters import as_data, classify, opinions
-from costmodels.choices import choices_of
-from costmodels.prefix_boosters import PrefixBoosters
-from costmodels.proposing import ProposesDecisions
+from costmodels.bootstrap import LARGEST, finite
+from costmodels.decision_examples import choices_of
+from costmodels.decision_proposer import ProposesDecisions
+from costmodels.prefix_model import PrefixBoosters
 
 MEMBERS: Final = 2
 

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.bagging import (
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.bootstrap import (
     FEWEST_JUDGED,
     UNKNOWN,
     Weights,
@@ -16,11 +17,10 @@ from costmodels.bagging import (
     pooled,
     variance_share,
 )
-from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.blobs import pack, unpack
 from costmodels.forest import MEMBERS, Trees, grown
+from costmodels.labels import timed
 from costmodels.metrics import members
-from costmodels.training import timed
+from costmodels.serialization import pack, unpack
 from costmodels.views import check_rows
 
 GAMMA: Final = 0.1  # share of a task's rows that count as fast

@@ -7,10 +7,10 @@ import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.bagging import Weights, draws, finite, ignorant, importance
 from costmodels.base import FAILED_LABEL, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.blobs import as_array, pack, unpack, unreadable
-from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
+from costmodels.bootstrap import Weights, draws, finite, ignorant, importance
+from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
+from costmodels.serialization import as_array, pack, unpack, unreadable
 from costmodels.views import check_rows
 
 MEMBERS = 4

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from costmodels.bagging import draws, ignorant, importance
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches, push_of
-from costmodels.blobs import pack, unpack
-from costmodels.layers import AdamW, Tensor, forward, gradients, initial
-from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
-from costmodels.tables import Inputs, inputs_of
+from costmodels.bootstrap import draws, ignorant, importance
+from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial
+from costmodels.network_inputs import Inputs, inputs_of
+from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
+from costmodels.serialization import pack, unpack
 from costmodels.views import check_rows
 
 KIND: Final = "mlp"

@@ -6,10 +6,10 @@ from typing import ClassVar, Final, Self, cast
 import numpy as np
 
 from costmodels.base import CostModel, Indices, Matrix, Vector
-from costmodels.based import ManyDomains
-from costmodels.blobs import Numbers, unpack
-from costmodels.momentum import adapted
+from costmodels.moa import adapted
+from costmodels.serialization import Numbers, unpack
 from costmodels.tlp import TLP
+from costmodels.transfer import ManyDomains
 from costmodels.views import check_rows
 from mallorn.core.errors import InvalidRequest
 

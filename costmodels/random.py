@@ -6,7 +6,7 @@ import struct
 import numpy as np
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.blobs import unreadable
+from costmodels.serialization import unreadable
 from costmodels.views import check_rows
 
 _FORMAT = "<q"

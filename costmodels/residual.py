@@ -5,12 +5,12 @@ from typing import ClassVar, Final
 import numpy as np
 import xgboost
 
-from costmodels.bagging import UNKNOWN, draws, finite, importance, pooled, unexplained
+from costmodels.analytic_draft import Draft
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.based import Based
-from costmodels.blobs import Arrays, Numbers
 from costmodels.boosters import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
-from costmodels.draft import Draft
+from costmodels.bootstrap import UNKNOWN, draws, finite, importance, pooled, unexplained
+from costmodels.serialization import Arrays, Numbers
+from costmodels.transfer import Based
 from costmodels.views import check_rows
 from mallorn.core.values.machine import Machine
 

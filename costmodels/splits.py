@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.base import Groups, Indices, Matrix, Vector
+from costmodels.labels import of_times, timed
 from costmodels.metrics import members
-from costmodels.training import of_times, timed
 
 Networks = Mapping[str, Set[int]]  # the tasks of each network
 

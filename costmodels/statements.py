@@ -6,12 +6,12 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from costmodels.bagging import draws, ignorant, importance
 from costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
-from costmodels.blobs import pack, unpack
 from costmodels.boosters import MEMBERS, Objective, Push, as_arrays, as_data, from_arrays, grow_by, opinions
-from costmodels.scale import UNCALIBRATED, ScoreCalibration, calibrated
-from costmodels.sums import Lines, by_order, by_value, lines_of
+from costmodels.bootstrap import draws, ignorant, importance
+from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
+from costmodels.serialization import pack, unpack
+from costmodels.statement_sums import Lines, by_order, by_value, lines_of
 from costmodels.views import STATEMENTS, check_rows, check_width
 
 ORDER: Final = 1.0  # weight of the ranking loss beside the squared error

@@ -4,10 +4,10 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from costmodels.bagging import UNKNOWN, ignorant, importance
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.blobs import pack, unpack
-from costmodels.tables import Inputs, inputs_of
+from costmodels.bootstrap import UNKNOWN, ignorant, importance
+from costmodels.network_inputs import Inputs, inputs_of
+from costmodels.serialization import pack, unpack
 from costmodels.views import CODE, check_rows, check_width
 
 KIND: Final = "static"

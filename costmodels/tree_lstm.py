@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from costmodels.neural import Neural
-from costmodels.tables import PARENT, columns, depths_of, parents_of
-from costmodels.torches import Layers, Tensors, dense, dense_layers
+from costmodels.network_inputs import PARENT, columns, depths_of, parents_of
+from costmodels.torch_layers import Layers, Tensors, dense, dense_layers
+from costmodels.torch_model import Neural
 from costmodels.views import LOOPS
 
 if TYPE_CHECKING:

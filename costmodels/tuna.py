@@ -5,9 +5,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from costmodels.analytic_draft import FEWEST_ROWS, FIRST_SPREAD, Formula
 from costmodels.base import FAILED_LABEL, Column, Groups, Matrix, Prediction, Vector
-from costmodels.draft import FEWEST_ROWS, FIRST_SPREAD, Formula
-from costmodels.training import timed
+from costmodels.labels import timed
 from costmodels.views import ACCESSES, EXECUTED, Count, check_rows, check_width
 from mallorn.core.values.machine import Cache, Machine
 

@@ -6,13 +6,13 @@ import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
-from costmodels.bagging import LARGEST, finite, importance
 from costmodels.base import Groups, Matrix, Vector
 from costmodels.boosters import as_data, grow, opinions
-from costmodels.journeys import Journeys, journeys_of
-from costmodels.prefix_boosters import PrefixBoosters
-from costmodels.prefixes import LAST, prefixes
-from costmodels.proposing import ValuesPrefixes
+from costmodels.bootstrap import LARGEST, finite, importance
+from costmodels.decision_proposer import ValuesPrefixes
+from costmodels.partial_rows import LAST, prefixes
+from costmodels.prefix_model import PrefixBoosters
+from costmodels.value_states import Journeys, journeys_of
 
 SWEEPS: Final = 4
 OPTIONS: Final = 6  # ways to go on that are looked at from each state

@@ -92,7 +92,7 @@ def check_rows(features: Matrix, labels: Vector, groups: Groups) -> None:
         raise InvalidRequest(
             f"{wrong.sum()} of {len(labels)} labels are not log(best latency / latency), which is at most 0: "
             f"the first of them is {labels[wrong][0]:g}",
-            hint="make labels of latencies with costmodels.training.labels",
+            hint="make labels of latencies with costmodels.labels.labels",
         )
 
 

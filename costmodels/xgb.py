@@ -6,10 +6,10 @@ from itertools import accumulate, pairwise
 import numpy as np
 import xgboost
 
-from costmodels.bagging import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.blobs import sealed, unreadable, unsealed
 from costmodels.boosters import MEMBERS, as_bytes, as_data, from_bytes, grow, opinions
+from costmodels.bootstrap import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
+from costmodels.serialization import sealed, unreadable, unsealed
 from costmodels.views import check_rows
 
 KIND = "xgboost"

@@ -10,7 +10,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from db.engine import READ_ONLY
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
-from mallorn.core.refused import handle_left, no_handle, refused
+from mallorn.core.os_errors import handle_left, no_handle, refused
 
 # SHMSIZE: the WAL index could not grow, which is how a full disk shows on the first read.
 _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})

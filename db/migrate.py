@@ -13,7 +13,7 @@ from db.engine import WRITE, create_engine, parse_url
 from db.errors import translated
 from db.session import Database
 from mallorn.core.errors import Conflict, StorageFull, Unavailable
-from mallorn.core.installing import upgrade_line
+from mallorn.core.install_command import upgrade_line
 
 _LOCK = 0x6D616C6C  # "mall": names our advisory lock on a Postgres server
 _MIGRATE = "mallorn migrate"

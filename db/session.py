@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from db.clock import now
+from db.database_clock import now
 from db.engine import WRITE, create_engine, parse_url
 from db.errors import translated
 

@@ -8,8 +8,8 @@ from mallorn.core.version import VERSION
 
 if TYPE_CHECKING:
     from mallorn.client import Client
-    from mallorn.exporting import to_onnx
     from mallorn.job import Job
+    from mallorn.onnx_export import to_onnx
     from mallorn.tuning import tune
 
 __all__ = ["Client", "Job", "MallornError", "__version__", "to_onnx", "tune"]
@@ -19,7 +19,7 @@ __version__ = VERSION
 _LATER: Final = {
     "Client": "mallorn.client",
     "Job": "mallorn.job",
-    "to_onnx": "mallorn.exporting",
+    "to_onnx": "mallorn.onnx_export",
     "tune": "mallorn.tuning",
 }
 

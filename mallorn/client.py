@@ -13,19 +13,19 @@ import httpx
 
 from mallorn.core.addresses import check_yours
 from mallorn.core.api_keys import OwnerDeed
-from mallorn.core.asked import Asked
 from mallorn.core.errors import Unavailable
+from mallorn.core.option_kwargs import Asked
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.api_key import ApiKey, AuditEntry, NewApiKey, OwnerStatus
-from mallorn.core.values.cost_model import CostModelVersion
+from mallorn.core.values.cost_model_metrics import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
-from mallorn.exporting import as_onnx
-from mallorn.frames import frame
+from mallorn.dataframes import frame
 from mallorn.http import Connection, Json
 from mallorn.job import Job
-from mallorn.parcel import Outgoing, Parcel, Progress
+from mallorn.model_upload import Outgoing, Parcel, Progress
+from mallorn.onnx_export import as_onnx
 from mallorn.wording.units import short_name
 
 if TYPE_CHECKING:

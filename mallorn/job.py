@@ -17,12 +17,12 @@ from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
-from mallorn.frames import frame, history_frame
+from mallorn.dataframes import frame, history_frame
 from mallorn.http import Connection, Json
-from mallorn.report.card import card, watch
-from mallorn.results.decisions import with_totals
+from mallorn.report.notebook_card import card, watch
+from mallorn.results.decision_summary import with_totals
 from mallorn.results.history import curve
-from mallorn.sse import LoggedEvent, listen
+from mallorn.server_sent_events import LoggedEvent, listen
 
 if TYPE_CHECKING:
     import pandas

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import InvalidModel
-from mallorn.core.formats import SAMPLE_BYTES, foreign_format
+from mallorn.core.file_formats import SAMPLE_BYTES, foreign_format
 
 # Numbers of fields in onnx.proto.
 IR_VERSION, GRAPH = 1, 7

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 from mallorn.client import Client
-from mallorn.core.asked import Asked
 from mallorn.core.errors import Conflict, MallornError
-from mallorn.core.installing import MissingPackage, install_line
+from mallorn.core.install_command import MissingPackage, install_line
+from mallorn.core.option_kwargs import Asked
 from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL, TargetAttrs
-from mallorn.exporting import as_onnx
 from mallorn.job import Job, Progress
-from mallorn.outdir import check_job, check_model, default_directory, model_id_of, out_directory
-from mallorn.report.card import in_notebook
+from mallorn.onnx_export import as_onnx
+from mallorn.output_directory import check_job, check_model, default_directory, model_id_of, out_directory
+from mallorn.report.notebook_card import in_notebook
 
 # One module of each extra that a service on this machine is made of.
 NEEDED: Final[Mapping[str, str]] = {"server": "sqlalchemy", "worker": "tvm"}
@@ -127,7 +127,7 @@ def _follow(job: Job, progress: Progress | None) -> None:
 def _printed(job: Job) -> Progress:
     """Lines where the command line would print some: where there is news, and now and then."""
     _say(f"job {job.id}, its page: {job.page}")
-    show: Progress = import_module("cli.watching.standing").LineView(_say).show
+    show: Progress = import_module("cli.watch.status_text").LineView(_say).show
     return show
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import beat_init, setup_logging, worker_ready
 
-from stack.child import READY_FILE_VARIABLE
+from stack.supervised_process import READY_FILE_VARIABLE
 
 
 def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.installing import install_line
+from mallorn.core.install_command import install_line
 
 
 def socket_url(socket: Path) -> str:

@@ -41,7 +41,7 @@ pytest.register_assert_rewrite(
     "workers.features.testing",
     "workers.measure.stopping.testing",
     "workers.measure.testing",
-    "workers.search.testing",
+    "searchers.testing",
 )
 
 pytest_plugins = [

@@ -6,9 +6,9 @@ from celery import Celery
 from celery.signals import task_postrun, worker_ready, worker_shutdown, worker_shutting_down
 
 from mallorn.core import queues
-from mallorn.core.broker import celery_settings
+from mallorn.core.celery_settings import celery_settings
 from mallorn.core.settings import settings
-from workers.children.shutdown import STOP
+from workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ def send(name: str, *args: object) -> None:
 
 @worker_ready.connect
 def _enlist(**_signal: object) -> None:
-    from workers.slot.runtime import runtime
+    from workers.process.runtime import runtime
 
     tunes = queues.ROUNDS in app.amqp.queues.consume_from
     runtime().enlist(tunes, met=lambda device: send(queues.MEASURE_MACHINE, device))
@@ -32,7 +32,7 @@ def _enlist(**_signal: object) -> None:
 
 def _look_at_the_host() -> None:
     """Say at once what every candidate would fail for; a worker that trains and plans may go on without."""
-    from workers.slot.health import what_ails
+    from workers.process.worker_health import what_ails
 
     if (error := what_ails(tunes=True)) is not None:
         log.error("this worker cannot build candidates: %s", error)
@@ -41,7 +41,7 @@ def _look_at_the_host() -> None:
 @task_postrun.connect
 def _recover(**_signal: object) -> None:
     # Its message is not acknowledged before this returns, so that no other one is kept here meanwhile.
-    from workers.slot.runtime import runtime
+    from workers.process.runtime import runtime
 
     runtime().health.recover()
 
@@ -54,6 +54,6 @@ def _let_go(**_signal: object) -> None:
 
 @worker_shutdown.connect
 def _leave(**_signal: object) -> None:
-    from workers.slot.runtime import runtime
+    from workers.process.runtime import runtime
 
     runtime().close()

@@ -4,15 +4,15 @@ What a newer version says besides in a message is passed over.
 """
 
 from mallorn.core import queues
-from mallorn.core.logs import about
+from mallorn.core.log_setup import about
 from workers.app import app, send
 from workers.finish.run import finish
-from workers.importing.run import import_job
-from workers.probing.doubting import doubt_machine
-from workers.probing.run import measure_device
+from workers.hardware_probe.remeasure import doubt_machine
+from workers.hardware_probe.run import measure_device
+from workers.model_import.run import import_job
+from workers.process.runtime import runtime
 from workers.round.run import run
-from workers.round.training import train
-from workers.slot.runtime import runtime
+from workers.round.train_cost_model import train
 
 
 @app.task(name=queues.IMPORT_MODEL)

@@ -6,9 +6,9 @@ from typing import Final
 
 from costmodels.base import CostModel
 from mallorn.core.errors import Unavailable
-from mallorn.core.names import REGISTRY, resolve
-from research.pretraining.judging import Make
-from workers.round.viewing import LOWERED
+from mallorn.core.registry import REGISTRY, resolve
+from research.pretraining.evaluate_splits import Make
+from workers.round.feature_lookup import LOWERED
 
 METASCHEDULE: Final = "metaschedule"
 CONTROL: Final = "scrambled"

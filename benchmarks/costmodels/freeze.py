@@ -17,22 +17,22 @@ from typing import Final
 
 from benchmarks.costmodels.networks import write_networks
 from benchmarks.costmodels.view_file import path_of, write_view
-from cli.dataset_place import dataset
+from cli.dataset_options import dataset
 from cli.training_data import lowering_in
 from costmodels.views import STATEMENTS, VIEWS
+from db.dataset.dataset_reader import open_parcel
 from db.dataset.export import export
-from db.dataset.parcel import open_parcel
 from db.dataset.snapshots import check_snapshot, take_snapshot
-from db.repositories.frozen import Selection
+from db.repositories.snapshot_rows import Selection
 from db.repositories.snapshots import Snapshots
 from db.repositories.workloads import Networks
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.errors import Conflict, MallornError
+from research.pretraining.feature_rows import LoweredViews
 from research.pretraining.from_database import training_data_of
 from research.pretraining.training_data import TaskData, TrainingData
-from research.pretraining.views import LoweredViews
-from workers.round.viewing import LOWERED, Seen
+from workers.round.feature_lookup import LOWERED, Seen
 
 NAME: Final = "costmodels"
 ALL: Final = 1 << 30

@@ -15,13 +15,13 @@ from benchmarks.costmodels.synthetic import made_up
 from benchmarks.costmodels.view_file import ViewFile, path_of, read_view
 from costmodels.views import DECISIONS, STATEMENTS
 from mallorn.core.errors import InvalidRequest
-from research.generate.drawing import GENERATED
+from research.generate.draw_tasks import GENERATED
+from research.pretraining.evaluate_splits import Fold, folds
+from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.pretraining.judging import Fold, folds
-from research.pretraining.rows import Rows
+from research.pretraining.training_arrays import Rows
 from research.pretraining.training_data import TaskData, TrainingData, Weights
-from research.pretraining.views import rows_for
-from workers.round.viewing import LOWERED, Seen
+from workers.round.feature_lookup import LOWERED, Seen
 
 RECORDED: Final = Path("benchmarks/data/spaces.parquet")
 SPLITS: Final = ("within-task", "by-task", "by-network")

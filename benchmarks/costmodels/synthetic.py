@@ -7,7 +7,7 @@ import numpy as np
 
 from mallorn.core.values.trial import Trial
 from research.pretraining.training_data import TaskData, TrainingData
-from workers.search.synthetic import SyntheticSpace
+from searchers.synthetic_space import SyntheticSpace
 
 SHAPES: Final = (
     (256, 256, 256),

@@ -15,7 +15,7 @@ from costmodels.base import Matrix
 from costmodels.views import VIEWS, View
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.training_data import TaskData
-from workers.round.viewing import Seen
+from workers.round.feature_lookup import Seen
 
 HEAD: Final = b"mallorn.view"
 AGAIN: Final = "python -m benchmarks.costmodels.freeze DATA_DIR OUT"

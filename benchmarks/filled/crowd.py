@@ -22,13 +22,13 @@ from benchmarks.hosts import describe_host
 from benchmarks.postgres import Postgres
 from db.migrate import upgrade
 from db.repositories.devices import Devices
-from db.repositories.holds import Holds
+from db.repositories.job_progress import progress_of
+from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.progress import progress_of
-from db.repositories.shares import Shares
+from db.repositories.leases import Holds
 from db.repositories.workers import Workers
 from db.session import Database
-from services.control.planning import plan_job, survey
+from services.control.plan_target import plan_job, survey
 
 REPEATS: Final = 5
 TASKS: Final = 5

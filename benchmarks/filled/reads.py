@@ -9,31 +9,31 @@ from sqlalchemy.orm import Session
 
 from db.repositories.activity import Activity
 from db.repositories.best_records import BestRecords
-from db.repositories.decisions import DecisionLog
-from db.repositories.events import Events
-from db.repositories.frozen import FrozenRows, Selection
-from db.repositories.holds import Holds
+from db.repositories.decision_log import DecisionLog
+from db.repositories.job_events import Events
+from db.repositories.job_progress import progress, progress_of
+from db.repositories.job_removal import Removals
+from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Holds
 from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.progress import progress, progress_of
+from db.repositories.owner_usage import Usage
 from db.repositories.recordings import Recordings
 from db.repositories.records import Records
-from db.repositories.removals import Removals
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import Schedules
-from db.repositories.shares import Shares
-from db.repositories.standings import Standings
+from db.repositories.snapshot_rows import FrozenRows, Selection
 from db.repositories.statistics import Statistics
+from db.repositories.task_histories import Standings
 from db.repositories.tasks import Tasks, workload_is_busy
 from db.repositories.trials import Trials
-from db.repositories.usage import Usage
 from db.repositories.withdrawals import Withdrawals
 from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.trial import Trial
-from services.control.planning import survey
+from services.control.plan_target import survey
 
 OWNER: Final = "local"
 UNMEASURED: Final = "w00000"

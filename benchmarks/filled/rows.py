@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
-from db.codec import pack_times
+from db.measurement_codec import pack_times
 from db.repositories.contexts import Contexts
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice

@@ -15,7 +15,18 @@ from typing import Any, Final
 
 import atheris
 
-ROOMS: Final = ("mallorn", "graphc", "cli", "stack", "services", "workers", "research", "costmodels", "db")
+ROOMS: Final = (
+    "mallorn",
+    "graphc",
+    "cli",
+    "stack",
+    "services",
+    "workers",
+    "research",
+    "searchers",
+    "costmodels",
+    "db",
+)
 BELOW: Final = ("tarfile", "zipfile", "json.decoder", "numpy.lib", "onnx")
 SAVED_EVERY: Final = 500  # executions
 

@@ -8,24 +8,24 @@ from typing import Final
 
 from benchmarks.fuzzing import seeds
 from costmodels.testing_data import easy_data
-from db.dataset.parcel import open_parcel
+from db.dataset.dataset_reader import open_parcel
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table, flaw
 from db.paging import decode_cursor
 from db.tables import CostModelRow
-from mallorn.core.plugins import blaming
+from mallorn.core.plugin_errors import blaming
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
-from mallorn.exporting import existing
-from mallorn.parcel import Parcel
-from research.foreign import metaschedule, tenset
-from research.foreign.lines import Problem
-from research.foreign.steps import read_steps
+from mallorn.model_upload import Parcel
+from mallorn.onnx_export import existing
+from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.pretraining.views import rows_for
-from research.sharing.folder import PROVENANCE, databases, read_provenance
-from research.sharing.folder import TARGET as TARGET_FILE
-from workers.round.bases import model_of
-from workers.slot.unpacking import unpack
+from research.shared_schedules.folder import PROVENANCE, databases, read_provenance
+from research.shared_schedules.folder import TARGET as TARGET_FILE
+from research.tuner_logs import metaschedule, tenset
+from research.tuner_logs.auto_scheduler_steps import read_steps
+from research.tuner_logs.read_lines import Problem
+from workers.process.unpack_model import unpack
+from workers.round.stored_models import model_of
 
 Read = Callable[[bytes, Path], object]
 #: All kinds of cost models that need no torch, and read what they stored in a way of their own.

@@ -16,14 +16,14 @@ from benchmarks.mutant_files import MODELS
 from costmodels.testing_data import easy_data
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
 from db.paging import encode_cursor
-from mallorn.core.names import resolve
 from mallorn.core.outcomes import Outcome
+from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch, pack_choices
 from mallorn.core.values.trial import Trial
-from research.replay.recording import RecordedTask
-from research.replay.space_file import write_tasks
-from research.sharing.folder import SharedRecord
+from research.replay.recorded_task import RecordedTask
+from research.replay.recording_file import write_tasks
+from research.shared_schedules.folder import SharedRecord
 
 TARGET: Final = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}).text
 SPLIT: Final = b"\n--8<--\n"  # between the files of an input that has several

@@ -8,8 +8,8 @@ from multiprocessing import get_context
 from typing import Any
 
 from benchmarks.lab.grid import Combination
-from research.replay.arenas import Arena
-from research.replay.playing import play
+from research.replay.play_search import play
+from research.replay.search_arenas import Arena
 
 BATCH = 16
 Step = tuple[int, float]

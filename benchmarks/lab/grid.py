@@ -6,10 +6,10 @@ from itertools import product
 from typing import Final
 
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS, located
-from mallorn.core.names import REGISTRY, check_name, resolve
 from mallorn.core.options import JobOptions
-from research.replay.playing import MakeModel
-from workers.search.base import Searcher
+from mallorn.core.registry import REGISTRY, check_name, resolve
+from research.replay.play_search import MakeModel
+from searchers.base import Searcher
 
 NO_MODEL: Final = "none"
 #: What is compared beside what is registered: no model, and learners whose learning is switched off.

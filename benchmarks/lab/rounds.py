@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Matrix, Vector
+from costmodels.labels import bounded_sample
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import rebased
-from costmodels.training import bounded_sample
-from workers.round.training import MAX_ROWS
-from workers.search.sampler import BatchSampler, ScoredPool
-from workers.search.space import Candidate
+from searchers.samplers.base import BatchSampler, ScoredPool
+from searchers.space import Candidate
+from workers.round.train_cost_model import MAX_ROWS
 
 Lines = NDArray[np.int64]
 Chosen = tuple[Lines, Vector | None]  # a batch, and what the model expected of it

@@ -9,16 +9,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.search.algorithms.beam import Beam
-from workers.search.algorithms.es import EvolutionStrategy
-from workers.search.algorithms.felix import Felix
-from workers.search.algorithms.generator import Generator
-from workers.search.algorithms.mcts import Mcts
-from workers.search.algorithms.ppo import Ppo
-from workers.search.algorithms.qlearning import QLearning
-from workers.search.algorithms.reinforce import Reinforce
-from workers.search.sampler import BatchSampler, ScoredPool
-from workers.search.samplers.clustered import Clustered
+from searchers.algorithms.beam import Beam
+from searchers.algorithms.es import EvolutionStrategy
+from searchers.algorithms.felix import Felix
+from searchers.algorithms.generator import Generator
+from searchers.algorithms.mcts import Mcts
+from searchers.algorithms.ppo import Ppo
+from searchers.algorithms.qlearning import QLearning
+from searchers.algorithms.reinforce import Reinforce
+from searchers.samplers.base import BatchSampler, ScoredPool
+from searchers.samplers.clustered import Clustered
 
 
 @dataclass(eq=False, kw_only=True)

@@ -28,8 +28,8 @@ from db.migrate import upgrade
 from db.session import Database
 from mallorn import Client
 from mallorn.core.errors import MallornError
-from stack.child import python_path
 from stack.ports import free_port
+from stack.supervised_process import python_path
 
 TARGET: Final = '{"kind":"llvm","num-cores":2}'
 MODEL: Final = b"nobody imports it"

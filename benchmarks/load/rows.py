@@ -10,9 +10,9 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
-from db.repositories.events import Events
-from db.repositories.holds import Token
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Token
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.rounds import Rounds
 from db.repositories.sketches import NewSketch, Sketches

@@ -28,12 +28,12 @@ from benchmarks.oracle.bench import Bench
 from benchmarks.oracle.report import geometric
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import Machine
-from workers.device.detect import detect_target
-from workers.faces.graphs import Graphs, ModelTask
+from workers.device.detect_host import detect_target
+from workers.hardware_probe.local_machine import machine_here
+from workers.interfaces.model_compiler import Graphs, ModelTask
 from workers.measure.base import Program
-from workers.probing.here import machine_here
 from workers.tvm.recipes import recipe_for, stored_recipe
-from workers.tvm.space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace, load_sketches
 
 RUNS, RUN_SEC = 500, 1.0
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import CostModel
-from costmodels.training import informative, labels
-from mallorn.core.names import resolve
+from costmodels.labels import informative, labels
 from mallorn.core.options import JobOptions
+from mallorn.core.registry import resolve
 from mallorn.core.values.trial import Trial
-from workers.search.base import DEFAULT, Proposal, Searcher, named
-from workers.search.fill import Filter, random_fill, take
-from workers.search.space import Space
+from searchers.base import DEFAULT, Proposal, Searcher, named
+from searchers.fill_batch import Filter, random_fill, take
+from searchers.space import Space
 
 BATCH = 16
 DEFAULTS = JobOptions()

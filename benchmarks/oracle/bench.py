@@ -18,12 +18,12 @@ from benchmarks.oracle.clock import REPEATS, Clock
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from workers.children.errors import ChildError
-from workers.children.pool import ChildPool
-from workers.faces.compiler import Compiler, Library
-from workers.faces.graphs import ModelTask
-from workers.search.base import Proposal
-from workers.search.space import Candidate, Sketch
+from searchers.base import Proposal
+from searchers.space import Candidate, Sketch
+from workers.interfaces.candidate_compiler import Compiler, Library
+from workers.interfaces.model_compiler import ModelTask
+from workers.subprocesses.errors import ChildError
+from workers.subprocesses.process_pool import ChildPool
 
 BUILD_SEC = 20.0
 MESSAGE_CHARS = 300

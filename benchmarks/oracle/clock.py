@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from workers.children.child import Child
-from workers.children.method import method, serving
-from workers.children.serve import serve
-from workers.faces.values import Arguments
+from workers.interfaces.arguments import Arguments
+from workers.subprocesses.child_process import Child
+from workers.subprocesses.serve_calls import serve
+from workers.subprocesses.typed_method import method, serving
 
 REPEATS: Final = 5
 REPEAT_MS: Final = 6

@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 from benchmarks.oracle.clock import REPEATS
 from benchmarks.oracle.stream import read_trials
 from benchmarks.oracle.tasks import task_of
-from cli.dataset_place import dataset
-from db.codec import pack_decisions, pack_times
+from cli.dataset_options import dataset
+from db.measurement_codec import pack_decisions, pack_times
 from db.repositories.contexts import Contexts
 from db.repositories.measurements import ForeignRows
 from db.repositories.snapshots import Sources
@@ -31,12 +31,12 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.trial import Trial
-from workers.faces.compiler import Compiler
-from workers.importing.run import new_workload
+from searchers.space import Sketch
+from workers.interfaces.candidate_compiler import Compiler
 from workers.measure.base import Program
-from workers.round.rows import store_sketches
-from workers.search.space import Sketch
-from workers.tvm.space import load_sketches
+from workers.model_import.run import new_workload
+from workers.round.referenced_rows import store_sketches
+from workers.tvm.tvm_space import load_sketches
 
 ROW_BYTES: Final = 7  # of a row's name, which has to be positive in 64 bits
 # How the oracle's clock times; nothing else in a dataset may count as the same.

@@ -12,9 +12,9 @@ from threading import Thread
 from benchmarks.cells import Cells
 from benchmarks.oracle.stream import Plan, Stream
 from mallorn.core.targets import Target
-from mallorn.core.values.limits import peak_gflops
 from mallorn.core.values.machine import Machine
-from workers.faces.graphs import ModelTask
+from mallorn.core.values.roofline import peak_gflops
+from workers.interfaces.model_compiler import ModelTask
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
-from workers.faces.graphs import ModelTask
+from searchers.base import Proposal
+from workers.interfaces.model_compiler import ModelTask
 from workers.measure.base import Program
-from workers.search.base import Proposal
-from workers.tvm.space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace, load_sketches
 
 ARMS: Final = ("default", "ours", "chance", "together")
 TRIALS: Final = 256  # of our search alone, and of chance alone

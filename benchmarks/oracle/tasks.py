@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mallorn.core.targets import Target
-from workers.faces.graphs import Graphs, ModelTask
-from workers.faces.values import unpack_arguments
+from workers.interfaces.arguments import unpack_arguments
+from workers.interfaces.model_compiler import Graphs, ModelTask
 from workers.tvm.recipes import recipe_for, stored_recipe
 
 LEAST_FLOPS = 1e5

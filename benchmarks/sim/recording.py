@@ -13,7 +13,7 @@ from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import Cell, RecordedRound
 from cli.service.connect import wait_for_device
-from cli.tuned import wait_until_tuned
+from cli.wait_until_tuned import wait_until_tuned
 from db.paging import Page
 from db.repositories.records import Records
 from db.session import Database

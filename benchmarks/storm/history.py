@@ -14,7 +14,7 @@ from db.session import Database
 from db.tables import HeldWork, Measurement
 from mallorn.core.states import JobState, MeasurementKind, WorkKind
 from mallorn.core.values.dataset import Record
-from stack.datadir import DataDir
+from stack.data_directory import DataDir
 
 PAGE = 500
 SIMULATED = "simulated"  # how the names of made-up devices begin

@@ -118,7 +118,7 @@ def _blow(
             postgres.restart(rng.choice(("fast", "immediate")))
             damage.database_restarts += 1
             restart_sec = time.monotonic() + rng.uniform(*between_sec)
-        if not stack.running:
+        if not stack.run_stack:
             damage.restarts += 1
             stack.start()
         time.sleep(LOOK_SEC)
@@ -134,7 +134,7 @@ def _over(history: History) -> bool:
 
 def _strike(stack: Stack, history: History, rng: Random, damage: Damage) -> None:
     """One blow: everything, a pair, or one."""
-    kinds = sorted(stack.parts())
+    kinds = sorted(stack.stack_parts())
     if not kinds:  # it ended by itself
         return
     damage.blows += 1

@@ -16,8 +16,8 @@ import psutil
 
 from mallorn import Client
 from mallorn.core.errors import Unavailable
-from stack.child import python_path
-from stack.datadir import DataDir
+from stack.data_directory import DataDir
+from stack.supervised_process import python_path
 
 WHOLE: Final = "everything"
 START_SEC: Final = 300.0
@@ -139,7 +139,7 @@ class Stack:
 
 def kind_of(command: Sequence[str]) -> str:
     """What a process is by its command line; nothing for those that are no part of ours, as compilers."""
-    if "workers.children.launch" in command:
+    if "workers.subprocesses.child_main" in command:
         serves = re.search(r"workers\.tvm\.(\w+)", " ".join(command))
         return serves[1] if serves else ""
     if command and "valkey" in command[0]:  # which writes its socket there, too

@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks.hosts import describe_host
 from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
-from workers.device.detect import detect_target
-from workers.faces.graphs import Graphs
+from workers.device.detect_host import detect_target
+from workers.interfaces.model_compiler import Graphs
 from workers.tvm.recipes import recipe_for, stored_recipe
 
 SECONDS = 600.0

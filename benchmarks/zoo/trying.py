@@ -3,8 +3,8 @@
 
 from dataclasses import dataclass
 
-from workers.children.child import Child
-from workers.children.method import method
+from workers.subprocesses.child_process import Child
+from workers.subprocesses.typed_method import method
 
 
 @dataclass(frozen=True, slots=True)

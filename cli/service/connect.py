@@ -15,11 +15,11 @@ from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.core.version import API
 from mallorn.job import Job
-from stack.child import python_path
-from stack.datadir import LOCK_PATIENCE_SEC, DataDir, StackInfo
-from stack.here import DataDirTransport, hints_for
-from stack.parts import mallorn
-from stack.probes import http_ok
+from stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
+from stack.in_process import DataDirTransport, hints_for
+from stack.readiness import http_ok
+from stack.stack_parts import mallorn
+from stack.supervised_process import python_path
 
 START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
 STOP_TIMEOUT_SEC: Final = 90.0

@@ -6,10 +6,10 @@ from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 
-from mallorn.core.asked import Asked
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.names import CONTRACTS
+from mallorn.core.option_kwargs import Asked
 from mallorn.core.options import JobOptions, choices
+from mallorn.core.registry import CONTRACTS
 from mallorn.core.targets import LOCAL
 
 TargetOption = Annotated[

@@ -18,7 +18,7 @@ from mallorn.client import Client
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import Settings
 from mallorn.wording.units import Column
-from stack.datadir import DataDir
+from stack.data_directory import DataDir
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

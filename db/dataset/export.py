@@ -12,12 +12,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from db.codec import unpack_decisions, unpack_times
-from db.columns import Columns
+from db.columnar_rows import Columns
 from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
 from db.dataset.snapshots import Frozen, Progress, describe, silent
-from db.repositories.frozen import FrozenRows
+from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.sketches import Sketches, trace_of
+from db.repositories.snapshot_rows import FrozenRows
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from db.tables import Context, SketchRow, Snapshot, Workload

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from db.columns import Columns
-from db.repositories.frozen import FrozenRows, Selection
+from db.columnar_rows import Columns
+from db.repositories.snapshot_rows import FrozenRows, Selection
 from db.repositories.snapshots import NewSnapshot, Snapshots, Sources, name_taken
 from db.session import Database
 from db.tables import Snapshot

@@ -4,9 +4,9 @@ from typing import Any
 
 from sqlalchemy import Row, case, func, insert, or_, select, update
 
-from db.clock import now
+from db.database_clock import now
 from db.repositories.base import Repository, owned, until
-from db.repositories.best import failed
+from db.repositories.measurement_filters import failed
 from db.tables import Device, Job, Measurement, Round, StageRun, Task, Worker
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind
 from mallorn.core.values.fleet import RoundOnWorker, StageOnWorker

@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy import Update, and_, exists, or_, select, true, update
 
-from db.clock import now
+from db.database_clock import now
 from db.migrate import OldTables, check
 from db.repositories.base import Repository, until
 from db.repositories.owners import Owners

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, CursorResult, Executable, Select, any_, fu
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from db.clock import now
+from db.database_clock import now
 from db.tables import Base, Job
 from mallorn.core.states import Cause
 

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import func, select
 
 from db.repositories.base import Repository
-from db.repositories.best import shared, sound
+from db.repositories.measurement_filters import shared, sound
 from db.repositories.trials import select_trials, trial_of
 from db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.core.states import MeasurementKind

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, func, insert, select, update
 
 from db.repositories.base import Repository
 from db.tables import CostModelRow, TargetRow
-from mallorn.core.versions import VersionName, base_family
+from mallorn.core.version_name import VersionName, base_family
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, and_, case, false, func, select, type_coerce, update
 from sqlalchemy.orm import defer
 
-from db.clock import now
+from db.database_clock import now
 from db.repositories.base import Repository, until
 from db.tables import Context, Device
 from db.tables.base import JsonType

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from sqlalchemy import case, func, or_, select, true, tuple_, update
 
-from db.clock import now
+from db.database_clock import now
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import owned, said
-from db.repositories.holds import Hold, held
-from db.repositories.progress import count_by_outcome
-from db.repositories.stages import Stages
+from db.repositories.job_progress import count_by_outcome
+from db.repositories.job_stages import Stages
+from db.repositories.leases import Hold, held
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState

@@ -6,9 +6,9 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, select, update
 
-from db.codec import pack_decisions, pack_times
+from db.measurement_codec import pack_decisions, pack_times
 from db.repositories.base import Repository
-from db.repositories.holds import Hold, Token, WorkItem, held
+from db.repositories.leases import Hold, Token, WorkItem, held
 from db.tables import Measurement, Round, SourceDataset
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome

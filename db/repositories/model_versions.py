@@ -10,8 +10,8 @@ from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
 from db.tables import CostModelRow, TargetRow
 from mallorn.core.errors import NotFound
-from mallorn.core.values.cost_model import CostModelVersion
-from mallorn.core.versions import PRIVATE, VersionName, scope_of
+from mallorn.core.values.cost_model_metrics import CostModelVersion
+from mallorn.core.version_name import PRIVATE, VersionName, scope_of
 
 
 class ModelVersions(Repository):

@@ -8,9 +8,9 @@ from typing import Any, Final
 from sqlalchemy import delete, exists, select, update
 from sqlalchemy.orm import class_mapper
 
-from db.clock import now
+from db.database_clock import now
 from db.repositories.base import Repository
-from db.repositories.failing import cancel
+from db.repositories.fail_job import cancel
 from db.repositories.jobs import ACTIVE
 from db.session import Database
 from db.tables import ApiKeyRow, AuditRow, Job, Model, PutOut, SignIn

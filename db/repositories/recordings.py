@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, func, or_, select
 
 from db.repositories.base import Repository
-from db.repositories.best import believed, shared, undisturbed
+from db.repositories.measurement_filters import believed, shared, undisturbed
 from db.repositories.trials import select_trials, trial_of
 from db.tables import Device, Measurement, Workload
 from mallorn.core.states import MeasurementKind

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Row, Select, select
 
-from db.codec import unpack_decisions, unpack_times
+from db.measurement_codec import unpack_decisions, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
 from db.tables import Device, Job, Measurement, SketchRow, TargetRow, Workload

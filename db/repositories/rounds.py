@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select, text, update
 
-from db.clock import now
+from db.database_clock import now
 from db.repositories.base import Repository
-from db.repositories.holds import Hold, Holds, Token, WorkItem, held
+from db.repositories.leases import Hold, Holds, Token, WorkItem, held
 from db.tables import Job, Measurement, Round
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import PlannedRound, RoundStats

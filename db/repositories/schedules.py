@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import ColumnElement, Row, Select, exists, func, select, tuple_
 from sqlalchemy.orm import aliased, defer
 
-from db.codec import pack_text, pack_times, unpack_text, unpack_times
+from db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
 from db.tables import Job, Measurement, Schedule, TargetRow, Workload

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 
-from db.clock import now
+from db.database_clock import now
 from db.repositories.base import Repository
 from db.session import read_clock
 from db.tables import SignIn

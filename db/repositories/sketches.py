@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from db.codec import pack_text, unpack_text
+from db.measurement_codec import pack_text, unpack_text
 from db.repositories.base import Repository
 from db.tables import SketchRow
 from mallorn.core.values.candidate import Sketch, pack_choices, unpack_choices

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from sqlalchemy import Row, Subquery, func, select
 
 from db.repositories.base import Repository, owned
-from db.repositories.best import IMPORTED
-from db.repositories.counts import DAY_SEC, OUTCOME, Counts
+from db.repositories.measurement_counts import DAY_SEC, OUTCOME, Counts
+from db.repositories.measurement_filters import IMPORTED
 from db.tables import ForeignRecord, ForeignTask, Job, Model, TargetRow, Workload
 from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
 

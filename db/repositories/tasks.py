@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import ColumnElement, and_, bindparam, case, exists, func, select, update
 
 from db.repositories.base import Repository
-from db.repositories.best import best_of_task, failed
+from db.repositories.measurement_filters import best_of_task, failed
 from db.tables import Job, Measurement, Round, Task, Workload
 from mallorn.core.states import MeasurementKind, RoundState
 

@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
-from db.codec import unpack_decisions, unpack_times
-from db.columns import Columns
+from db.columnar_rows import Columns
+from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
-from db.repositories.best import believed, bounded, brought, eligible, undisturbed
+from db.repositories.measurement_filters import believed, bounded, brought, eligible, undisturbed
 from db.tables import Job, Measurement, SketchRow, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind

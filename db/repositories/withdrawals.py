@@ -7,13 +7,13 @@ from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
 
 from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
-from db.repositories.counts import COUNTS, Counts
+from db.repositories.measurement_counts import COUNTS, Counts
 from db.repositories.measurements import Measurements
 from db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.fleet import Withdrawn
-from mallorn.core.versions import base_family
+from mallorn.core.version_name import base_family
 
 AT_A_TIME: Final = 5_000  # rows in one statement
 # What no device had a part in.

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from db.repositories.base import ERROR_CHARS, Repository
-from db.repositories.events import Events
-from db.repositories.failing import fail_job, failure, pause_job
-from db.repositories.holds import MAX_DEATHS, MAX_LOSSES, Hold, Holds, Loss, WorkItem
-from db.repositories.imports import Imports
+from db.repositories.fail_job import fail_job, failure, pause_job
+from db.repositories.import_queue import Imports
+from db.repositories.job_events import Events
+from db.repositories.job_stages import STATES
 from db.repositories.jobs import Jobs
+from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Hold, Holds, Loss, WorkItem
 from db.repositories.rounds import Rounds
-from db.repositories.stages import STATES
 from db.repositories.workers import Workers
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState, RoundState, WorkKind

@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy import delete, select
 
-from db.clock import now
+from db.database_clock import now
 from db.repositories.base import Repository, until
 from db.tables import Worker
 from mallorn.core.values.fleet import WorkerInfo

@@ -7,9 +7,9 @@ from typing import Final
 
 from sqlalchemy import exists, func, or_, select, update
 
-from db.codec import pack_text, unpack_text
+from db.measurement_codec import pack_text, unpack_text
 from db.repositories.base import Repository
-from db.repositories.frozen import FrozenRows
+from db.repositories.snapshot_rows import FrozenRows
 from db.tables import Job, Model, Task, Workload
 
 KEPT: Final = 2**63 - 1  # above all rows: only private jobs brought it

@@ -1,6 +1,6 @@
 """The typed tables, one file a group of words."""
 
-from db.tables.access import ApiKeyRow, AuditRow, PutOut, SignIn
+from db.tables.access_control import ApiKeyRow, AuditRow, PutOut, SignIn
 from db.tables.base import Base
 from db.tables.dataset import (
     Context,
@@ -13,7 +13,7 @@ from db.tables.dataset import (
     Workload,
 )
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, SourceDataset
-from db.tables.features import FeatureRow, SearchState
+from db.tables.feature_cache import FeatureRow, SearchState
 from db.tables.fleet import Device, HeldWork, Tick, Worker
 from db.tables.jobs import Event, FinishStep, Job, Model, Round, StageRun, Task
 

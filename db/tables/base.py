@@ -1,6 +1,6 @@
 """Declarative base and the column types all tables share.
 
-Times are seconds since the epoch by the database's own clock (db.clock), so that hosts whose clocks
+Times are seconds since the epoch by the database's own clock (db.database_clock), so that hosts whose clocks
 differ agree on leases.
 """
 
@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 from sqlalchemy.types import TypeDecorator
 
-from db.clock import now
+from db.database_clock import now
 
 Kind = TypeVar("Kind")
 # SQLite assigns ids only for INTEGER PRIMARY KEY.

@@ -115,12 +115,12 @@ class Measurement(Base):
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # None: never reached a device
     sketch_id: Mapped[int] = mapped_column(ForeignKey("sketches.id"))
-    decisions: Mapped[bytes] = mapped_column(LargeBinary)  # db.codec.pack_decisions
+    decisions: Mapped[bytes] = mapped_column(LargeBinary)  # db.measurement_codec.pack_decisions
     outcome: Mapped[str]
     latency_us: Mapped[float | None]  # median of the run times; None where that is a bound
     bound_us: Mapped[float | None]  # the same, where others had its processors: it is no slower than that
     disturbed: Mapped[float | None]  # the share of its run times in which they had; None: not known
-    run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.codec.pack_times
+    run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.measurement_codec.pack_times
     error: Mapped[str | None]
     device_id: Mapped[int | None] = mapped_column(ForeignKey("devices.id"))
     build_ms: Mapped[float | None]
@@ -139,7 +139,7 @@ class MeasurementCount(Base):
     __table_args__ = (Index("ix_measurement_counts_upto", "upto"),)
 
     job_id: Mapped[str] = mapped_column(primary_key=True)  # empty: imported
-    facet: Mapped[str] = mapped_column(primary_key=True)  # db.repositories.counts
+    facet: Mapped[str] = mapped_column(primary_key=True)  # db.repositories.measurement_counts
     name: Mapped[str] = mapped_column(primary_key=True)
     rows: Mapped[int] = mapped_column(BigId)
     upto: Mapped[int] = mapped_column(BigId)

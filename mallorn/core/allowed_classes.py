@@ -6,8 +6,8 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from mallorn.core.errors import ClassRefused, PluginFailed
-from mallorn.core.names import CONTRACTS, REGISTRY, WORDS, resolve
 from mallorn.core.options import JobOptions
+from mallorn.core.registry import CONTRACTS, REGISTRY, WORDS, resolve
 
 ANY: Final = "*"
 

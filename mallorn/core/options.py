@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from mallorn.core.errors import UnknownName
-from mallorn.core.names import REGISTRY
+from mallorn.core.registry import REGISTRY
 from mallorn.core.states import SEARCH, Mode
 
 LARGEST_ROUND: Final = 64  # candidates
@@ -64,7 +64,7 @@ class SimulatedOptions(BaseModel):
 
 
 class JobOptions(BaseModel):
-    """Every choice has a name from mallorn.core.names and a default that a newcomer should keep.
+    """Every choice has a name from mallorn.core.registry and a default that a newcomer should keep.
 
     What is said of an option here is what command line, page and reference say.
     """

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from mallorn.core.addresses import LAST_PORT, host_and_port
-from mallorn.core.broker import celery_settings
+from mallorn.core.celery_settings import celery_settings
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.fleet_key import KEY_FILE, FleetKey
 from mallorn.core.redaction import hide, hide_password

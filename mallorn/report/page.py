@@ -1,10 +1,10 @@
 """The report of one job: a page of one file that needs no server."""
 
 from mallorn.core.version import VERSION
-from mallorn.report.card import verdict
 from mallorn.report.html import Html, el
+from mallorn.report.notebook_card import verdict
+from mallorn.report.report_data import Story
 from mallorn.report.sections import SECTIONS
-from mallorn.report.story import Story
 from mallorn.report.style import PAGE, POLICY
 from mallorn.wording.units import moment
 

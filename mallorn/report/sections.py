@@ -5,16 +5,16 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from mallorn.core.stand_ins import STAND_INS
 from mallorn.core.values.job import TaskStatus
+from mallorn.core.virtual_devices import STAND_INS
 from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el, facts, table
-from mallorn.report.story import Failure, Story
-from mallorn.results.decisions import summarise
+from mallorn.report.report_data import Failure, Story
+from mallorn.results.decision_summary import summarise
+from mallorn.wording.decision_log import ROUND_COLUMNS, log_rows
+from mallorn.wording.decision_summary import SHARE_COLUMNS, summary_lines, top_shares
 from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, unbuilt, warnings
 from mallorn.wording.results import facts as job_facts
-from mallorn.wording.rounds import ROUND_COLUMNS, log_rows
-from mallorn.wording.summaries import SHARE_COLUMNS, summary_lines, top_shares
 from mallorn.wording.tasks import ANSWER_COLUMNS, stock_words, task_columns
 from mallorn.wording.units import AUTO, Column, duration, headroom, latency, spent_of
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.results.fastest_job import Contestant, Judgement, judge
 from mallorn.results.history import CurvePoint, at_seconds, at_trials, curve, reached
-from mallorn.results.judging import Contestant, Judgement, judge
 
 # Whoever differs in one of these has times that do not compare.
 TIMING: Final = ("stopping", "evaluator")

@@ -4,12 +4,12 @@ import shlex
 from pathlib import PurePath
 from typing import Final
 
-from mallorn.core.stand_ins import measured_by
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.text import command_in, percent
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.results.race import Race, beside_onnxruntime, raced
+from mallorn.core.virtual_devices import measured_by
+from mallorn.results.speedup import Race, beside_onnxruntime, raced
 
 # Whoever reaches this share of what the machine computes has little left to win.
 PEAK_ENOUGH: Final = 0.85

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mallorn.core.values.finish_report import Answered, FinishReport, Source
 from mallorn.core.values.job import TaskStatus
-from mallorn.core.values.report import Answered, FinishReport, Source
 from mallorn.wording.units import Column, latency
 
 TASK_COLUMNS: Final = (

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
 from mallorn.core.text import percent
+from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.job import JobStatus
-from mallorn.core.values.outlook import Outlook
 
 T = TypeVar("T")
 Cell = str | int | float | None

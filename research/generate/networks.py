@@ -16,8 +16,8 @@ from onnx import (
     shape_inference,
 )
 
-from research.generate.drawing import Drawn
-from research.generate.grammar import Values
+from research.generate.draw_tasks import Drawn
+from research.generate.rule_expressions import Values
 
 OPSET: Final = 17
 IR_VERSION: Final = 8

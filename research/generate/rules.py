@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mallorn.core.errors import InvalidRequest, NotFound
-from research.generate.grammar import Expression, Values, parse
+from research.generate.rule_expressions import Expression, Values, parse
 
 OURS: Final = Path(__file__).with_name("rules.toml")
 VERSION: Final = 1

@@ -5,21 +5,21 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.columns import Columns
+from db.columnar_rows import Columns
 from db.dataset.snapshots import Frozen, Progress, silent, take_snapshot
 from db.repositories.contexts import Contexts
-from db.repositories.frozen import Selection
 from db.repositories.sketches import Sketches
+from db.repositories.snapshot_rows import Selection
 from db.repositories.snapshots import Snapshots
 from db.repositories.workloads import Networks, Workloads
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
-from research.pretraining.gathering import MOST_ROWS, NOWHERE, Gathering, TaskKey, WorkloadFacts
+from research.pretraining.sample_tasks import MOST_ROWS, NOWHERE, Gathering, TaskKey, WorkloadFacts
 from research.pretraining.training_data import TrainingData
-from workers.round.context import descriptors_of
-from workers.search.space import Sketch
+from searchers.space import Sketch
+from workers.round.round_context import descriptors_of
 
 SOME: Final = 500  # names in one query
 

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from db.codec import pack_decisions
-from db.dataset.parcel import DatasetReader, open_parcel
+from db.dataset.dataset_reader import DatasetReader, open_parcel
 from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, flaw
 from db.dataset.snapshots import Progress, silent
+from db.measurement_codec import pack_decisions
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Sketch, unpack_sketch
-from research.pretraining.gathering import MOST_ROWS, NOWHERE, Gathering, TaskKey, WorkloadFacts
+from research.pretraining.sample_tasks import MOST_ROWS, NOWHERE, Gathering, TaskKey, WorkloadFacts
 from research.pretraining.training_data import TaskData, TrainingData
-from research.replay.recording import RecordedTask
-from research.replay.space_file import read_tasks
-from workers.round.context import descriptors
+from research.replay.recorded_task import RecordedTask
+from research.replay.recording_file import read_tasks
+from workers.round.round_context import descriptors
 
 SOME: Final = 100  # programs and traces in memory at a time
 BLOCK_BYTES: Final = 1 << 20

@@ -8,8 +8,8 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from research.replay.holdings import REPLAY, holdings
-from workers.device.endpoint import Endpoint
+from research.replay.recorded_trials import REPLAY, holdings
+from workers.device.device_class import Endpoint
 from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice
 
 NOT_RECORDED: Final = "the recording has no such candidate of this task"

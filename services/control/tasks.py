@@ -8,20 +8,20 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from db.backups import take_daily
-from db.repositories.ticks import Ticks
+from db.repositories.loop_ticks import Ticks
 from mallorn.core import queues
+from mallorn.core.device_wait_hint import Here
 from mallorn.core.errors import StorageFull
-from mallorn.core.logs import about
+from mallorn.core.log_setup import about
 from mallorn.core.settings import settings
-from mallorn.core.surviving import Turn
-from mallorn.core.waiting import Here
+from mallorn.core.surviving_loop import Turn
 from services.control.app import app, database, send
-from services.control.messages import Message
-from services.control.planning import plan_job
-from services.control.reaping import reap
-from services.control.sweeping import sweep
-from services.control.tidying import tidy
-from services.control.waiting import WaitLimit
+from services.control.delete_expired import tidy
+from services.control.plan_target import plan_job
+from services.control.reap_leases import reap
+from services.control.resend_messages import sweep
+from services.control.wait_for_device import WaitLimit
+from services.control.wake_messages import Message
 
 log = logging.getLogger(__name__)
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"

@@ -9,35 +9,35 @@ from fastapi.concurrency import run_in_threadpool
 
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
-from services.coordinator.apidocs import add_docs
+from services.coordinator.api_docs_page import add_docs
 from services.coordinator.audit import JobLogMiddleware, Ledger
 from services.coordinator.audit import router as audit
 from services.coordinator.costmodels import router as cost_models
-from services.coordinator.events import SCHEMAS as EVENT_SCHEMAS
-from services.coordinator.events import router as events
-from services.coordinator.fleet.service import router as fleet
+from services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
+from services.coordinator.event_stream import router as events
+from services.coordinator.fleet.routes import router as fleet
 from services.coordinator.health import router as health
-from services.coordinator.jobs import rounds, service, steering, submit
+from services.coordinator.job_options import router as options
+from services.coordinator.jobs import list_and_show, pause_resume_cancel, rounds, submit
 from services.coordinator.keys import router as keys
 from services.coordinator.models import router as models
-from services.coordinator.options import router as options
 from services.coordinator.owners import router as owners
 from services.coordinator.records import router as records
 from services.coordinator.reports import router as reports
 from services.coordinator.schedules import router as schedules
-from services.coordinator.signing_in.oidc import router as oidc
-from services.coordinator.signing_in.provider import Provider
-from services.coordinator.signing_in.sessions import open_router as open_sessions
-from services.coordinator.signing_in.sessions import router as sessions
-from services.coordinator.web import failures
-from services.coordinator.web.answers import Responses
-from services.coordinator.web.arrivals import Arrivals
-from services.coordinator.web.auth import get_caller
+from services.coordinator.sign_in.browser_sessions import open_router as open_sessions
+from services.coordinator.sign_in.browser_sessions import router as sessions
+from services.coordinator.sign_in.oidc import router as oidc
+from services.coordinator.sign_in.provider import Provider
+from services.coordinator.web import error_responses
+from services.coordinator.web.app_context import Parts
 from services.coordinator.web.callers import settle
-from services.coordinator.web.failures import ErrorBody
-from services.coordinator.web.guard import Guard
-from services.coordinator.web.parts import Parts
-from services.dashboard.pages import add_page
+from services.coordinator.web.cross_site import Guard
+from services.coordinator.web.dependencies import get_caller
+from services.coordinator.web.error_responses import ErrorBody
+from services.coordinator.web.openapi_responses import Responses
+from services.coordinator.web.stream_admission import Arrivals
+from services.dashboard.static_pages import add_page
 
 FAILURES: Final[Responses] = {
     status: {"model": ErrorBody, "description": words}
@@ -79,7 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.parts = parts
     app.state.provider = Provider.of(settings)
-    failures.install(app)
+    error_responses.install(app)
     app.add_middleware(JobLogMiddleware)
     app.add_middleware(Ledger, database=parts.database)
     app.add_middleware(Guard, door=parts.door)
@@ -97,7 +97,7 @@ def create_app(settings: Settings) -> FastAPI:
 def _api() -> APIRouter:
     """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
-    jobs = (module.router for module in (submit, service, rounds, steering))
+    jobs = (module.router for module in (submit, list_and_show, rounds, pause_resume_cancel))
     of_jobs = *jobs, reports, events, schedules, records
     nouns = models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit
     for router in nouns:

@@ -11,12 +11,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from db.repositories.audit import Audit
 from db.session import Database
 from mallorn.core.errors import MallornError
-from mallorn.core.logs import about
+from mallorn.core.log_setup import about
 from mallorn.core.values.api_key import AuditEntry
-from services.coordinator.web.auth import CallerDep
+from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.callers import SAFE_METHODS, Caller
+from services.coordinator.web.dependencies import CallerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
-from services.coordinator.web.parts import PartsDep
 
 log = logging.getLogger(__name__)
 MOST_CHARS: Final = 200

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Path, Query
 from db.repositories.model_versions import ModelVersions
 from mallorn.core.api_keys import Scope
 from mallorn.core.targets import parse_target
-from mallorn.core.values.cost_model import CostModelVersion
-from services.coordinator.web.auth import OwnerDep
+from mallorn.core.values.cost_model_metrics import CostModelVersion
+from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.callers import needs
+from services.coordinator.web.dependencies import OwnerDep
 from services.coordinator.web.paging import MAX_BIG_INT, MAX_INT, CursorQuery, LimitQuery, PageOut
-from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/costmodels", tags=["cost models"])
 IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The version's id.")]

@@ -6,12 +6,12 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from db.migrate import NewerTables, check
-from db.repositories.ticks import Ticks
+from db.repositories.loop_ticks import Ticks
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, Unavailable
 from mallorn.core.version import API, VERSION
-from services.coordinator.web.parts import PartsDep
+from services.coordinator.web.app_context import PartsDep
 
 OK: Final = "ok"
 #: Longer than a start takes, shorter than anyone waits for the work of the dead.

@@ -11,10 +11,10 @@ from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Forbidden
 from mallorn.core.storable import check_storable
 from mallorn.core.values.api_key import ApiKey, NewApiKey
-from services.coordinator.web.auth import CallerDep, Presented
+from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.callers import needs
+from services.coordinator.web.dependencies import CallerDep, Presented
 from services.coordinator.web.paging import ListOut
-from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/keys", tags=["keys"])
 ANY: Final = needs(*Scope)

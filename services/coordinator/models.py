@@ -9,16 +9,16 @@ from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from db.repositories.models import Models
-from db.repositories.usage import Usage
+from db.repositories.owner_usage import Usage
 from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel
-from services import artifacts
-from services.coordinator.web.answers import BYTES
-from services.coordinator.web.auth import OwnerDep
+from services import artifact_removal
+from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.artifact_store import Upload
+from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.openapi_responses import BYTES
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
-from services.coordinator.web.parts import Parts, PartsDep
 from services.coordinator.web.quotas import check_storage
-from services.coordinator.web.store import Upload
 
 router = APIRouter(prefix="/models", tags=["models"])
 WRITE_BYTES: Final = 1 << 20
@@ -65,7 +65,7 @@ def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> UploadedModel:
 @router.delete("/{model_id}", status_code=HTTPStatus.NO_CONTENT)
 def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
     """Delete a model and its bytes, unless a job refers to it; what was measured stays."""
-    artifacts.delete_model(parts.database, parts.settings.artifacts, model_id, owner)
+    artifact_removal.delete_model(parts.database, parts.settings.artifacts, model_id, owner)
 
 
 async def _receive(
@@ -107,5 +107,5 @@ def _keep(parts: Parts, owner: str, name: str, upload: Upload) -> UploadedModel:
                 raise Unavailable("this model was deleted while it arrived", hint="upload it again")
             return UploadedModel.from_row(model)
     except TooMany:
-        artifacts.remove_forgotten(parts.database, parts.settings.artifacts, model_id)
+        artifact_removal.remove_forgotten(parts.database, parts.settings.artifacts, model_id)
         raise

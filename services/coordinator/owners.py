@@ -10,10 +10,10 @@ from mallorn.core.api_keys import OwnerDeed, Scope
 from mallorn.core.errors import Conflict
 from mallorn.core.values.api_key import OwnerStatus
 from services.coordinator.keys import Word
-from services.coordinator.web.auth import CallerDep
+from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.callers import needs
+from services.coordinator.web.dependencies import CallerDep
 from services.coordinator.web.paging import ListOut
-from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/owners", tags=["keys"])
 

@@ -10,9 +10,9 @@ from db.repositories.statistics import Statistics
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import DatasetStats, Record
-from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.dependencies import OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
-from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(tags=["dataset"])
 

@@ -12,14 +12,14 @@ from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus
 from mallorn.report.page import page
-from mallorn.report.story import FAILURES_READ, Story
+from mallorn.report.report_data import FAILURES_READ, Story
 from mallorn.report.style import SERVED
+from services.coordinator.jobs.list_and_show import get_job, list_tasks
 from services.coordinator.jobs.rounds import RoundOrder, list_rounds
-from services.coordinator.jobs.service import get_job, list_tasks
 from services.coordinator.records import list_records
-from services.coordinator.web.answers import TEXT, described
-from services.coordinator.web.auth import OwnerDep
-from services.coordinator.web.parts import Parts, PartsDep
+from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.openapi_responses import TEXT, described
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 HTML = described("text/html", "A page that needs nothing else.", TEXT)

@@ -11,10 +11,10 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
-from services.coordinator.web.answers import BYTES, described
-from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.openapi_responses import BYTES, described
 from services.coordinator.web.paging import MAX_BIG_INT, CursorQuery, LimitQuery, PageOut
-from services.coordinator.web.parts import Parts, PartsDep
 
 router = APIRouter(tags=["schedules"])
 MEDIA_TYPE: Final = "application/zip"

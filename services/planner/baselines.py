@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from random import Random
 
+from services.planner.planner_values import TaskView
 from services.planner.policy import Arm, Policy, TaskChoice
-from services.planner.values import TaskView
 
 
 class RoundRobin(Policy):

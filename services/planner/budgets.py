@@ -7,11 +7,11 @@ from math import ceil
 from typing import Final
 
 from mallorn.core.options import LARGEST_ROUND
-from mallorn.core.values.outlook import WORTH
+from mallorn.core.values.expected_gain import WORTH
 from services.planner.belief import Forecast
+from services.planner.expected_gain import Prospects
 from services.planner.first_pass import SHARE_THAT_MATTERS
-from services.planner.prospects import Prospects
-from services.planner.values import JobView, TaskView
+from services.planner.planner_values import JobView, TaskView
 
 # So many rounds show how a task's curve goes on.
 FAIR_ROUNDS: Final = 3

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Final
 
 from services.planner.gradient import gradient_us, in_words, steepest
+from services.planner.planner_values import TaskView
 from services.planner.policy import Arm, Policy, TaskChoice, unstarved
-from services.planner.values import TaskView
 
 FORESEE_SHARE: Final = 4  # a foresee round is this part of a full one
 SMALLEST_FORESEE: Final = 4

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from services.planner.belief import Forecast
+from services.planner.decision_reasons import figure, in_words, weighted_us
+from services.planner.planner_values import TaskView
 from services.planner.policy import Arm, TaskChoice
-from services.planner.reasons import figure, in_words, weighted_us
-from services.planner.values import TaskView
 
 # A task whose weighted latency is certainly a smaller share of the job's is skipped.
 SHARE_THAT_MATTERS: Final = 0.0005

@@ -8,8 +8,8 @@ tasks. What is known from earlier jobs counts as one round.
 from collections.abc import Sequence
 from typing import Final
 
+from services.planner.planner_values import TaskView
 from services.planner.policy import Arm, Policy, TaskChoice, unstarved
-from services.planner.values import TaskView
 
 BACKWARD_SHARE: Final = 0.2
 WINDOW_ROUNDS: Final = 3

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
-from mallorn.core.names import resolve
+from mallorn.core.registry import resolve
 from mallorn.core.values.decision_log import PlannedRound
-from mallorn.core.values.outlook import Outlook
+from mallorn.core.values.expected_gain import Outlook
 from services.planner.belief import Belief, Forecast
 from services.planner.budgets import (
     MOST_A_TASK,
@@ -20,12 +20,12 @@ from services.planner.budgets import (
     round_size,
     seconds_per_trial,
 )
+from services.planner.decision_reasons import reason
+from services.planner.expected_gain import prospects
 from services.planner.first_pass import first_visit, searcher, total_us, unvisited
+from services.planner.planner_values import JobPlan, JobView
 from services.planner.policy import Arm, Policy
-from services.planner.prospects import prospects
-from services.planner.reasons import reason
-from services.planner.resting import over, resting, why_all_rest
-from services.planner.values import JobPlan, JobView
+from services.planner.retirement import over, resting, why_all_rest
 
 BELIEF: Final = "power-law"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from services.planner.belief import Forecast
-from services.planner.values import TaskView
+from services.planner.planner_values import TaskView
 
 # A task this many rounds behind the most tuned one goes first, whatever its score.
 STARVATION_ROUNDS: Final = 40

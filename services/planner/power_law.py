@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 
 from services.planner.belief import Belief, Forecast
-from services.planner.curve import Curve, curve, draws_shift
-from services.planner.fit import REFERENCE, Array, NextBest, fit
-from services.planner.outlook import Predictions, forecasts, lower_side
-from services.planner.pooling import Groups, curve_priors
-from services.planner.values import TaskView
+from services.planner.curve_fit import REFERENCE, Array, NextBest, fit
+from services.planner.learning_curve import Curve, curve, draws_shift
+from services.planner.planner_values import TaskView
+from services.planner.shared_priors import Groups, curve_priors
+from services.planner.student_t import Predictions, forecasts, lower_side
 
 # Below this the FLOPs do not determine the time: the task moves memory.
 FEW_FLOPS: Final = 1e4

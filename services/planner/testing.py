@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from services.planner.belief import Belief, Forecast
+from services.planner.planner_values import JobView, Point, TaskView
 from services.planner.policy import STARVATION_ROUNDS, Arm, Policy
 from services.planner.power_law import PowerLaw
-from services.planner.values import JobView, Point, TaskView
 
 ROUND = 16
 EXTREMES: tuple[tuple[float | None, ...], ...] = (

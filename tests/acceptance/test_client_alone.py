@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 
-from cli.terminal.mistakes import OURS
+from cli.terminal.explain_error import OURS
 from tests.fixtures.command_line import ROOT, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes

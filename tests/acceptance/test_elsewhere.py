@@ -9,7 +9,7 @@ from secrets import token_hex
 import pytest
 
 from mallorn import Client, MallornError
-from mallorn.core.hosts import host_id
+from mallorn.core.host_id import host_id
 from stack.ports import free_port
 from stack.valkey import valkey_command
 from tests.fixtures.command_line import clean_environment, typed

@@ -7,8 +7,8 @@ from typing import Any
 from mallorn import Job
 from tests.fixtures.service import JOB_SEC, Service, bounds, log_key, measured_well, seldom, trials
 from tests.fixtures.waiting import wait_for
-from workers.device.detect import available_cores
-from workers.round.commits import BATCH
+from workers.device.detect_host import available_cores
+from workers.round.batch_commits import BATCH
 
 # So many candidates may run a second time: what waits for its commit, and what was built side by side.
 UNCOMMITTED = BATCH + available_cores()

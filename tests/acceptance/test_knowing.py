@@ -10,9 +10,9 @@ import pytest
 from mallorn.core.values.manifest import RECORDS
 from tests.fixtures.command_line import clean_environment, mallorn
 from tests.fixtures.stock_logs import write_log
-from workers.device.detect import detect_target
-from workers.faces.graphs import Graphs
-from workers.tvm.programs import parse_module
+from workers.device.detect_host import detect_target
+from workers.interfaces.model_compiler import Graphs
+from workers.tvm.program_cache import parse_module
 from workers.tvm.recipes import recipe_for, stored_recipe
 
 TIMEOUT_SEC = 600

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from db.session import Database
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
-from services.dashboard.pages import STATIC
+from services.dashboard.static_pages import STATIC
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.coordinator import serving
 from tests.fixtures.waiting import PATIENCE

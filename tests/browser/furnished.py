@@ -22,7 +22,7 @@ from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.session import Database
 from db.tables import Device, Job, Measurement, Worker
-from mallorn.core.artifacts import scripts_uri
+from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.options import JobOptions
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState, StageKind
 from mallorn.core.targets import parse_target

@@ -30,8 +30,8 @@ def main(folder: Path) -> None:
 
 
 def _imported(file: Path, target: dict[str, Any]) -> dict[str, Any]:
+    from workers.tvm.extract_tasks import extract
     from workers.tvm.recipes import TUNED, stored_recipe
-    from workers.tvm.tasks import extract
 
     found = extract(str(file), parse_target(target).text, stored_recipe(TUNED), {})
     graph = found.graph.stored()

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
-from db.codec import pack_decisions, pack_times
+from db.measurement_codec import pack_decisions, pack_times
 from db.repositories.contexts import Contexts
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs, NewJob

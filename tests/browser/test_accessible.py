@@ -11,7 +11,7 @@ from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.session import Database
-from mallorn.core.artifacts import scripts_uri
+from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.states import RoundState
 from tests.browser.conftest import Open
 from tests.browser.looks import SEARCH

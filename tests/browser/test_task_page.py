@@ -8,7 +8,7 @@ import pytest
 
 from db.session import Database
 from db.tables import Job
-from mallorn.core.artifacts import scripts_uri
+from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.states import JobState
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows

@@ -11,10 +11,10 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from tests.fixtures.faces import Hazards
 from tests.fixtures.fleet import Subject, TestFleet
-from workers.children.pool import ChildPool
-from workers.faces.compiler import Compiler
-from workers.faces.runner import Runner
-from workers.measure.tvm import TvmMeasurer
+from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.runner import Runner
+from workers.measure.tvm_measurer import TvmMeasurer
+from workers.subprocesses.process_pool import ChildPool
 
 pytestmark = pytest.mark.usefixtures("ample_time")
 # What is no hazard must not run into a limit, however busy the machine is.

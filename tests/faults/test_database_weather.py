@@ -11,17 +11,17 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from db.repositories.events import Events
+from db.repositories.job_events import Events
 from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.values.event import OtherEvent
-from services.coordinator.web import parts
+from services.coordinator.web import app_context
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.processes import family
 from tests.fixtures.waiting import wait_for
 from tests.fixtures.workshop import Workshop
-from workers.round import commits
+from workers.round import batch_commits
 
 POSTGRES = [pytest.param("postgres", marks=pytest.mark.postgres)]
 pytestmark = pytest.mark.parametrize("database_url", POSTGRES, indirect=True)
@@ -62,7 +62,7 @@ def test_a_request_hears_that_the_database_is_silent(start: Start, database_url:
 def test_a_stream_goes_on_when_the_database_is_back(
     start: Start, database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(parts, "ANSWER_SEC", 1.0)
+    monkeypatch.setattr(app_context, "ANSWER_SEC", 1.0)
     coordinator = start()
     owned = OwnedRows(coordinator.database)
     tell(owned, "before")
@@ -108,7 +108,7 @@ def test_no_result_is_lost_or_doubled_while_the_database_comes_and_goes(
     workshop: Workshop, database_url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """200 candidates; before a seeded one in ten the database throws everybody out for a while."""
-    monkeypatch.setattr(commits, "RETRY_SEC", 0.01)
+    monkeypatch.setattr(batch_commits, "RETRY_SEC", 0.01)
     job_id, name = workshop.job(trials=200, round_size=50), make_url(database_url).database
     chance = random.Random(18)
     outages: list[threading.Timer] = []

@@ -16,7 +16,7 @@ from mallorn.core.errors import Unavailable
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.workshop import Workshop
-from workers.round import commits
+from workers.round import batch_commits
 
 pytestmark = pytest.mark.postgres
 on_postgres = pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_no_result_is_lost_or_doubled_while_primaries_change(
     workshop: Workshop, primary: Primary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """100 candidates; before a seeded one in ten the primary steps down for a while."""
-    monkeypatch.setattr(commits, "RETRY_SEC", 0.01)
+    monkeypatch.setattr(batch_commits, "RETRY_SEC", 0.01)
     job_id, chance = workshop.job(trials=100, round_size=25), random.Random(38)
     changes: list[threading.Timer] = []
 

@@ -12,13 +12,13 @@ import pytest
 from benchmarks.fuzzing.readers import FIRST_MODELS, READERS
 from benchmarks.fuzzing.trying import READ, REFUSED
 from mallorn.core.errors import InvalidModel, MallornError
-from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.registry import REGISTRY, resolve
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.hostile import models
 from tests.fixtures.hostile.corpus import Hostile, corpus
-from workers.faces.graphs import Graphs
-from workers.slot.unpacking import unpack
+from workers.interfaces.model_compiler import Graphs
+from workers.process.unpack_model import unpack
 from workers.tvm.recipes import TUNED, stored_recipe
 
 MEMORY_MB = 4096  # of address space

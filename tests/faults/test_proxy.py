@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-import mallorn.parcel
+import mallorn.model_upload
 from mallorn import Client
 from mallorn.core.errors import TooLarge
 from stack.ports import free_port
@@ -86,14 +86,14 @@ def test_an_upload_whose_end_takes_longer_than_the_proxys_patience_arrives(
 
     monkeypatch.setattr(LocalFileSystem, "mv", slowly)
     looked: list[str] = []
-    get = mallorn.parcel.Connection.get
+    get = mallorn.model_upload.Connection.get
 
     def look(*words: Any, **how: Any) -> Any:
         looked.append(words[1])
         may_move.set()  # the proxy has given up
         return get(*words, **how)
 
-    monkeypatch.setattr(mallorn.parcel.Connection, "get", look)
+    monkeypatch.setattr(mallorn.model_upload.Connection, "get", look)
     giving_up = Timer(60, may_move.set)
     giving_up.start()
     with nginx(tmp_path, coordinator, proxy_read_timeout="1s") as url, Client(url) as client:

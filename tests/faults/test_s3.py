@@ -11,8 +11,8 @@ from uuid import uuid4
 import fsspec
 import pytest
 
-from mallorn.core.artifacts import open_store
-from services.coordinator.web.store import Store
+from mallorn.core.artifact_uris import open_store
+from services.coordinator.web.artifact_store import Store
 from stack.ports import free_port
 from tests.fixtures.processes import answers_ok, serving
 from tests.fixtures.service import JOB_SEC, start_service, stop_service

@@ -18,12 +18,12 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from benchmarks.broker.weather import ANSWER_SEC
-from mallorn.core.broker import celery_settings
+from mallorn.core.celery_settings import celery_settings
 from mallorn.core.errors import Unavailable
 from mallorn.core.queues import CONTROL, PLAN
 from services.coordinator.web.waker import Waker
-from stack.child import python_path
 from stack.ports import free_port
+from stack.supervised_process import python_path
 from stack.valkey import valkey_command
 from tests.fixtures.waiting import wait_for
 

@@ -9,11 +9,11 @@ import tvm
 
 from mallorn.core.errors import StorageFull
 from mallorn.core.values.machine import assumed
+from searchers.roller.rank_candidates import ranked
 from tests.unit.tvm_space.programs import matmul, softmax
-from workers.search.roller.ranking import ranked
-from workers.tvm.build import InvalidCandidate, build
-from workers.tvm.programs import parse_module, parse_tvm_target
-from workers.tvm.rebuild import rebuild
+from workers.tvm.build_libraries import InvalidCandidate, build
+from workers.tvm.program_cache import parse_module, parse_tvm_target
+from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
 
 HOST = '{"kind":"llvm","num-cores":2}'
@@ -54,7 +54,7 @@ def test_nothing_but_the_library_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_an_invalid_candidate_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.tvm.build.rebuild", lambda *_: None)
+    monkeypatch.setattr("workers.tvm.build_libraries.rebuild", lambda *_: None)
     trace, decisions = first_default(matmul(), HOST)
     with pytest.raises(InvalidCandidate):
         build(matmul(), HOST, trace, decisions, str(tmp_path / "candidate.so"))

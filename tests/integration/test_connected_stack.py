@@ -15,7 +15,7 @@ import pytest
 from cli.service.connect import connected_stack, wait_for_device
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import settings
-from stack.datadir import DataDir
+from stack.data_directory import DataDir
 from tests.fixtures.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]

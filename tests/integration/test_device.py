@@ -19,14 +19,14 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target, parse_target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.device.detect import available_cores, host_fingerprint
-from workers.device.endpoint import DeviceClass, Endpoint
-from workers.device.serving import prepare_runtime
+from workers.device.detect_host import available_cores, host_fingerprint
+from workers.device.device_class import DeviceClass, Endpoint
+from workers.device.serve_device import prepare_runtime
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
-from workers.faces.runner import LibraryRun, Runner
-from workers.faces.values import Arguments, Tensor
-from workers.measure.fleet import Fleet
-from workers.tvm.remote import CandidateUnheard, RemoteDevice
+from workers.interfaces.arguments import Arguments, Tensor
+from workers.interfaces.runner import LibraryRun, Runner
+from workers.measure.tracked_devices import Fleet
+from workers.tvm.rpc_session import CandidateUnheard, RemoteDevice
 
 EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
 ARGS = Arguments((Tensor("TENSOR", "float32", (64, 64)),) * 3)
@@ -82,9 +82,9 @@ UNDER_A_MASK = """
 import os
 os.sched_setaffinity(0, last := {max(os.sched_getaffinity(0))})
 from mallorn.core.targets import parse_target
-from workers.device.serving import prepare_runtime
+from workers.device.serve_device import prepare_runtime
 prepare_runtime(parse_target({"kind": "llvm", "num-cores": 1}))
-from workers.device.session import runtime_facts
+from workers.device.rpc_session import runtime_facts
 assert runtime_facts(parse_target({"kind": "llvm", "num-cores": 1}))["threads"] == 1
 assert os.sched_getaffinity(0) == last, os.sched_getaffinity(0)
 """

@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
-from cli.doctoring import place
+from cli.doctor_checks import data_directory as place
 from cli.main import app
-from costmodels.blobs import pack, sealed
+from costmodels.serialization import pack, sealed
 from db.repositories.cost_models import CostModels
-from stack.datadir import DataDir, StackInfo
-from stack.scratch import PREFIX
+from stack.data_directory import DataDir, StackInfo
+from stack.temporary_files import PREFIX
 from tests.fixtures.data_directory import MODEL_ID, cost_model, flipped, looked, whole, write
-from workers.sandbox.reach import checked
+from workers.sandbox.sandbox_support import checked
 
 
 @pytest.fixture

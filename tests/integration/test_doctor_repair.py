@@ -13,13 +13,13 @@ from sqlalchemy import select, text
 from typer.testing import CliRunner
 
 from cli.main import app
-from costmodels.blobs import pack, sealed
+from costmodels.serialization import pack, sealed
 from db.backups import folder_of, take
 from db.repositories.cost_models import CostModels
 from db.session import Database
 from db.tables import CostModelRow, Job
-from stack.datadir import DataDir
-from stack.scratch import PREFIX
+from stack.data_directory import DataDir
+from stack.temporary_files import PREFIX
 from tests.fixtures.data_directory import CONTENT, MODEL_ID, cost_model, flipped, looked, url, whole, write
 
 WHOLE = pack("static", {}, {})

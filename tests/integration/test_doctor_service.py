@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.ticks import Ticks
+from db.repositories.loop_ticks import Ticks
 from db.repositories.workers import Workers
 from mallorn.core import queues
 from mallorn.core.values.fleet import WorkerInfo
-from stack.datadir import DataDir, StackInfo
+from stack.data_directory import DataDir, StackInfo
 from stack.ports import free_port
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.data_directory import whole

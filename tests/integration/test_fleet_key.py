@@ -18,7 +18,7 @@ from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from tests.fixtures.fleet import TestFleet, running_fleet
 from tests.fixtures.waiting import PATIENCE
-from workers.device.lobby import MOST_OF_AN_ADDRESS
+from workers.device.pending_connections import MOST_OF_AN_ADDRESS
 from workers.device.tracker_client import (
     NO_KEY,
     PUT,
@@ -33,8 +33,8 @@ from workers.device.tracker_client import (
     device_key,
     receive_exactly,
 )
-from workers.faces.runner import Runner
-from workers.measure.fleet import Fleet
+from workers.interfaces.runner import Runner
+from workers.measure.tracked_devices import Fleet
 
 KEY, OLD, OTHERS = "k" * 32, "o" * 32, "x" * 32
 

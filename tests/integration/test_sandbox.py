@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures import escapes
-from workers.sandbox.reach import reached
-from workers.sandbox.walls import WHOLE
+from workers.sandbox.sandbox import WHOLE
+from workers.sandbox.sandbox_support import reached
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVEL = reached("best-effort")

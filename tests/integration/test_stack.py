@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from stack.datadir import DataDir, StackInfo
+from stack.data_directory import DataDir, StackInfo
 from tests.fixtures.command_line import assert_refused, clean_environment, mallorn, typed
 from tests.fixtures.processes import STOP_SEC, end, family, gone, the_one
 from tests.fixtures.service import START_SEC

@@ -20,18 +20,18 @@ from mallorn.core import queues
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.settings import settings as own_settings
-from mallorn.core.stand_ins import STAND_INS, stand_in
 from mallorn.core.targets import Target
+from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.manifest import read_manifest
-from mallorn.core.values.report import FinishReport
-from services.control.planning import plan_job
+from mallorn.core.virtual_devices import STAND_INS, stand_in
+from services.control.plan_target import plan_job
 from tests.fixtures.coordinator import running
 from workers.finish.run import finish
-from workers.importing.run import import_job
 from workers.measure.base import Need
+from workers.model_import.run import import_job
+from workers.process.runtime import Runtime
 from workers.round import run as rounds
-from workers.round.training import train
-from workers.slot.runtime import Runtime
+from workers.round.train_cost_model import train
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 TRIALS = 24

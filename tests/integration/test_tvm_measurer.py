@@ -10,15 +10,15 @@ from mallorn.core.options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from searchers.space import Candidate
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
-from workers.children.pool import ChildPool
-from workers.faces.compiler import Compiler, Library
-from workers.faces.runner import Runner
-from workers.measure import tvm
+from workers.interfaces.candidate_compiler import Compiler, Library
+from workers.interfaces.runner import Runner
+from workers.measure import tvm_measurer
 from workers.measure.base import Slot
 from workers.measure.testing import MeasurerTestCase, Workplace
-from workers.measure.tvm import TvmMeasurer
-from workers.search.space import Candidate
+from workers.measure.tvm_measurer import TvmMeasurer
+from workers.subprocesses.process_pool import ChildPool
 
 pytestmark = pytest.mark.usefixtures("ample_time")
 OPTIONS = JobOptions(
@@ -42,7 +42,7 @@ def runner() -> Iterator[Runner]:
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the device stands decides between alternating and overlapping."""
     if request.param == "on another host":
-        monkeypatch.setattr(tvm, "host_id", lambda: "elsewhere")
+        monkeypatch.setattr(tvm_measurer, "host_id", lambda: "elsewhere")
 
 
 @pytest.mark.usefixtures("place")

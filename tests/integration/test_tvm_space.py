@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from mallorn.core.targets import Target
+from searchers.space import Candidate
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
-from workers.children.call import Call
-from workers.children.errors import ChildCrashed
-from workers.faces.compiler import Compiler
-from workers.faces.values import Arguments
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.candidate_compiler import Compiler
 from workers.measure.base import Program
-from workers.search.space import Candidate
-from workers.tvm.space import TvmSpace, load_sketches
+from workers.subprocesses.call import Call
+from workers.subprocesses.errors import ChildCrashed
+from workers.tvm.tvm_space import TvmSpace, load_sketches
 
 R = TypeVar("R")
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,5 +82,5 @@ def test_a_candidate_that_kills_the_compiler_is_alone_invalid() -> None:
 
 
 def test_the_worker_itself_loads_no_tvm() -> None:
-    script = "import sys, workers.tvm.space; sys.exit('tvm' in sys.modules)"
+    script = "import sys, workers.tvm.tvm_space; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

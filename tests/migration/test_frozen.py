@@ -24,7 +24,7 @@ from mallorn.core.states import JobState
 from tests.fixtures.database import POSTGRES_LONG
 from tests.fixtures.transcript import Terminal, Typed
 from tests.migration.freezing import FROZEN
-from workers.device.detect import host_fingerprint
+from workers.device.detect_host import host_fingerprint
 
 VERSIONS = sorted(path.name for path in FROZEN.iterdir())
 

@@ -9,7 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, select, text
 
-from db.clock import now
+from db.database_clock import now
 from db.migrate import check, upgrade
 from db.session import Database
 from db.tables import Base, Model

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from costmodels.momentum import MoA
+from costmodels.moa import MoA
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.testing import easy_data
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.tables import CostModelRow, Round
+from searchers.space import Sketch
 from tests.fixtures.workshop import TARGET, MadeUpCompiler, Workshop
-from workers.round.bases import model_of
-from workers.round.training import train
-from workers.search.space import Sketch
+from workers.round.stored_models import model_of
+from workers.round.train_cost_model import train
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 NAME, ELSEWHERE = "base:matmul/mtl-tlp@1", "gpu"

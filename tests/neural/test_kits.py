@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel
-from costmodels.distilled import TCL
 from costmodels.gnn import GNN
 from costmodels.metrics import coverage
-from costmodels.momentum import MoA
+from costmodels.moa import MoA
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.pacm import BUFFERS, PaCM
+from costmodels.tcl import TCL
 from costmodels.testing import StoredModelTestCase
 from costmodels.tlp import TLP
 from costmodels.tree_lstm import TreeLSTM

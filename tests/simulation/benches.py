@@ -12,8 +12,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
-from workers.device.endpoint import Endpoint, endpoint_of
-from workers.finish.checking import Checker, NumericCheck
+from workers.device.device_class import Endpoint, endpoint_of
+from workers.finish.numeric_check import Checker, NumericCheck
 from workers.measure.base import Need, Program, Slot, SlotTrial
 from workers.measure.simulated import SimulatedMeasurer, _result
 
@@ -81,7 +81,7 @@ class Benches:
         device = self.take(like)
         try:
             return device, endpoint_of(self.words(device))  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError) as error:  # as workers.tvm.remote has it
+        except (KeyError, TypeError, ValueError) as error:  # as workers.tvm.rpc_session has it
             raise Unavailable(f"the device is lost: {error}") from None
 
     def ails(self) -> MallornError | None:
@@ -179,7 +179,7 @@ class Check(Checker):
 
 
 def verifier_of(benches: Benches) -> Any:
-    """In place of workers.finish.verify.verifier."""
+    """In place of workers.finish.verifier.verifier."""
 
     @contextmanager
     def verifier(runtime: Any, target: Target, _graphs: Any, _like: Any) -> Iterator[Checker]:

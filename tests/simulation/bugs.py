@@ -9,16 +9,16 @@ from unittest.mock import patch
 from sqlalchemy import and_, true, update
 
 from db.repositories.base import until
-from db.repositories.holds import Hold, Holds
+from db.repositories.leases import Hold, Holds
 from db.tables import HeldWork
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
-from services.control.views import job_view
+from services.control.planner_input import job_view
 from tests.simulation import old_code
 from tests.simulation.benches import Check
-from workers.finish.checking import NumericCheck
+from workers.finish.numeric_check import NumericCheck
 from workers.measure.base import Program, Slot
-from workers.round.commits import Commits
+from workers.round.batch_commits import Commits
 
 
 def fencing_off() -> AbstractContextManager[object]:
@@ -28,7 +28,7 @@ def fencing_off() -> AbstractContextManager[object]:
         item = hold.item
         return and_(HeldWork.kind == item.kind, HeldWork.subject == item.subject, HeldWork.until.is_not(None))
 
-    return patch("db.repositories.holds.mine", mine)
+    return patch("db.repositories.leases.mine", mine)
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def budget_off_by_a_round() -> Iterator[None]:
         found = view(*given)
         return replace(found, trials=(found.trials or 0) + (found.round_size or 0))
 
-    with patch("services.control.turn.job_view", richer):
+    with patch("services.control.plan_job.job_view", richer):
         yield
 
 
@@ -102,7 +102,7 @@ def owners_mixed() -> AbstractContextManager[object]:
 
 def private_shown() -> AbstractContextManager[object]:
     """What private jobs brought is exported like anything else."""
-    return patch("db.repositories.frozen.shared", true)
+    return patch("db.repositories.snapshot_rows.shared", true)
 
 
 #: By name, with what the law says that finds it.

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 from mallorn.core.targets import Target
 from tests.simulation.benches import Benches, Device
 from workers.device.tracker_client import device_key
-from workers.slot.attendance import RollCall
+from workers.process.heartbeat import RollCall
 
 EVERY_SEC: Final = 15.0  # between two roll calls of a worker; devices are fresh for twice as long
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.codec import unpack_decisions
+from db.measurement_codec import unpack_decisions
 from db.tables import Job, Measurement, Round, Schedule, SketchRow, Workload
 from mallorn.core.states import Cause, JobState, MeasurementKind, RoundState
 from tests.simulation.history import COMMITTED, History

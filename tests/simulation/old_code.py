@@ -8,25 +8,25 @@ from unittest.mock import patch
 
 from sqlalchemy import and_
 
-from db.repositories.holds import MAX_LOSSES, Hold, Holds
+from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.shares import Shares
+from db.repositories.leases import MAX_LOSSES, Hold, Holds
 from db.repositories.work_items import WorkItems
 from db.tables import HeldWork
 from mallorn.core import queues
-from mallorn.core.artifacts import open_store
+from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import MallornError
 from mallorn.core.options import JobOptions
 from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceInfo
-from services.control import planning
+from services.control import plan_target
 from services.control.app import app
-from services.control.turn import take_turn
-from services.planner.share import charged
-from workers.device.endpoint import Endpoint
-from workers.slot.attendance import RollCall
-from workers.slot.endings import OTHER_HOST, Fate, ending
-from workers.slot.health import Health
+from services.control.plan_job import take_turn
+from services.planner.fair_share import charged
+from workers.device.device_class import Endpoint
+from workers.process.heartbeat import RollCall
+from workers.process.retry_rules import OTHER_HOST, Fate, ending
+from workers.process.worker_health import Health
 
 EXPIRES_SEC: Final = 5.0
 
@@ -50,7 +50,11 @@ def read_only_is_a_fault() -> AbstractContextManager[object]:
 def store_is_a_fault() -> Iterator[None]:
     """What an artifact store raises that is away is a fault of ours."""
     with ExitStack() as stack:
-        for module in ("workers.slot.stage", "workers.finish.export", "workers.finish.handout"):
+        for module in (
+            "workers.process.stage_context",
+            "workers.finish.export_directory",
+            "workers.finish.final_schedules",
+        ):
             stack.enter_context(patch(f"{module}.reaching", lambda uri: nullcontext(open_store(uri))))
         yield
 
@@ -66,14 +70,18 @@ def turns_unguarded() -> AbstractContextManager[object]:
         self._jobs[job_id] = paid
         self._note(job_id, slots, turn)
 
-    return patch.object(planning._TargetStep, "_look_at", look_at)
+    return patch.object(plan_target._TargetStep, "_look_at", look_at)
 
 
 @contextmanager
 def options_read_strictly() -> Iterator[None]:
     """An option that only a newer version knows raises in whoever reads it."""
     with ExitStack() as stack:
-        for module in ("services.control.turn", "workers.slot.stage", "workers.round.context"):
+        for module in (
+            "services.control.plan_job",
+            "workers.process.stage_context",
+            "workers.round.round_context",
+        ):
             stack.enter_context(patch(f"{module}.KeptOptions", JobOptions))
         yield
 
@@ -82,7 +90,7 @@ def options_read_strictly() -> Iterator[None]:
 def devices_believed() -> Iterator[None]:
     """What a device says of itself is taken as it is, and the roll call ends where that raises."""
     with ExitStack() as stack:
-        for module in ("workers.measure.fleet", "tests.simulation.benches"):
+        for module in ("workers.measure.tracked_devices", "tests.simulation.benches"):
             stack.enter_context(patch(f"{module}.endpoint_of", _endpoint_of))
         stack.enter_context(patch.object(RollCall, "_tell", staticmethod(_tell)))
         yield
@@ -115,7 +123,7 @@ def fenced_by_number() -> AbstractContextManager[object]:
         same = HeldWork.kind == item.kind, HeldWork.subject == item.subject
         return and_(*same, HeldWork.attempt == hold.attempt, HeldWork.until.is_not(None))
 
-    return patch("db.repositories.holds.mine", mine)
+    return patch("db.repositories.leases.mine", mine)
 
 
 @contextmanager
@@ -136,10 +144,10 @@ def host_faults_are_losses() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(Health, "recover", lambda _self: None))
-        stack.enter_context(patch("workers.slot.held_work.ending", fate))
+        stack.enter_context(patch("workers.process.leased_work.ending", fate))
         yield
 
 
 def any_device_times() -> AbstractContextManager[object]:
     """Devices are asked for by their target alone, whatever class a job's times are of."""
-    return patch("workers.round.context.class_of_job", lambda *_: None)
+    return patch("workers.round.round_context.class_of_job", lambda *_: None)

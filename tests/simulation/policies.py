@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from services.planner.planner_values import TaskView
 from services.planner.policy import Arm, Policy, TaskChoice
-from services.planner.values import TaskView
 
 
 class Raises(Policy):

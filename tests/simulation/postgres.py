@@ -101,7 +101,7 @@ class PostgresStorage(Storage):
         def on_clock(
             _connection: Any, _cursor: Any, statement: str, parameters: Any, *_rest: Any
         ) -> tuple[str, Any]:
-            # What db.clock asks Postgres for.
+            # What db.database_clock asks Postgres for.
             return statement.replace("clock_timestamp()", f"to_timestamp({self.clock():.6f})"), parameters
 
         @event.listens_for(engine, "do_connect")

@@ -9,16 +9,17 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
-from db.repositories.holds import Holds
+from db.repositories.leases import Holds
+from db.repositories.loop_ticks import Ticks
 from db.repositories.measurements import Measurements
-from db.repositories.ticks import Ticks
 from db.session import read_clock
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
-from mallorn.core.values.graph import GraphReport
-from mallorn.core.values.report import FinishReport
-from services.control.planning import plan_job
-from services.control.waiting import WaitLimit
+from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.graph_report import GraphReport
+from searchers.synthetic_space import SyntheticSpace
+from services.control.plan_target import plan_job
+from services.control.wait_for_device import WaitLimit
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
 from tests.simulation.benches import NAME, Bench, Benches, verifier_of
 from tests.simulation.broker import Broker
@@ -30,28 +31,27 @@ from tests.simulation.policies import NAMES
 from tests.simulation.storage import Shared
 from tests.simulation.store import URL, Shelf, stored_at
 from tests.simulation.versions import versions_mixed
-from workers.faces.graphs import Extraction, Graphs, ModelTask, Scripts
-from workers.faces.values import Arguments
-from workers.finish.handout import Handout
-from workers.measure.fleet import Fleet
-from workers.search.synthetic import SyntheticSpace
-from workers.slot.runtime import Runtime
+from workers.finish.final_schedules import Handout
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.model_compiler import Extraction, Graphs, ModelTask, Scripts
+from workers.measure.tracked_devices import Fleet
+from workers.process.runtime import Runtime
 
 COMPILER: Final = MadeUpCompiler(SyntheticSpace(16, 16, 16))
 TARGET: Final = parse_target('{"kind":"llvm","num-cores":2}')
 SETTINGS: Final = Settings(lease_sec=12.0, device_wait_sec=90.0, plugins=[NAME, *NAMES], artifacts=URL)
 IMPORT_SEC: Final = 1.0
 #: Modules that wait, or tell how long something took.
-WAITING: Final = ("workers.slot.lease.threading", "workers.slot.attendance.threading")
+WAITING: Final = ("workers.process.lease_renewal.threading", "workers.process.heartbeat.threading")
 TIMED: Final = (
     "workers.round.run.time",
-    "workers.round.commits.time",
+    "workers.round.batch_commits.time",
     "workers.finish.run.time",
-    "workers.finish.deciding.time",
-    "workers.slot.turns.time",
-    "workers.slot.health.time",
-    "workers.slot.attendance.time",
-    "workers.probing.run.time",
+    "workers.finish.decide_tasks.time",
+    "workers.process.time_slice.time",
+    "workers.process.worker_health.time",
+    "workers.process.heartbeat.time",
+    "workers.hardware_probe.run.time",
 )
 Extracted = dict[str, tuple[str, ...]]
 
@@ -110,22 +110,22 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         ),
         "services.control.tasks.database": lambda: loom.process.runtime,
         "services.control.tasks.send": broker.send,
-        "services.control.turn.settings": lambda: SETTINGS,
+        "services.control.plan_job.settings": lambda: SETTINGS,
         "services.control.tasks.PATIENCE": WaitLimit(SETTINGS.device_wait_sec),
         "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
-        "workers.slot.stage.check_room": lambda *_: None,
-        "workers.slot.stage.unpack": lambda stored, _folder: stored.read(),
-        "workers.importing.run._extract": _extract(loom, benches),
-        "workers.slot.health.what_ails": lambda _tunes: benches.ails(),
-        "workers.slot.attendance.EVERY_SEC": EVERY_SEC,
-        "workers.slot.attendance.host_id": lambda: loom.process.host.name,
-        "workers.measure.fleet.TrackerClient": lambda *_address, **_key: Tracker(benches, TARGET),
+        "workers.process.stage_context.check_room": lambda *_: None,
+        "workers.process.stage_context.unpack": lambda stored, _folder: stored.read(),
+        "workers.model_import.run._extract": _extract(loom, benches),
+        "workers.process.worker_health.what_ails": lambda _tunes: benches.ails(),
+        "workers.process.heartbeat.EVERY_SEC": EVERY_SEC,
+        "workers.process.heartbeat.host_id": lambda: loom.process.host.name,
+        "workers.measure.tracked_devices.TrackerClient": lambda *_address, **_key: Tracker(benches, TARGET),
         "workers.round.run.Host": lambda: here,
-        "workers.slot.runtime.Host": lambda: here,
-        "workers.probing.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
+        "workers.process.runtime.Host": lambda: here,
+        "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.verifier": verifier_of(benches),
-        "workers.slot.turns.TURN_SEC": 0.0,
-        "workers.slot.turns.WAITED_SEC": 0.0,
+        "workers.process.time_slice.TURN_SEC": 0.0,
+        "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.TemporaryDirectory": lambda **_: nullcontext("."),
         "workers.finish.run.JobModel": _Model,
         "workers.finish.run.records_alone": lambda model, winners: Handout(

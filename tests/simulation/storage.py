@@ -138,7 +138,7 @@ class SqliteStorage(Storage):
 
         @event.listens_for(engine, "connect")
         def on_connect(connection: Any, _record: Any) -> None:
-            # What db.clock asks SQLite for; the rest is its own conversion, undone.
+            # What db.database_clock asks SQLite for; the rest is its own conversion, undone.
             connection.create_function("julianday", 1, lambda _when: self.clock() / 86400.0 + 2440587.5)
 
 

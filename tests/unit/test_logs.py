@@ -12,7 +12,7 @@ from contextvars import copy_context
 import pytest
 from pydantic import ValidationError
 
-from mallorn.core.logs import about, note, set_up
+from mallorn.core.log_setup import about, note, set_up
 from mallorn.core.settings import Settings
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 from tests.fixtures.coordinator import Coordinator
@@ -132,7 +132,7 @@ def test_a_request_is_about_its_job(coordinator: Coordinator, written: Written) 
 CELERY = """
 import os, signal
 from celery.signals import worker_ready
-from mallorn.core.logs import set_up
+from mallorn.core.log_setup import set_up
 from mallorn.core.settings import settings
 set_up("worker", settings())
 from stack.celery_parts import run_worker

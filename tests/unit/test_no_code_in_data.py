@@ -12,8 +12,8 @@ import pytest
 from kombu.exceptions import ContentDisallowed
 from kombu.serialization import loads, prepare_accept_content
 
-from cli.terminal.mistakes import OURS
-from mallorn.core.broker import celery_settings
+from cli.terminal.explain_error import OURS
+from mallorn.core.celery_settings import celery_settings
 from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 
 ROOT: Final = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from cli.main import COMMANDS, app
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.logs import JsonLines, TextLines
+from mallorn.core.log_setup import JsonLines, TextLines
 from mallorn.core.redaction import redact
 from mallorn.core.settings import SECRETS, URLS, Settings, settings
 from services.coordinator.app import create_app

@@ -3,7 +3,7 @@
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.versions import VersionName, base_family
+from mallorn.core.version_name import VersionName, base_family
 
 
 @pytest.mark.parametrize(

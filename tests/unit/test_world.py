@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.hosts import host_folder
+from mallorn.core.host_id import host_folder
 from mallorn.core.settings import Settings
 from tests.fixtures.trap import main
 from tests.fixtures.world import PREFIX

@@ -11,7 +11,7 @@ from tvm.runtime import Module
 
 from workers.device.slice_times import Slice, SliceTimes
 from workers.host.contention import ContentionReading
-from workers.host.load import LoadMeter
+from workers.host.load_meter import LoadMeter
 
 #: The function that TVM calls before every slice.
 NEXT_SLICE: Final = "mallorn.next_slice"

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.addresses import listen
+from workers.device.listen import listen
 from workers.device.tracker_client import NO_KEY
 
 log = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from typing import Any, Final
 from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.endpoint import LONGEST
-from workers.device.lobby import Unproven
-from workers.device.requests import Requests
+from workers.device.device_class import LONGEST
+from workers.device.device_requests import Requests
+from workers.device.pending_connections import Unproven
 from workers.device.tracker_client import HELLO, PROVE, REFUSED, REQUEST, SUCCESS, UPDATE_INFO
 
 log = logging.getLogger(__name__)

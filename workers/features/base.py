@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from costmodels.views import DECISIONS, View
-from workers.search.features import decision_rows, describe, places_by_sketch
-from workers.search.space import Candidate, Matrix, Sketch
-from workers.search.tiles import Rows
+from searchers.decision_features import decision_rows, describe, places_by_sketch
+from searchers.space import Candidate, Matrix, Sketch
+from searchers.tile_arrays import Rows
 
 
 class Extractor(ABC):

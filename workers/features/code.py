@@ -11,9 +11,9 @@ import numpy as np
 
 from costmodels.base import Column
 from costmodels.views import CODE
-from workers.features.assembly import MachineInstruction, functions_of
+from searchers.space import Matrix
+from workers.features.assembly_parser import MachineInstruction, functions_of
 from workers.features.instruction_sets import Does, InstructionSet, instruction_set
-from workers.search.space import Matrix
 
 RUNS_OF_A_LOOP: Final = 8.0
 DEEPEST: Final = 6

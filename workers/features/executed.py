@@ -1,6 +1,6 @@
 """The view `executed` (Tuna): what runs of a candidate's code, and the lines that it moves.
 
-Instructions are counted as often as their loops run (`workers.features.trips`). Where a loop's bounds come
+Instructions are counted as often as their loops run (`workers.features.trip_counts`). Where a loop's bounds come
 from elsewhere, as those of a parallel loop do, all counts are scaled so that the products are as many as in
 the program. What moves is taken from the lowered program: each of the accesses with the most lines, the
 lines that are left if what is read again is still in the cache, and how many bytes come between.
@@ -12,11 +12,11 @@ import numpy as np
 
 from costmodels.base import Column
 from costmodels.views import ACCESSES, EXECUTED, STATEMENTS, Count
-from workers.features.assembly import MachineFunction, functions_of
+from searchers.space import Matrix
+from workers.features.assembly_parser import MachineFunction, functions_of
 from workers.features.code import ARITHMETIC
 from workers.features.instruction_sets import ARM64, X86, Does, InstructionSet, instruction_set
-from workers.features.trips import COUNTS_ON_ARM64, COUNTS_ON_X86, UNKNOWN, runs_of
-from workers.search.space import Matrix
+from workers.features.trip_counts import COUNTS_ON_ARM64, COUNTS_ON_X86, UNKNOWN, runs_of
 
 FLOAT_BYTES: Final = 4
 # MetaSchedule's numbers of a statement, behind the mark that it is there.

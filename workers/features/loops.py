@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.views import LOOPS
+from searchers.space import ChoiceKind, Matrix, Sketch
+from searchers.tile_arrays import Rows
 from workers.features.base import Extractor
-from workers.features.following import Follower
-from workers.features.nest import AxisKind, TracedNest
-from workers.features.trace import steps_of
-from workers.features.tree import Line, lines_of
-from workers.search.space import ChoiceKind, Matrix, Sketch
-from workers.search.tiles import Rows
+from workers.features.loop_tree import Line, lines_of
+from workers.features.resolved_trace import steps_of
+from workers.features.trace_follower import Follower
+from workers.features.traced_nest import AxisKind, TracedNest
 
 LINES, COLUMNS = LOOPS.shape
 (PRESENT, PARENT, ROOT, SPATIAL, REDUCTION, BLOCK, EXTENT, REACH, LEVEL, AXIS) = range(10)

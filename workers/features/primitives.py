@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from costmodels.views import PRIMITIVES
+from searchers.space import Matrix, Sketch
+from searchers.tile_arrays import Rows
 from workers.features.base import Extractor
-from workers.features.trace import Number, TraceStep, steps_of
-from workers.search.space import Matrix, Sketch
-from workers.search.tiles import Rows
+from workers.features.resolved_trace import Number, TraceStep, steps_of
 
 LINES, COLUMNS = PRIMITIVES.shape
 

@@ -15,14 +15,14 @@ from db.repositories.workloads import Workloads
 from db.tables import Task, Workload
 from mallorn.core.errors import Unschedulable
 from mallorn.core.values.trial import Trial
-from workers.children.errors import ChildFailed
+from searchers.base import DEFAULT, means_of
+from searchers.space import Candidate, Sketch
 from workers.measure.base import Program, Slot
-from workers.round.context import descriptors_of, program_of, work_of
-from workers.round.viewing import Viewer
-from workers.search.base import DEFAULT, means_of
-from workers.search.space import Candidate, Sketch
-from workers.slot.stage import Stage
-from workers.tvm.space import TvmSpace, load_sketches
+from workers.process.stage_context import Stage
+from workers.round.feature_lookup import Viewer
+from workers.round.round_context import descriptors_of, program_of, work_of
+from workers.subprocesses.errors import ChildFailed
+from workers.tvm.tvm_space import TvmSpace, load_sketches
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from db.repositories.jobs import Jobs
 from db.session import read_clock
-from mallorn.core.values.report import BeforeAfter, InsideTheModel, Swap
-from workers.finish.checking import Checker
+from mallorn.core.values.finish_report import BeforeAfter, InsideTheModel, Swap
 from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.numeric_check import Checker
 from workers.finish.winners import Winner
 
 # The rivals take at most this share of the time that the tuning took, and the first guesses this one.

@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from mallorn.core.hosts import host_id
-from workers.faces.graphs import Compiled, Graphs
-from workers.finish.export import largest_shapes, write_records
-from workers.finish.rules import to_next
+from mallorn.core.host_id import host_id
+from workers.finish.export_directory import largest_shapes, write_records
+from workers.finish.shape_dispatch import to_next
 from workers.finish.winners import Winner
-from workers.host.alone import Host
-from workers.host.memory import is_large
-from workers.host.stress import stress
-from workers.measure.fleet import of_class
-from workers.racing.engines import Engines
-from workers.racing.on_device import DeviceSeat
-from workers.racing.whole_model import WholeModel
-from workers.slot.stage import Stage
+from workers.host.background_load import stress
+from workers.host.host_lock import Host
+from workers.host.host_memory import is_large
+from workers.interfaces.model_compiler import Compiled, Graphs
+from workers.measure.tracked_devices import of_class
+from workers.process.stage_context import Stage
+from workers.whole_model.compiled_model import WholeModel
+from workers.whole_model.device_engine import DeviceSeat
+from workers.whole_model.engines import Engines
 
 KERNELS_SEC: Final = 1.5
 

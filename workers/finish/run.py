@@ -11,33 +11,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from db.repositories.events import Events
+from db.repositories.job_events import Events
+from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.progress import progress
-from db.repositories.search_states import FinishSteps
+from db.repositories.saved_states import FinishSteps
 from mallorn.core.errors import Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.event import DoneEvent, FinishingEvent
-from mallorn.core.values.report import FinishReport
-from workers.children.errors import ChildError
-from workers.faces.graphs import Graphs
-from workers.finish.busy import beside_others
-from workers.finish.checking import Checker, Unchecked
-from workers.finish.comparison import compare
-from workers.finish.conditions import conditions, limits
+from mallorn.core.values.finish_report import FinishReport
+from workers.finish.compare_engines import compare
 from workers.finish.contenders import Contest
-from workers.finish.deciding import Decided, decide_all
-from workers.finish.export import complete_export, settle_rules, upload
-from workers.finish.handout import Handout, choose, keep_scripts, records_alone
+from workers.finish.contention import beside_others
+from workers.finish.decide_tasks import Decided, decide_all
+from workers.finish.export_directory import complete_export, settle_rules, upload
+from workers.finish.final_schedules import Handout, choose, keep_scripts, records_alone
+from workers.finish.host_conditions import conditions, limits
 from workers.finish.job_model import JobModel
-from workers.finish.undone import Undone
-from workers.finish.verify import verifier
+from workers.finish.not_done import Undone
+from workers.finish.numeric_check import Checker, Unchecked
+from workers.finish.verifier import verifier
 from workers.finish.winners import Winner
+from workers.hardware_probe.run import PROBES_SEC, settle_machine
+from workers.interfaces.model_compiler import Graphs
 from workers.measure.base import Measurer, Need
-from workers.probing.run import PROBES_SEC, settle_machine
-from workers.slot.fitting import settle_builder
-from workers.slot.runtime import Runtime
-from workers.slot.stage import Stage, stage
+from workers.process.device_class_match import settle_builder
+from workers.process.runtime import Runtime
+from workers.process.stage_context import Stage, stage
+from workers.subprocesses.errors import ChildError
 
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
 

@@ -7,20 +7,20 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.events import Warn, Warnings
+from db.repositories.job_events import Warn, Warnings
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
-from workers.finish.checking import Checker, NumericCheck
-from workers.finish.compared import Compared, odd_devices
+from searchers.base import DEFAULT
 from workers.finish.contenders import Contest
+from workers.finish.contest_entry import Compared, odd_devices
+from workers.finish.numeric_check import Checker, NumericCheck
 from workers.measure.base import Measurer
-from workers.measure.believing import believed, least_believed_us
-from workers.racing.bursts import interval
-from workers.round.rows import Site, store_sites, store_sketches
-from workers.search.base import DEFAULT
-from workers.slot.stage import Stage
+from workers.measure.roofline_check import believed, least_believed_us
+from workers.process.stage_context import Stage
+from workers.round.referenced_rows import Site, store_sites, store_sketches
+from workers.whole_model.interleaved_timing import interval
 
 PASSES: Final = 3
 # Rivals this close may still be the faster ones inside the model; two of them are worth a compilation.

@@ -12,12 +12,12 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
-from workers.children.pool import ChildPool
-from workers.device.endpoint import DeviceClass, Endpoint
-from workers.faces.compiler import Library
-from workers.faces.runner import Runner
-from workers.faces.values import Arguments
-from workers.search.space import Candidate, Sketch
+from searchers.space import Candidate, Sketch
+from workers.device.device_class import DeviceClass, Endpoint
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.candidate_compiler import Library
+from workers.interfaces.runner import Runner
+from workers.subprocesses.process_pool import ChildPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Need(StrEnum):
 
 
 class Measurer(ABC):
-    """Builds and times candidates. Any room may have one: `mallorn/core/names.py` says where each lies.
+    """Builds and times candidates. Any room may have one: `mallorn/core/registry.py` says where each lies.
 
     Contract
     - `measure` yields exactly one SlotTrial a slot, as soon as it is known, in any order. A slot whose time
@@ -97,7 +97,7 @@ class Measurer(ABC):
     is the stand-in, and refuse in `require` what they have nothing for.
     """
 
-    #: One of mallorn.core.stand_ins.STAND_INS; empty where devices of the target measure.
+    #: One of mallorn.core.virtual_devices.STAND_INS; empty where devices of the target measure.
     stands_in: ClassVar[str] = ""
 
     @classmethod

@@ -7,8 +7,8 @@ from typing import Final
 from mallorn.core.errors import MallornError
 from mallorn.core.values.disturbance import Disturbance
 from workers.measure.base import SlotTrial
-from workers.measure.builds import Builds, Built
-from workers.measure.timing import Timing
+from workers.measure.build_candidates import Builds, Built
+from workers.measure.device_runs import Timing
 
 # The share by which a time drifted: neighbouring timings of one kernel agree better.
 DRIFT: Final = 0.06

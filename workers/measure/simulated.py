@@ -14,11 +14,11 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from workers.children.shutdown import STOP
-from workers.device.endpoint import Endpoint
+from searchers.space import ChoiceKind
+from workers.device.device_class import Endpoint
 from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice
-from workers.measure.patience import work
-from workers.search.space import ChoiceKind
+from workers.measure.run_timeout import work
+from workers.subprocesses.shutdown import STOP
 
 NAME: Final = "simulated"
 LEAST_US: Final = 1.0
@@ -35,7 +35,7 @@ class SimulatedMeasurer(Measurer):
 
         floor * (1 + u(program, sketch)) * SPREAD ** d
 
-    where floor is LEAST_US, and what the program computes (workers.measure.patience.work) at OPS_PER_US on
+    where floor is LEAST_US, and what the program computes (workers.measure.run_timeout.work) at OPS_PER_US on
     each core of the target. d is the mean over the choices of how far each is from the seed's favourite:
 
     - a tile: half the sum over its factors of |share - favourite|. A factor's share is its logarithm over

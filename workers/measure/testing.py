@@ -11,7 +11,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.device.endpoint import Endpoint
+from workers.device.device_class import Endpoint
 from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial
 
 OPTIONS = JobOptions(

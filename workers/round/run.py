@@ -9,29 +9,29 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.events import Events
-from db.repositories.holds import Hold, Token, WorkItem
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Hold, Token, WorkItem
 from db.repositories.rounds import Rounds
-from db.repositories.search_states import SearchStates
+from db.repositories.saved_states import SearchStates
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost, Unavailable
 from mallorn.core.options import KeptOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import RoundClosedEvent
-from workers.host.alone import Host
+from workers.hardware_probe.run import settle_machine
+from workers.host.host_lock import Host
 from workers.measure.base import SlotTrial
-from workers.measure.believing import believed, least_believed_us
-from workers.probing.run import settle_machine
-from workers.round.bases import proposer
-from workers.round.commits import Commits
-from workers.round.context import RoundContext
-from workers.round.falling_back import prepare, ranked
-from workers.slot.fitting import settle_builder
-from workers.slot.held_work import Claimed, held_work
-from workers.slot.lease import Lease
-from workers.slot.runtime import Runtime
+from workers.measure.roofline_check import believed, least_believed_us
+from workers.process.device_class_match import settle_builder
+from workers.process.lease_renewal import Lease
+from workers.process.leased_work import Claimed, held_work
+from workers.process.runtime import Runtime
+from workers.round.batch_commits import Commits
+from workers.round.fallback import prepare, ranked
+from workers.round.round_context import RoundContext
+from workers.round.stored_models import proposer
 
 RESTORED: Final = "the database was restored: what was measured since then is measured again"
 log = logging.getLogger(__name__)

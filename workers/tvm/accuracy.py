@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.device.values import load_arrays
-from workers.faces.graphs import Agreement, Reference
+from workers.device.arrays import load_arrays
+from workers.interfaces.model_compiler import Agreement, Reference
 
 Array = NDArray[Any]
 # Sums of floats in another order differ by rounding; a real fault is orders of magnitude beyond this.

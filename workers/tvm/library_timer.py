@@ -9,12 +9,12 @@ from mallorn.core.options import EvaluatorOptions
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import is_disturbed
 from workers.device.slice_times import SliceTimes
-from workers.faces.values import Arguments
+from workers.interfaces.arguments import Arguments
 from workers.measure.stopping import StoppingRule, take_times
-from workers.measure.stopping.lasting import ENOUGH, Patience, Piece, take_timing
+from workers.measure.stopping.take_timing import ENOUGH, Patience, Piece, take_timing
 
 if TYPE_CHECKING:
-    from workers.tvm.remote import RemoteDevice
+    from workers.tvm.rpc_session import RemoteDevice
 
 # A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
 ROUGH_MS: Final = 5

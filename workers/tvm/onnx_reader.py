@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from graphc.onnx import inline_functions, lower_contrib_operators, unroll_loops
 from graphc.onnx import read_model as weights
 from mallorn.core.errors import InvalidModel
-from mallorn.core.formats import SAMPLE_BYTES, foreign_format
+from mallorn.core.file_formats import SAMPLE_BYTES, foreign_format
 from mallorn.core.storable import told
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"

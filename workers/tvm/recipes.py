@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, Phase
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.names import resolve
+from mallorn.core.registry import resolve
 from mallorn.core.targets import Target
-from mallorn.core.values.graph import RecipeStep, StoredRecipe
+from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
 
 if TYPE_CHECKING:
     from graphc.core.pass_runner import Step as PassStep

@@ -19,16 +19,16 @@ from tvm.tirx import AttrStmt, Div
 
 from graphc.core.graph_rewriting import collect
 from graphc.quant.llvm_byte_dot_products import plain
-from workers.device.values import dtype_of, save_arrays
-from workers.faces.graphs import Reference
-from workers.faces.values import Arguments, Tensor
+from workers.device.arrays import dtype_of, save_arrays
+from workers.interfaces.arguments import Arguments, Tensor
+from workers.interfaces.model_compiler import Reference
 from workers.tvm.accuracy import Array
-from workers.tvm.anatomy import blocks_of, extent
-from workers.tvm.arguments import FREE_RANGE
 from workers.tvm.linker import link_shared
-from workers.tvm.logs import replay
-from workers.tvm.passes import as_tvm_target
-from workers.tvm.programs import parse_module
+from workers.tvm.program_arguments import FREE_RANGE
+from workers.tvm.program_blocks import blocks_of, extent
+from workers.tvm.program_cache import parse_module
+from workers.tvm.run_passes import as_tvm_target
+from workers.tvm.tuning_database import replay
 
 _IMPORT = "pragma_import_llvm"
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})

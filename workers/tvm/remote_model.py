@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.tvm.remote import RemoteDevice
+from workers.tvm.rpc_session import RemoteDevice
 
 _ENTRY = "main"
 

@@ -7,9 +7,9 @@ from graphc.core.graph_pass import Report
 from graphc.core.pass_runner import Step, run
 from graphc.pass_table import pass_table
 from graphc.phases import BEFORE_SCHEDULES, Phase
-from workers.faces.graphs import PassEntry, PassReport, Shapes
-from workers.tvm.model import load_network
-from workers.tvm.passes import as_tvm_target, naming_the_pass
+from workers.interfaces.model_compiler import PassEntry, PassReport, Shapes
+from workers.tvm.load_network import load_network
+from workers.tvm.run_passes import as_tvm_target, naming_the_pass
 
 
 def list_passes() -> list[PassEntry]:

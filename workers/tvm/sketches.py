@@ -13,9 +13,9 @@ from tvm.tirx import FloatImm, IntImm
 
 from graphc.core.graph_rewriting import SUGGESTS
 from mallorn.core.errors import Unschedulable
-from workers.children.errors import MESSAGE_LIMIT
-from workers.search.space import Choice, ChoiceKind, Sketch
-from workers.tvm.programs import instructions, is_choice, new_schedule, tune_context
+from searchers.space import Choice, ChoiceKind, Sketch
+from workers.subprocesses.errors import MESSAGE_LIMIT
+from workers.tvm.program_cache import instructions, is_choice, new_schedule, tune_context
 
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16

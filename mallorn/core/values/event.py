@@ -8,9 +8,9 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from mallorn.core.states import JobState
 from mallorn.core.values.base import Value
 from mallorn.core.values.decision_log import RoundStats
+from mallorn.core.values.expected_gain import Outlook
+from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import SuggestedOptions
-from mallorn.core.values.outlook import Outlook
-from mallorn.core.values.report import FinishReport
 
 
 class JobEvent(Value):

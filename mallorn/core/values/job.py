@@ -7,9 +7,9 @@ from pydantic import Field, JsonValue
 from mallorn.core.options import KeptOptions
 from mallorn.core.states import Cause, JobState, TaskState
 from mallorn.core.values.base import Value
-from mallorn.core.values.graph import GraphReport
-from mallorn.core.values.outlook import Outlook
-from mallorn.core.values.report import FinishReport
+from mallorn.core.values.expected_gain import Outlook
+from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.verdict import Verdict
 
 

@@ -10,8 +10,8 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import SEARCH, Mode
 from mallorn.core.storable import read_json, told
 from mallorn.core.values.base import Value
-from mallorn.core.values.dynamic import Dynamic
-from mallorn.core.values.graph import StoredRecipe, TensorSpec
+from mallorn.core.values.dynamic_shapes import Dynamic
+from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 
 MANIFEST: Final = "manifest.json"
 # As TVM's MetaSchedule names the files of a database.

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from db.repositories.decisions import DecisionLog
+from db.repositories.decision_log import DecisionLog
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import NotFound
 from mallorn.core.values.decision_log import RoundStatus
-from services.coordinator.web.auth import OwnerDep
+from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.dependencies import OwnerDep
 from services.coordinator.web.paging import MAX_INT, CursorQuery, LimitQuery, PageOut
-from services.coordinator.web.parts import PartsDep
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 

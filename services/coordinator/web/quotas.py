@@ -4,7 +4,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.usage import Usage
+from db.repositories.owner_usage import Usage
 from mallorn.core.errors import TooMany
 from mallorn.core.settings import Settings
 

@@ -6,7 +6,7 @@ from typing import Final
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from mallorn.core.broker import celery_settings
+from mallorn.core.celery_settings import celery_settings
 from mallorn.core.errors import Unavailable
 
 CONNECT_TIMEOUT_SEC: Final = 2.0

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Final
 
 from services.planner.families.base import Families, Member, Placement
-from services.planner.families.splitting import ROUNDS, operator_family, splits
+from services.planner.families.family_splits import ROUNDS, operator_family, splits
 
 WELL_RANKED: Final = 0.75  # share of a batch's pairs in order, above which a model ranks well
 

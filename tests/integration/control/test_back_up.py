@@ -11,7 +11,7 @@ from db.migrate import upgrade
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.settings import Settings
-from mallorn.core.surviving import Turn
+from mallorn.core.surviving_loop import Turn
 from services.control import tasks
 from services.control.app import app
 

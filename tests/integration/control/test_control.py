@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from db.repositories.events import Events
-from db.repositories.holds import MAX_DEATHS, Holds, WorkItem
+from db.repositories.job_events import Events
+from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.progress import progress
+from db.repositories.leases import MAX_DEATHS, Holds, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from db.tables import Device, HeldWork, Job
@@ -19,10 +19,11 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import assumed
-from services.control import planning, turn
-from services.control.planning import plan_job
-from services.control.reaping import reap
-from services.control.sweeping import STALE_SEC, sweep
+from services.control import plan_job as turn
+from services.control import plan_target
+from services.control.plan_target import plan_job
+from services.control.reap_leases import reap
+from services.control.resend_messages import STALE_SEC, sweep
 
 
 def kinds(workshop, job):
@@ -85,10 +86,10 @@ def slow(decide):
 
 
 def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypatch):
-    monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
+    monkeypatch.setattr(plan_target, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     job = workshop.job([f"w{i}" for i in range(9)], trials=24)
     workshop.plan(job)  # the first plan also writes what is settled once
-    monkeypatch.setattr(planning, "_slots", lambda _devices, _workers: 8)
+    monkeypatch.setattr(plan_target, "_slots", lambda _devices, _workers: 8)
     monkeypatch.setattr(turn, "plan", slow(turn.plan))
     start = threading.Barrier(4)
 

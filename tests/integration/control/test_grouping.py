@@ -3,7 +3,7 @@
 import pytest
 
 from db.repositories.cost_models import CostModels
-from db.repositories.events import Events
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
@@ -13,9 +13,9 @@ from mallorn.core import queues
 from mallorn.core.options import JobOptions
 from mallorn.core.targets import parse_target
 from mallorn.core.values.decision_log import PlannedRound
-from mallorn.core.versions import scope_of
-from services.control.grouping import group
-from workers.round.training import train
+from mallorn.core.version_name import scope_of
+from services.control.assign_families import group
+from workers.round.train_cost_model import train
 
 MATMUL, SPLIT = "dynamic:matmul", "dynamic:matmul/ssssssss"
 

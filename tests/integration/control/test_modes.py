@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from db.repositories.jobs import Jobs
-from db.repositories.waiting import Waiting
+from db.repositories.waiting_jobs import Waiting
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.states import JobState

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, update
 
-from db.repositories.holds import Hold, Holds, Token, WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Hold, Holds, Token, WorkItem
 from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
 from db.tables import HeldWork, Job
@@ -15,7 +15,7 @@ from mallorn.core import queues
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.fleet import WorkerInfo
-from services.control.sweeping import SENT_PER_HAND, STALE_SEC, sweep
+from services.control.resend_messages import SENT_PER_HAND, STALE_SEC, sweep
 from tests.fixtures.workshop import MODEL, Workshop
 
 MANY = 10_000

@@ -3,13 +3,13 @@
 import pytest
 from sqlalchemy import update
 
+from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.progress import progress
-from db.repositories.standings import Standings
+from db.repositories.task_histories import Standings
 from db.tables import Round
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
-from services.control.views import job_view
+from services.control.planner_input import job_view
 
 
 def view(yard, job_id):

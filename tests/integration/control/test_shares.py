@@ -9,23 +9,23 @@ from sqlalchemy import event, update
 from db.repositories.contexts import Contexts
 from db.repositories.devices import Devices
 from db.repositories.jobs import Jobs
+from db.repositories.loop_ticks import Ticks
 from db.repositories.rounds import Rounds
-from db.repositories.standings import Standings
 from db.repositories.targets import Targets
-from db.repositories.ticks import Ticks
-from db.repositories.waiting import Waiting
+from db.repositories.task_histories import Standings
+from db.repositories.waiting_jobs import Waiting
 from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
 from db.tables import Device, Job, Tick
 from mallorn.core import queues
-from mallorn.core.stand_ins import measured_target
+from mallorn.core.device_wait_hint import Here, waiting_words
 from mallorn.core.states import Cause, JobState
 from mallorn.core.targets import parse_target
-from mallorn.core.waiting import Here, waiting_words
-from services.control import planning
-from services.control.planning import plan_job
-from services.control.sweeping import LOOKS_PER_TARGET, sweep
-from services.control.waiting import WaitLimit
+from mallorn.core.virtual_devices import measured_target
+from services.control import plan_target
+from services.control.plan_target import plan_job
+from services.control.resend_messages import LOOKS_PER_TARGET, sweep
+from services.control.wait_for_device import WaitLimit
 from tests.fixtures.workshop import QUICK
 
 NINE = '{"kind":"llvm","num-cores":9}'
@@ -301,7 +301,7 @@ def test_a_step_reads_no_more_jobs_than_it_plans_for_however_many_there_are(yard
 
 
 def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yard, monkeypatch):
-    monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
+    monkeypatch.setattr(plan_target, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     yard.devices(8)
     names = [f"w{at}" for at in range(6)]
     jobs = [yard.job(*names, trials=48) for _ in range(4)]

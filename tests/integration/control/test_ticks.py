@@ -8,17 +8,17 @@ from celery import Celery
 from sqlalchemy import event, update
 
 from db.repositories.devices import Devices
-from db.repositories.holds import Hold, Holds, Token, WorkItem
+from db.repositories.leases import Hold, Holds, Token, WorkItem
+from db.repositories.loop_ticks import GAP_SEC, Ticks
 from db.repositories.rounds import Rounds
-from db.repositories.ticks import GAP_SEC, Ticks
 from db.tables import Device, HeldWork, Job, Tick, Worker
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
-from mallorn.core.surviving import Turn
+from mallorn.core.surviving_loop import Turn
 from services.control import app as control
 from services.control import tasks
-from services.control.reaping import reap
-from services.control.sweeping import sweep
+from services.control.reap_leases import reap
+from services.control.resend_messages import sweep
 from tests.fixtures.workshop import Workshop
 
 MINUTES = 300.0
@@ -148,8 +148,8 @@ def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     job = workshop.job()
-    monkeypatch.setattr("mallorn.core.surviving._told_sec", {})
-    monkeypatch.setattr("services.control.sweeping.Rounds.withdraw", _raise(error))
+    monkeypatch.setattr("mallorn.core.surviving_loop._told_sec", {})
+    monkeypatch.setattr("services.control.resend_messages.Rounds.withdraw", _raise(error))
     turn = Turn()
     for _ in range(3):
         assert (queues.PLAN, job) in sweep(workshop.database, turn)

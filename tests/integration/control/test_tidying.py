@@ -7,18 +7,18 @@ import pytest
 from sqlalchemy import func, select, update
 
 from db.repositories.audit import Audit
-from db.repositories.events import Events
+from db.repositories.job_events import Events
+from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.models import Models
-from db.repositories.removals import Removals
 from db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
-from mallorn.core.artifacts import export_uri, model_uri
+from mallorn.core.artifact_uris import export_uri, model_uri
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from services.control import tidying
-from services.control.tidying import tidy
+from services.control import delete_expired
+from services.control.delete_expired import tidy
 from tests.fixtures.rows import MODEL, Rows
 
 LONG_AGO_SEC = 30 * 86400
@@ -111,7 +111,7 @@ def test_files_of_a_deleted_export_go_if_the_coordinator_died_before(kept: Kept)
 
 
 def test_only_so_many_go_at_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tidying, "AT_A_TIME", 1)
+    monkeypatch.setattr(delete_expired, "AT_A_TIME", 1)
     other = kept.rows.write(lambda session: kept.rows.add_job(session, "ada", ("w0",)))
     kept.rows.write(lambda session: Jobs(session).move(other, list(JobState), JobState.FAILED))
     kept.rows.write(lambda session: session.execute(update(Job).values(finished_at=1.0)))

@@ -24,11 +24,11 @@ from mallorn.core.api_keys import Scope, allows, digest_of, new_key
 from mallorn.core.errors import Unauthorized
 from mallorn.core.values.api_key import ApiKey, NewApiKey
 from services.coordinator import keys as key_routes
-from services.coordinator.signing_in import oidc
-from services.coordinator.signing_in.provider import Provider
-from services.coordinator.signing_in.sessions import SIGNED_IN_SEC
-from services.coordinator.web.auth import COOKIE
-from services.coordinator.web.rates import Rates
+from services.coordinator.sign_in import oidc
+from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC
+from services.coordinator.sign_in.provider import Provider
+from services.coordinator.web.dependencies import COOKIE
+from services.coordinator.web.rate_limit import Rates
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.database import POSTGRES_LONG
 

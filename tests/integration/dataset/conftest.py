@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 
 from db.dataset.export import export
 from db.dataset.snapshots import take_snapshot
-from db.repositories.frozen import Selection
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.rounds import Rounds
 from db.repositories.sketches import NewSketch, Sketches
+from db.repositories.snapshot_rows import Selection
 from db.session import Database
 from db.tables import Measurement
 from mallorn.core.outcomes import Outcome

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from db.dataset.importing import import_dataset
-from db.dataset.parcel import DatasetReader
+from db.dataset.dataset_reader import DatasetReader
+from db.dataset.import_dataset import import_dataset
 from db.dataset.schema import MEASUREMENTS, SNAPSHOT_KEY, VERSION_KEY
 from db.session import Database
 from db.tables import SourceDataset, Workload

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from db.tables import Measurement
-from mallorn.core.installing import install_line
+from mallorn.core.install_command import install_line
 from tests.fixtures.answers import data, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.integration.dataset.conftest import Filled

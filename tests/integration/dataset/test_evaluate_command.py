@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from db.repositories.contexts import Contexts
-from research.replay.space_file import write_tasks
+from research.replay.recording_file import write_tasks
 from tests.fixtures.answers import data, refused
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.replay.made_up import made_up

@@ -11,7 +11,7 @@ from costmodels.views import VIEWS
 from mallorn.core.errors import Conflict
 from research.pretraining.training_data import TaskData
 from tests.integration.dataset.conftest import Filled
-from workers.round.viewing import Seen
+from workers.round.feature_lookup import Seen
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

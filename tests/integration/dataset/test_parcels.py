@@ -3,8 +3,8 @@
 import pyarrow.parquet as pq
 import pytest
 
-from db.codec import unpack_decisions, unpack_times
-from db.dataset.importing import import_dataset
+from db.dataset.import_dataset import import_dataset
+from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.sketches import Sketches
 from db.repositories.trials import Trials
 from db.repositories.workloads import tir_of

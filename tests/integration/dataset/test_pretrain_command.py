@@ -10,7 +10,7 @@ from cli.main import app
 from db.migrate import check
 from db.repositories.model_versions import ModelVersions
 from db.session import Database
-from research.pretraining import bases
+from research.pretraining import pretrain as bases
 from tests.fixtures.answers import data
 from tests.integration.dataset.conftest import Filled
 

@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel, Groups, Matrix, Vector
-from costmodels.based import ManyDomains
 from costmodels.lgbm import LightGBM
+from costmodels.transfer import ManyDomains
 from db.dataset.snapshots import take_snapshot
 from db.repositories.cost_models import CostModels
-from db.repositories.frozen import Selection
 from db.repositories.model_versions import ModelVersions
+from db.repositories.snapshot_rows import Selection
 from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.names import REGISTRY, resolve
-from mallorn.core.stand_ins import measured_target
+from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.targets import parse_target
-from mallorn.core.values.cost_model import CostModelMetrics, CostModelVersion
-from research.pretraining import bases
-from research.pretraining.bases import PretrainedBase, pretrain
+from mallorn.core.values.cost_model_metrics import CostModelMetrics, CostModelVersion
+from mallorn.core.virtual_devices import measured_target
+from research.pretraining import pretrain as bases
+from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_database import training_data_of
+from research.pretraining.pretrain import PretrainedBase, pretrain
 from research.pretraining.training_data import TaskData, TrainingData
-from research.pretraining.views import rows_for
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
 

@@ -13,19 +13,19 @@ from cli.main import app
 from costmodels.views import PRIMITIVES
 from costmodels.xgb import XGBoost
 from db.dataset.snapshots import silent
-from db.repositories.foreign_records import ForeignRecords
-from db.repositories.frozen import Selection
 from db.repositories.measurements import Measurements
 from db.repositories.sketches import NewSketch, Sketches
+from db.repositories.snapshot_rows import Selection
+from db.repositories.tuner_log_records import ForeignRecords
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.candidate import Choice, ChoiceKind, Sketch
-from research.foreign.loading import find_logs, load_log
-from research.foreign.tenset import FORMAT
+from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_database import training_data_of
-from research.pretraining.from_foreign import UNKNOWN, UNREADABLE, with_foreign
+from research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, with_foreign
 from research.pretraining.training_data import TrainingData
-from research.pretraining.views import rows_for
+from research.tuner_logs.load_log import find_logs, load_log
+from research.tuner_logs.tenset import FORMAT
 from tests.fixtures.answers import data
 from tests.fixtures.rows import Rows
 from tests.fixtures.tenset_log import TARGETS, product_steps, record, write_products

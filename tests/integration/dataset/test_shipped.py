@@ -7,14 +7,23 @@ from sqlalchemy import func, select
 
 from benchmarks.shipping import ship
 from costmodels.random import RandomModel
-from db.dataset.importing import import_dataset
-from db.dataset.parcel import open_parcel
+from db.bundled.load_bundled import (
+    FOLDER,
+    PREFIX,
+    Shipped,
+    ShippedBase,
+    bring_along,
+    read_list,
+    rows_in,
+    write_list,
+)
+from db.dataset.dataset_reader import open_parcel
+from db.dataset.import_dataset import import_dataset
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
-from db.shipped.bring import FOLDER, PREFIX, Shipped, ShippedBase, bring_along, read_list, rows_in, write_list
 from db.tables import CostModelRow, Measurement
-from mallorn.core.names import resolve
+from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
 from tests.integration.dataset.conftest import Filled
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from db.dataset.importing import import_dataset
+from db.dataset.import_dataset import import_dataset
 from db.repositories.jobs import Jobs
 from db.repositories.statistics import Statistics
 from db.session import Database

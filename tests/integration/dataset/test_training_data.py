@@ -7,20 +7,20 @@ import pytest
 
 from costmodels.views import VIEWS
 from db.dataset.snapshots import take_snapshot
-from db.repositories.frozen import Selection
+from db.repositories.snapshot_rows import Selection
 from db.session import Database
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome
+from research.pretraining.feature_rows import Lowering, rows_for
 from research.pretraining.from_database import training_data_of
 from research.pretraining.from_parquet import read_training_data
 from research.pretraining.training_data import TaskData, TrainingData
-from research.pretraining.views import Lowering, rows_for
-from research.replay.reading import recorded_tasks
-from research.replay.space_file import write_tasks
+from research.replay.read_dataset import recorded_tasks
+from research.replay.recording_file import write_tasks
 from tests.fixtures.inside import Inside
 from tests.integration.dataset.conftest import Filled
-from workers.faces.compiler import Candidates, Compiler
-from workers.round.viewing import Viewer
+from workers.interfaces.candidate_compiler import Candidates, Compiler
+from workers.round.feature_lookup import Viewer
 
 OK, ERROR, TIMEOUT = Outcome.OK, Outcome.BUILD_ERROR, Outcome.BUILD_TIMEOUT
 ALL = Selection()

@@ -2,8 +2,8 @@
 
 from sqlalchemy import select
 
-from db.repositories.counts import Counts
 from db.repositories.devices import Devices, SeenDevice
+from db.repositories.measurement_counts import Counts
 from db.repositories.measurements import Measurements
 from db.repositories.statistics import Statistics
 from db.repositories.withdrawals import Withdrawals

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select, update
 
-from db.repositories.decisions import DecisionLog
+from db.repositories.decision_log import DecisionLog
 from db.repositories.disagreements import Disagreements
 from db.repositories.measurements import Measurements
 from db.repositories.records import Records

@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import text
 
-from db.repositories.events import Events
-from db.repositories.holds import Hold, Holds, WorkItem
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Hold, Holds, WorkItem
 from db.repositories.measurements import Measurements
 from db.repositories.models import Models
 from db.repositories.rounds import Rounds
@@ -24,7 +24,7 @@ from mallorn.core.values.event import OtherEvent
 
 WRITE_UNTIL_KILLED = """
 import sys
-from db.repositories.events import Events
+from db.repositories.job_events import Events
 from db.session import Database
 from mallorn.core.values.event import OtherEvent
 database = Database(sys.argv[1])

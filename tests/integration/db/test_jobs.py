@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import update
 
 from db.repositories.activity import Activity
-from db.repositories.decisions import DecisionLog
-from db.repositories.holds import MAX_DEATHS, Holds
+from db.repositories.decision_log import DecisionLog
+from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
+from db.repositories.leases import MAX_DEATHS, Holds
 from db.repositories.measurements import Measurements
-from db.repositories.progress import progress
 from db.repositories.rounds import Rounds
 from db.repositories.statistics import Statistics
 from db.repositories.tasks import NewTask, Tasks

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import text
 
 from db.repositories.contexts import Contexts
-from db.repositories.holds import Token
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Token
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.records import Records
 from db.repositories.rounds import Rounds

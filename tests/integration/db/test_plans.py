@@ -3,14 +3,14 @@
 import pytest
 from sqlalchemy import event, text
 
-from db.repositories.frozen import FrozenRows, Selection
+from db.repositories.job_progress import progress
+from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.progress import progress
 from db.repositories.records import Records
 from db.repositories.rounds import Rounds, newest_of
 from db.repositories.schedules import Schedules
-from db.repositories.shares import Shares
-from db.repositories.standings import Standings
+from db.repositories.snapshot_rows import FrozenRows, Selection
+from db.repositories.task_histories import Standings
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads

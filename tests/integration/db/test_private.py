@@ -10,14 +10,14 @@ from sqlalchemy import insert, select, update
 from db.repositories.best_records import BestRecords
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.families import WorkloadFamilies
-from db.repositories.frozen import FrozenRows, Selection
+from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.model_versions import ModelVersions
 from db.repositories.models import Models
 from db.repositories.recordings import Recordings
-from db.repositories.removals import Removals
 from db.repositories.rounds import Rounds
+from db.repositories.snapshot_rows import FrozenRows, Selection
 from db.repositories.statistics import Statistics
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import Networks, Workloads
@@ -25,7 +25,7 @@ from db.tables import Job, Measurement, Round, Task
 from mallorn.core.errors import NotFound
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState, RoundState
-from mallorn.core.versions import scope_of
+from mallorn.core.version_name import scope_of
 from tests.fixtures.rows import Rows, new_job, new_workload
 from tests.fixtures.stored import workload_named
 

@@ -10,7 +10,7 @@ from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Choice, ChoiceKind
-from research.replay.reading import measuring_hosts, recorded_tasks
+from research.replay.read_dataset import measuring_hosts, recorded_tasks
 from tests.fixtures.rows import new_sketch, new_workload
 
 CHOICES = (Choice(ChoiceKind.TILE, 2, 64, 64),)

@@ -4,15 +4,15 @@ import pytest
 from sqlalchemy import func, select, update
 
 from db.repositories.activity import Activity, StageRuns
-from db.repositories.events import Events
+from db.repositories.job_events import Events
+from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.models import Models
 from db.repositories.records import Records
-from db.repositories.removals import Removals
 from db.repositories.rounds import Rounds
-from db.repositories.standings import Standings
 from db.repositories.statistics import Statistics
+from db.repositories.task_histories import Standings
 from db.repositories.workloads import Networks
 from db.tables import Event, Job, Measurement, StageRun
 from mallorn.core.errors import Conflict, NotFound

@@ -5,7 +5,7 @@ import pytest
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.models import Models
-from db.repositories.repairs import LOST_EXPORT, LOST_MODEL, Repairs, StoredFiles
+from db.repositories.stored_files import LOST_EXPORT, LOST_MODEL, Repairs, StoredFiles
 from tests.fixtures.rows import MODEL, Rows
 
 

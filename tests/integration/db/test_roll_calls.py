@@ -14,9 +14,9 @@ from db.repositories.workers import Workers
 from db.session import Database
 from db.tables import Device
 from mallorn.core.values.fleet import DeviceInfo
-from workers.device.endpoint import Endpoint
-from workers.measure.fleet import TrackedDevice
-from workers.slot.attendance import ENOUGH_SEC, RollCall
+from workers.device.device_class import Endpoint
+from workers.measure.tracked_devices import TrackedDevice
+from workers.process.heartbeat import ENOUGH_SEC, RollCall
 
 TARGETS = ('{"kind":"llvm","num-cores":2}', '{"kind":"llvm","num-cores":4}')
 DEVICES = 200
@@ -136,7 +136,7 @@ def test_who_has_stopped_for_good_is_not_read_again(database: Database) -> None:
 def test_whatever_ends_one_turn_the_next_one_is_taken_and_the_worker_says_so(
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mallorn.core.surviving._told_sec", {})  # it tells once a minute
+    monkeypatch.setattr("mallorn.core.surviving_loop._told_sec", {})  # it tells once a minute
 
     def break_off() -> Any:
         raise OverflowError("cannot convert float infinity to integer")

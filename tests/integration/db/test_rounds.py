@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import delete, func, select, text, update
 
-from db.repositories.holds import MAX_DEATHS, Hold, Holds, Token, WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.leases import MAX_DEATHS, Hold, Holds, Token, WorkItem
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.work_items import WorkItems

@@ -5,12 +5,12 @@ from sqlalchemy import update
 
 from benchmarks.filled.plans import listening
 from db.repositories.families import Seat, WorkloadFamilies
-from db.repositories.features import Features, ViewOf
-from db.repositories.holds import Holds, WorkItem
+from db.repositories.feature_cache import Features, ViewOf
+from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.shares import Shares
+from db.repositories.leases import Holds, WorkItem
 from db.repositories.sketches import Sketches
-from db.repositories.standings import Standings
+from db.repositories.task_histories import Standings
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from db.repositories.holds import MAX_DEATHS, MAX_LOSSES, Hold, Holds, WorkItem
+from db.repositories.job_stages import STAGES
 from db.repositories.jobs import Jobs
-from db.repositories.stages import STAGES
+from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Hold, Holds, WorkItem
 from db.repositories.work_items import WorkItems
 from db.tables import HeldWork
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
-from workers.children.shutdown import Stopping
+from workers.subprocesses.shutdown import Stopping
 
 FINISHING = JobState.FINISHING
 

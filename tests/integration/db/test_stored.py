@@ -2,11 +2,11 @@
 
 from sqlalchemy import update
 
-from db.clock import now
+from db.database_clock import now
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.models import Models
-from db.repositories.repairs import StoredFiles
+from db.repositories.stored_files import StoredFiles
 from db.tables import Job
 from tests.fixtures.rows import MODEL, Rows
 

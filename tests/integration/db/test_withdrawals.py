@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select, update
 
-from db.codec import unpack_times
+from db.measurement_codec import unpack_times
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measurements import Measurements
@@ -14,7 +14,7 @@ from db.tables import Measurement, Schedule
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
-from mallorn.core.versions import base_family
+from mallorn.core.version_name import base_family
 from tests.fixtures.schedules import promote
 
 

@@ -13,9 +13,9 @@ os.environ.setdefault("TVM_NUM_THREADS", "2")
 import pytest
 
 from mallorn.core.targets import parse_target
-from mallorn.core.values.graph import GraphReport, StoredRecipe
+from mallorn.core.values.graph_report import GraphReport, StoredRecipe
 from mallorn.core.values.manifest import Manifest
-from workers.faces.graphs import Extraction, ModelTask, Tuned
+from workers.interfaces.model_compiler import Extraction, ModelTask, Tuned
 from workers.tvm.recipes import recipe_for, stored_recipe
 from zoo import MODELS
 
@@ -45,7 +45,7 @@ class Example:
 
     @cached_property
     def extracted(self) -> Extraction:
-        from workers.tvm.tasks import extract
+        from workers.tvm.extract_tasks import extract
 
         return extract(self.path, self.target, self.recipe, {})
 
@@ -67,7 +67,7 @@ class Example:
 
     def write(self, folder: str, records: list[Tuned]) -> str:
         """A schedule directory with these records and a manifest."""
-        from workers.tvm.logs import write_database
+        from workers.tvm.tuning_database import write_database
 
         directory = self.folder / folder
         write_database(str(directory), self.target, records)
@@ -79,7 +79,7 @@ class Example:
 
 def first_trace(tir: str, target: str) -> str:
     """The full trace of a valid candidate, from TVM's richest sketch that allows one."""
-    from workers.tvm.programs import new_schedule, tune_context
+    from workers.tvm.program_cache import new_schedule, tune_context
     from workers.tvm.sketches import plain
 
     context = tune_context(tir, target)

@@ -5,12 +5,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, Manifest
 from tests.integration.tvm_graph.conftest import Example
-from workers.faces.graphs import Extraction
-from workers.finish.rules import with_rules
-from workers.tvm.ranged import extract_range
+from workers.finish.shape_dispatch import with_rules
+from workers.interfaces.model_compiler import Extraction
+from workers.tvm.extract_range import extract_range
 
 
 class InRange(Example):

@@ -19,8 +19,8 @@ from onnx import helper, numpy_helper
 from graphc.export import compile_network
 from graphc.export.export_archive import write_archive
 from tests.integration.tvm_graph.conftest import Example
-from workers.device.detect import detect_target
-from workers.tvm.compile import compile_model
+from workers.device.detect_host import detect_target
+from workers.tvm.compile_model import compile_model
 
 BOUNDS = {"low": 0.0, "high": 6.0}
 

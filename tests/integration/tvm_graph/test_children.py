@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import InvalidModel
-from workers.faces.engine import Engine
-from workers.faces.graphs import Graphs
+from workers.interfaces.engine import Engine
+from workers.interfaces.model_compiler import Graphs
 from workers.tvm.accuracy import compare_models
 
 

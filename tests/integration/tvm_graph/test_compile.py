@@ -16,10 +16,10 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from graphc.export import compile_network
 from mallorn.core.values.manifest import RECORDS
 from workers.tvm.accuracy import relative_error
-from workers.tvm.compile import compile_default, compile_model
-from workers.tvm.model import load_network
-from workers.tvm.passes import as_tvm_target, run_steps
+from workers.tvm.compile_model import compile_default, compile_model
+from workers.tvm.load_network import load_network
 from workers.tvm.recipes import TUNED
+from workers.tvm.run_passes import as_tvm_target, run_steps
 
 Get = Callable[..., Any]
 CLOSE = 1e-4

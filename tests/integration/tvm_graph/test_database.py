@@ -14,7 +14,7 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from workers.tvm.logs import Readable, read_database, write_database
+from workers.tvm.tuning_database import Readable, read_database, write_database
 
 OTHER = parse_target({"kind": "llvm", "num-cores": 64}).text
 

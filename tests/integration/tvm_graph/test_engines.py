@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from workers.tvm import engines
+from workers.tvm import engine_child
 from workers.tvm.accuracy import compare_models
-from workers.tvm.compile import compile_model
-from workers.tvm.graphs import make_inputs
+from workers.tvm.compile_model import compile_model
+from workers.tvm.model_compiler_child import make_inputs
 
 
 @pytest.fixture(scope="module")
@@ -24,33 +24,33 @@ def prepared(example: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[An
 
 def test_engines_agree(prepared: tuple[Any, str, str], tmp_path: Path) -> None:
     one, library, inputs = prepared
-    assert engines.load_library(library, one.target, inputs).engine == "tvm"
-    assert engines.save_outputs(str(tmp_path / "tvm.npz")) == 1
-    assert engines.load_onnxruntime(one.path, inputs, threads=1).engine == "onnxruntime"
-    assert engines.save_outputs(str(tmp_path / "ort.npz")) == 1
+    assert engine_child.load_library(library, one.target, inputs).engine == "tvm"
+    assert engine_child.save_outputs(str(tmp_path / "tvm.npz")) == 1
+    assert engine_child.load_onnxruntime(one.path, inputs, threads=1).engine == "onnxruntime"
+    assert engine_child.save_outputs(str(tmp_path / "ort.npz")) == 1
     assert compare_models(str(tmp_path / "tvm.npz"), str(tmp_path / "ort.npz")) < 1e-4
 
 
 def test_a_burst_gives_one_time(prepared: tuple[Any, str, str]) -> None:
     one, library, inputs = prepared
-    engines.load_library(library, one.target, inputs)
-    times_us = engines.time_bursts(bursts=3, number=2)
+    engine_child.load_library(library, one.target, inputs)
+    times_us = engine_child.time_bursts(bursts=3, number=2)
     assert len(times_us) == 3
     assert all(time_us > 0 for time_us in times_us)
 
 
 def test_kernels_go_by_the_names_of_their_tasks(prepared: tuple[Any, str, str]) -> None:
     one, library, inputs = prepared
-    engines.load_library(library, one.target, inputs)
-    times_us = engines.time_kernels(seconds=0.1)
+    engine_child.load_library(library, one.target, inputs)
+    times_us = engine_child.time_kernels(seconds=0.1)
     assert set(times_us) == {task.name for task in one.tasks}
     assert all(time_us > 0 for time_us in times_us.values())
 
 
 def test_watching_kernels_leaves_the_answers_alone(prepared: tuple[Any, str, str], tmp_path: Path) -> None:
     one, library, inputs = prepared
-    engines.load_library(library, one.target, inputs)
-    engines.save_outputs(str(tmp_path / "before.npz"))
-    engines.time_kernels(seconds=0.1)
-    engines.save_outputs(str(tmp_path / "after.npz"))
+    engine_child.load_library(library, one.target, inputs)
+    engine_child.save_outputs(str(tmp_path / "before.npz"))
+    engine_child.time_kernels(seconds=0.1)
+    engine_child.save_outputs(str(tmp_path / "after.npz"))
     assert compare_models(str(tmp_path / "after.npz"), str(tmp_path / "before.npz")) == 0

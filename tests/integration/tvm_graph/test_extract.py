@@ -15,9 +15,9 @@ from onnx import helper, numpy_helper
 from tvm.relax.frontend.onnx import from_onnx
 from tvm.s_tir import meta_schedule as ms
 
-from workers.faces.graphs import Extraction
+from workers.interfaces.model_compiler import Extraction
+from workers.tvm.extract_tasks import extract
 from workers.tvm.recipes import TUNED, stored_recipe
-from workers.tvm.tasks import extract
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 Get = Callable[..., Any]

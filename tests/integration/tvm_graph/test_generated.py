@@ -4,11 +4,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from mallorn.core.targets import parse_target
-from research.generate.drawing import Drawn, draw
+from research.generate.draw_tasks import Drawn, draw
 from research.generate.networks import DIMENSIONS, network, patterns
 from research.generate.rules import OURS, read_rules
+from workers.tvm.extract_tasks import extract
 from workers.tvm.recipes import recipe_for, stored_recipe
-from workers.tvm.tasks import extract
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 

@@ -18,10 +18,10 @@ from tests.fixtures.decoder import WORDS, write_decoder
 from tests.integration.tvm_graph.conftest import first_trace
 from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
-from workers.faces.graphs import Tuned
-from workers.tvm import points
-from workers.tvm.compile import compile_model
-from workers.tvm.ranged import extract_range
+from workers.interfaces.model_compiler import Tuned
+from workers.tvm import choose_sizes
+from workers.tvm.compile_model import compile_model
+from workers.tvm.extract_range import extract_range
 
 GENERATE: Final = Path(__file__).parents[3] / "examples" / "decoder" / "generate.py"
 BOUNDS: Final = {"sequence": [1, 12], "past": [0, 40]}
@@ -60,7 +60,7 @@ class Decoder(InRange):
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Decoder]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(points, "MOST_POINTS", 3)
+        patch.setattr(choose_sizes, "MOST_POINTS", 3)
         yield Decoder("decoder", "tuned", tmp_path_factory.mktemp("decoder"))
 
 

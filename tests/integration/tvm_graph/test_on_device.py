@@ -10,15 +10,15 @@ import pytest
 from mallorn.core.targets import Target, parse_target
 from tests.fixtures.fleet import TestFleet, running_fleet
 from tests.integration.tvm_graph.conftest import TARGET
-from workers.faces.runner import Runner
-from workers.host.load import Load
-from workers.racing.bursts import race, race_kernels
-from workers.racing.fairly import fair_race
-from workers.racing.on_device import DeviceEngine, DeviceFailed, DeviceMeter, DeviceSeat
-from workers.tvm import engines
+from workers.host.load_meter import Load
+from workers.interfaces.runner import Runner
+from workers.tvm import engine_child
 from workers.tvm.accuracy import compare_models
-from workers.tvm.compile import compile_default, compile_model
-from workers.tvm.graphs import make_inputs
+from workers.tvm.compile_model import compile_default, compile_model
+from workers.tvm.model_compiler_child import make_inputs
+from workers.whole_model.device_engine import DeviceEngine, DeviceFailed, DeviceMeter, DeviceSeat
+from workers.whole_model.interleaved_timing import race, race_kernels
+from workers.whole_model.quiet_timing import fair_race
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def test_a_device_computes_what_this_host_computes(
 ) -> None:
     one, tuned, _, inputs = prepared
     assert held(seat, "tuned", tuned, inputs).save_outputs(str(tmp_path / "far.npz")) == 1
-    engines.load_library(str(tuned), one.target, str(inputs))
-    engines.save_outputs(str(tmp_path / "here.npz"))
+    engine_child.load_library(str(tuned), one.target, str(inputs))
+    engine_child.save_outputs(str(tmp_path / "here.npz"))
     assert compare_models(str(tmp_path / "far.npz"), str(tmp_path / "here.npz")) < 1e-6
 
 
@@ -96,7 +96,7 @@ def test_the_devices_host_tells_how_busy_it_was(
 def test_a_device_without_the_memory_says_so_before_anything_is_sent(
     prepared: tuple[Any, Path, Path, Path], tmp_path: Path
 ) -> None:
-    little = "import workers.host.memory as memory; memory.free_bytes = lambda: 1000\n"
+    little = "import workers.host.host_memory as memory; memory.free_bytes = lambda: 1000\n"
     _, tuned, _, inputs = prepared
     with running_fleet(tmp_path) as fleet, Runner(name="runner") as runner:
         fleet.start_device(Target(TARGET.text), "small", before=little)

@@ -10,7 +10,7 @@ import tvm
 from tvm.script import from_source
 
 from workers.tvm.accuracy import compare
-from workers.tvm.programs import parse_module
+from workers.tvm.program_cache import parse_module
 from workers.tvm.reference import build_whole, call, needs_positive, reference
 
 Get = Callable[..., Any]

@@ -15,11 +15,11 @@ from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS
-from research.foreign.lines import Problem
-from research.foreign.restoring import load_export
+from research.tuner_logs.import_records import load_export
+from research.tuner_logs.read_lines import Problem
 from tests.fixtures.command_line import mallorn
-from workers.tvm.rebuild import full_trace
-from workers.tvm.restoring import read_export
+from workers.tvm.rebuild_schedule import full_trace
+from workers.tvm.restore_records import read_export
 from workers.tvm.sketches import design_space
 
 

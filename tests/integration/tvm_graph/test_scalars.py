@@ -8,11 +8,11 @@ from mallorn.core.errors import InvalidModel
 from tests.fixtures.scalars import NETWORKS, branching
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.test_apply_script import run_script
-from workers.tvm import engines
+from workers.tvm import engine_child
 from workers.tvm.accuracy import compare_models
-from workers.tvm.compile import compile_default, compile_model
-from workers.tvm.graphs import make_inputs
-from workers.tvm.model import load_network
+from workers.tvm.compile_model import compile_default, compile_model
+from workers.tvm.load_network import load_network
+from workers.tvm.model_compiler_child import make_inputs
 
 
 class Scalars(Example):
@@ -33,16 +33,16 @@ def test_every_engine_runs_a_model_with_scalars(name: str, tmp_path: Path) -> No
     tuned, untuned = str(tmp_path / "tuned.so"), str(tmp_path / "untuned.so")
     compile_model(one.path, None, one.target, one.recipe, tuned, {})
     compile_default(one.path, one.target, untuned, {})
-    engines.load_library(tuned, one.target, inputs)
+    engine_child.load_library(tuned, one.target, inputs)
     ours = saved(tmp_path / "tuned.npz")
-    engines.load_library(untuned, one.target, inputs)
+    engine_child.load_library(untuned, one.target, inputs)
     assert compare_models(ours, saved(tmp_path / "untuned.npz")) < 1e-4
-    engines.load_onnxruntime(one.path, inputs, threads=1)
+    engine_child.load_onnxruntime(one.path, inputs, threads=1)
     assert compare_models(ours, saved(tmp_path / "onnxruntime.npz")) < 1e-4
 
 
 def saved(path: Path) -> str:
-    assert engines.save_outputs(str(path)) == 1
+    assert engine_child.save_outputs(str(path)) == 1
     return str(path)
 
 

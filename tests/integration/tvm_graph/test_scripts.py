@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from workers.tvm.graphs import scripts
+from workers.tvm.model_compiler_child import scripts
 
 
 def test_both_programs_and_every_step_can_be_read(mlp: Any) -> None:

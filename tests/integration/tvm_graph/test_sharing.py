@@ -14,11 +14,11 @@ from db.tables import Context, Measurement
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from research.foreign.lines import Problem
-from research.foreign.loading import find_logs, load_log
-from research.sharing.exporting import export_schedules
-from research.sharing.folder import PROVENANCE, TARGET
-from research.sharing.merging import import_schedules
+from research.shared_schedules.exporting import export_schedules
+from research.shared_schedules.folder import PROVENANCE, TARGET
+from research.shared_schedules.merging import import_schedules
+from research.tuner_logs.load_log import find_logs, load_log
+from research.tuner_logs.read_lines import Problem
 from tests.fixtures.stock_logs import product, write_log
 
 ATTRS = {"kind": "llvm", "mcpu": "haswell", "num-cores": 2}

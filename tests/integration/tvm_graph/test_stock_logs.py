@@ -6,26 +6,26 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from db.codec import unpack_times
 from db.dataset.snapshots import silent
-from db.repositories.foreign_records import STOCK
-from db.repositories.frozen import Selection
+from db.measurement_codec import unpack_times
+from db.repositories.snapshot_rows import Selection
 from db.repositories.statistics import Statistics
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
+from db.repositories.tuner_log_records import STOCK
 from db.session import Database
 from db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS
-from research.foreign.lines import LoadedLog, Problem
-from research.foreign.loading import find_logs, load_log
 from research.pretraining.from_database import training_data_of
+from research.tuner_logs.load_log import find_logs, load_log
+from research.tuner_logs.read_lines import LoadedLog, Problem
 from tests.fixtures.stock_logs import product, write_log
 from tests.fixtures.stored import workload_named
-from workers.tvm.restoring import plain_target, read_log
+from workers.tvm.restore_records import plain_target, read_log
 from workers.tvm.sketches import design_space
-from workers.tvm.workload import workload_key
+from workers.tvm.workload_key import workload_key
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 ATTRS = {"kind": "llvm", "mcpu": "haswell", "num-cores": 2}

@@ -3,26 +3,26 @@
 import numpy as np
 import pytest
 
-from costmodels.draft import Draft
+from costmodels.analytic_draft import Draft
 from costmodels.residual import Residual
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.decisions import DecisionLog
+from db.repositories.decision_log import DecisionLog
 from db.repositories.jobs import Jobs
 from db.repositories.model_versions import ModelVersions
 from db.repositories.targets import Targets
 from mallorn.core.errors import Unavailable
-from mallorn.core.names import resolve
+from mallorn.core.registry import resolve
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.machine import assumed
-from research.pretraining.bases import pretrain
+from research.pretraining.pretrain import pretrain
 from research.pretraining.training_data import TrainingData
+from searchers.base import searcher_of
 from tests.fixtures.workshop import TARGET
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
-from workers.round.bases import model_of
-from workers.round.context import load_round
-from workers.round.training import train
-from workers.search.base import searcher_of
+from workers.round.round_context import load_round
+from workers.round.stored_models import model_of
+from workers.round.train_cost_model import train
 
 FAMILY = "operator:matmul"
 

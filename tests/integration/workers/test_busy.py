@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from db.codec import unpack_decisions
+from db.measurement_codec import unpack_decisions
 from db.repositories.jobs import Jobs
 from db.tables import Context, Measurement
 from mallorn.core.states import JobState
+from mallorn.core.values.finish_report import BesidePrograms
 from mallorn.core.values.manifest import RECORDS
-from mallorn.core.values.report import BesidePrograms
 from tests.integration.workers.test_finish import (
     COMPILED,
     best,
@@ -24,10 +24,10 @@ from tests.integration.workers.test_finish import (
     report,
     tuned,
 )
-from workers.children.errors import ChildFailed
-from workers.finish.busy import DATABASE, WORTH, crossover, loads
+from workers.finish.contention import DATABASE, WORTH, crossover, loads
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
+from workers.subprocesses.errors import ChildFailed
 
 __all__ = ["check", "exported", "inside"]  # fixtures
 
@@ -62,7 +62,7 @@ def busy(workshop, exported, inside, monkeypatch):
 
     monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
     monkeypatch.setattr(JobModel, "latencies", latencies)
-    monkeypatch.setattr("workers.finish.busy.be_here", lambda _model: True)
+    monkeypatch.setattr("workers.finish.contention.be_here", lambda _model: True)
     workshop.graph_answers["write_database"] = write_database
     return figures
 

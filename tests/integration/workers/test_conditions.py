@@ -12,9 +12,9 @@ from mallorn.core.states import RoundState
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.report import Conditions, FinishReport
+from mallorn.core.values.finish_report import Conditions, FinishReport
 from mallorn.core.values.trial import Trial
-from workers.finish.conditions import conditions
+from workers.finish.host_conditions import conditions
 
 NOTHING = FinishReport()
 WON = Candidate("s", ())

@@ -13,8 +13,8 @@ from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine
 from tests.fixtures.workshop import ENDPOINT, Workshop
 from tests.integration.workers.test_machines import HERE, Calls, found, like, machine_of, measured
-from workers.probing import run as probing
-from workers.probing.doubting import BEATEN, SURE_SEC, doubt_machine
+from workers.hardware_probe import run as probing
+from workers.hardware_probe.remeasure import BEATEN, SURE_SEC, doubt_machine
 
 __all__ = ["measured"]  # a fixture
 FLOPS = 1e6

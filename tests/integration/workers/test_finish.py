@@ -11,32 +11,32 @@ from signal import Signals
 import pytest
 from sqlalchemy import delete, select, update
 
-from db.codec import unpack_decisions, unpack_text
-from db.repositories.events import Events
-from db.repositories.holds import Holds, WorkItem
+from db.measurement_codec import unpack_decisions, unpack_text
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Holds, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.tables import Event, Job, Measurement, Schedule
-from mallorn.core.artifacts import scripts_uri
+from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.errors import InvalidRequest, NoDevice, Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, WorkKind
-from mallorn.core.values.dynamic import Dynamic
+from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.event import DoneEvent, FinishingEvent
-from mallorn.core.values.graph import GraphReport
+from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.manifest import read_manifest
+from searchers.base import DEFAULT, means_of
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
-from workers.children.errors import ChildFailed, ChildKilled
-from workers.children.shutdown import Stopping
-from workers.faces.graphs import Compiled, Scripts, Untuned
-from workers.finish.checking import NumericCheck
 from workers.finish.contenders import TOP
 from workers.finish.job_model import JobModel
+from workers.finish.numeric_check import NumericCheck
 from workers.finish.run import finish
+from workers.interfaces.model_compiler import Compiled, Scripts, Untuned
 from workers.measure.base import Need
-from workers.search.base import DEFAULT, means_of
+from workers.subprocesses.errors import ChildFailed, ChildKilled
+from workers.subprocesses.shutdown import Stopping
 
 CRASHED = ChildKilled("graphs died of SIGKILL", died_of=Signals.SIGKILL)
 LATENCIES = {"before": 1000.0, "after": 980.0, "guesses": 990.0}
@@ -106,7 +106,7 @@ def inside(monkeypatch):
             raise figures["kernels"]
         return [{"w0": us} for us in figures["kernels"][: len(builds)]]
 
-    monkeypatch.setattr("workers.finish.handout.where_it_runs", lambda model: model)
+    monkeypatch.setattr("workers.finish.final_schedules.where_it_runs", lambda model: model)
     monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
     monkeypatch.setattr(
         JobModel,

@@ -9,27 +9,27 @@ import pytest
 from sqlalchemy import select, update
 
 from db.repositories.contexts import Contexts
-from db.repositories.events import Events
-from db.repositories.holds import MAX_DEATHS, WorkItem
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
+from db.repositories.leases import MAX_DEATHS, WorkItem
 from db.repositories.tasks import Tasks
 from db.repositories.workloads import KEPT
 from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
-from mallorn.core.values.graph import GraphReport
-from research.replay.space_file import write_tasks
+from mallorn.core.values.graph_report import GraphReport
+from research.replay.recording_file import write_tasks
 from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
 from tests.unit.children.faces import Misbehaving
 from tests.unit.research.replay.made_up import made_up
-from workers.children.errors import ChildCrashed, ChildFailed, ChildTimeout
-from workers.children.shutdown import Stopping
-from workers.faces.graphs import Extraction, ModelTask
-from workers.faces.values import Arguments
-from workers.importing.run import import_job
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.model_compiler import Extraction, ModelTask
+from workers.model_import.run import import_job
 from workers.round.run import words_of
+from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
+from workers.subprocesses.shutdown import Stopping
 
 
 def found(*keys):
@@ -287,7 +287,7 @@ def test_a_stage_whose_job_cannot_be_read_after_its_claim_is_given_back(workshop
     def away(_held, _state):
         raise Unavailable("the database does not answer")
 
-    monkeypatch.setattr("workers.slot.stage._stage", away)
+    monkeypatch.setattr("workers.process.stage_context._stage", away)
     assert not import_job(workshop, job)
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (held.holder, held.losses) == (None, 0)

@@ -11,12 +11,12 @@ from db.repositories.workloads import KEPT, Workloads
 from db.tables import Job, Measurement, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
+from searchers.synthetic_space import SyntheticSpace
 from tests.fixtures.workshop import TARGET
-from workers.knowing.answer import Question, in_order
-from workers.knowing.modelled import Constructed
-from workers.knowing.near import Near
-from workers.knowing.same import Same
-from workers.search.synthetic import SyntheticSpace
+from workers.zero_shot.answer_source import Question, in_order
+from workers.zero_shot.from_models import Constructed
+from workers.zero_shot.same_workload import Same
+from workers.zero_shot.similar_workload import Near
 
 
 def tuned(workshop, name="w0", trials=16, **options):

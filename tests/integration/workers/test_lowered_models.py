@@ -9,12 +9,12 @@ import pytest
 from costmodels.base import Matrix, Prediction
 from costmodels.random import RandomModel
 from costmodels.views import STATEMENTS
-from mallorn.core.names import REGISTRY
+from mallorn.core.registry import REGISTRY
 from tests.fixtures.workshop import MadeUpCompiler
-from workers.round.context import load_round
-from workers.round.proposing import WIDER, propose
-from workers.round.training import train
-from workers.round.viewing import Viewer
+from workers.round.feature_lookup import Viewer
+from workers.round.propose import WIDER, propose
+from workers.round.round_context import load_round
+from workers.round.train_cost_model import train
 
 ROUND = 8
 Lowered = tuple[str, tuple[int, ...]]

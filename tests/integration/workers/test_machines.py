@@ -8,24 +8,24 @@ import pytest
 from sqlalchemy.orm import Session
 
 from db.repositories.devices import Devices, Like, SeenDevice
-from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Hold, Holds, WorkItem
 from db.repositories.targets import Targets
 from db.tables import Device
 from mallorn.core.errors import Unavailable
-from mallorn.core.stand_ins import measured_target
 from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.virtual_devices import measured_target
+from searchers.space import Candidate
 from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
 from tests.integration.workers.test_finish import check, exported, untuned
 from workers.finish import contenders
 from workers.finish.run import finish
-from workers.measure.believing import REFUSED
-from workers.probing import run as probing
-from workers.probing.run import PROBES_SEC
-from workers.search.space import Candidate
-from workers.tvm.space import TvmSpace
+from workers.hardware_probe import run as probing
+from workers.hardware_probe.run import PROBES_SEC
+from workers.measure.roofline_check import REFUSED
+from workers.tvm.tvm_space import TvmSpace
 
 __all__ = ["check", "exported"]  # fixtures
 Calls = list[object]
@@ -141,7 +141,7 @@ def test_what_another_worker_measures_is_waited_for(
     def other_is_done(_seconds: float) -> None:
         workshop.write(lambda session: Devices(session).found_out(like(workshop), HERE, ""))
 
-    monkeypatch.setattr("workers.probing.run.time.sleep", other_is_done)
+    monkeypatch.setattr("workers.hardware_probe.run.time.sleep", other_is_done)
     probing.settle_machine(workshop, job)
     assert machine_of(workshop, job) == HERE
     assert not measured

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import select
 
 from db.repositories.contexts import Contexts
-from db.repositories.holds import MAX_LOSSES, WorkItem
 from db.repositories.jobs import Jobs
-from db.repositories.standings import Standings
+from db.repositories.leases import MAX_LOSSES, WorkItem
+from db.repositories.task_histories import Standings
 from db.repositories.workers import Workers
 from db.tables import Context, Measurement, Schedule
 from mallorn.core.states import JobState, RoundState
@@ -81,8 +81,8 @@ def test_the_best_that_is_planned_with_is_of_the_jobs_own_context(workshop):
 def builds(workshop, monkeypatch):
     """The made-up measurer counts as the one whose candidates the worker's own TVM builds."""
     for place in ("fitting", "attendance"):
-        monkeypatch.setattr(f"workers.slot.{place}.TVM_VERSION", "0.28.0")
-    monkeypatch.setattr("workers.slot.fitting.DEVICE", "made-up")
+        monkeypatch.setattr(f"workers.process.{place}.TVM_VERSION", "0.28.0")
+    monkeypatch.setattr("workers.process.device_class_match.DEVICE", "made-up")
     return workshop
 
 
@@ -124,7 +124,7 @@ def test_a_worker_with_another_tvm_leaves_the_round_to_one_that_has_the_jobs(bui
 def test_a_job_whose_builders_are_gone_is_paused_with_what_to_do(workshop, builds, monkeypatch):
     job = builds.job(("w0",), trials=32)
     builds.run(builds.next_round(job))
-    monkeypatch.setattr("workers.slot.fitting.TVM_VERSION", "0.29.0")
+    monkeypatch.setattr("workers.process.device_class_match.TVM_VERSION", "0.29.0")
     round_id = builds.next_round(job)
     for _ in range(MAX_LOSSES):
         builds.run(round_id)

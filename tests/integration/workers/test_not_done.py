@@ -14,14 +14,14 @@ from mallorn.core.values.machine import assumed
 from tests.fixtures.inside import Inside
 from tests.fixtures.workshop import ENDPOINT
 from tests.integration.workers.test_finish import COMPILED, CRASHED, check, exported, report, tuned
-from workers.children.errors import ChildFailed, ChildTimeout
-from workers.faces.engine import LoadedEngine
-from workers.faces.runner import Runner
-from workers.finish.elsewhere import WHY
 from workers.finish.job_model import where_it_runs
 from workers.finish.run import finish
-from workers.host.load import Load
-from workers.measure.fleet import TrackedDevice
+from workers.finish.timing_host import WHY
+from workers.host.load_meter import Load
+from workers.interfaces.engine import LoadedEngine
+from workers.interfaces.runner import Runner
+from workers.measure.tracked_devices import TrackedDevice
+from workers.subprocesses.errors import ChildFailed, ChildTimeout
 
 __all__ = ["check", "exported"]  # fixtures
 NO_LOWERING = ChildFailed("InternalError", "no lowering for this")
@@ -45,9 +45,9 @@ class MadeUpMeter:
 @pytest.fixture
 def answers(workshop, exported, monkeypatch, engines_told):
     """What engines answer; the graph process finds that all agree."""
-    monkeypatch.setattr("workers.finish.handout.where_it_runs", lambda _model: None)
-    monkeypatch.setattr("workers.finish.elsewhere.where_it_runs", lambda model: model)
-    monkeypatch.setattr("workers.racing.whole_model.LoadMeter", MadeUpMeter)
+    monkeypatch.setattr("workers.finish.final_schedules.where_it_runs", lambda _model: None)
+    monkeypatch.setattr("workers.finish.timing_host.where_it_runs", lambda model: model)
+    monkeypatch.setattr("workers.whole_model.compiled_model.LoadMeter", MadeUpMeter)
     workshop.graph_answers["compare_models"] = 1e-7
     return engines_told
 
@@ -236,7 +236,7 @@ def elsewhere(workshop, answers, monkeypatch):
         workshop.fleet.devices = lambda _target=None: [far]
         return where_it_runs(model)
 
-    monkeypatch.setattr("workers.finish.elsewhere.where_it_runs", there)
+    monkeypatch.setattr("workers.finish.timing_host.where_it_runs", there)
     for engine in ("tuned", "untuned"):
         answers[engine, "load_library"] = AssertionError("it is not this host that is asked")
     return wanted
@@ -260,7 +260,7 @@ def test_on_another_host_wrong_numbers_leave_no_time_either(workshop, elsewhere)
 
 
 def test_what_else_the_devices_host_did_is_told(workshop, elsewhere, monkeypatch):
-    monkeypatch.setattr("workers.racing.fairly.QUIET_PATIENCE_SEC", 0.0)
+    monkeypatch.setattr("workers.whole_model.quiet_timing.QUIET_PATIENCE_SEC", 0.0)
     elsewhere["host_load"] = Load(4, 2.0, 0.0, 0.0)
     assert "other programs used 2.0 of 4 cores" in finished(workshop)["conditions"]["note"]
 

@@ -9,19 +9,19 @@ import pytest
 from costmodels.lgbm import LightGBM
 from costmodels.random import RandomModel
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.events import Events
-from db.repositories.holds import WorkItem
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
+from db.repositories.leases import WorkItem
 from mallorn.core import queues
 from mallorn.core.errors import InvalidRequest, PluginFailed
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import WarningEvent
+from searchers.algorithms.random import RandomSearch
+from searchers.base import Proposal
+from searchers.space import Candidate
 from services.planner.policy import Policy
 from tests.integration.workers.test_round_life import proposals_of
-from workers.search.algorithms.random import RandomSearch
-from workers.search.base import Proposal
-from workers.search.space import Candidate
 
 
 class Mine(RandomSearch):
@@ -116,11 +116,11 @@ def test_a_searcher_that_fails_costs_no_round_and_stands_on_the_job(workshop, se
 @pytest.mark.parametrize(
     ("chosen", "words"),
     [
-        ({"search": "mallorn.core.names:resolve"}, "is no workers.search.base.Searcher"),
+        ({"search": "mallorn.core.registry:resolve"}, "is no searchers.base.Searcher"),
         ({"cost_model": mine(Mine)}, "is no costmodels.base.CostModel"),
-        ({"sampler": mine(Heir)}, "is no workers.search.sampler.BatchSampler"),
+        ({"sampler": mine(Heir)}, "is no searchers.samplers.base.BatchSampler"),
         ({"policy": mine(Mine)}, "is no services.planner.policy.Policy"),
-        ({"families": "mallorn.core.names:WORDS"}, "is no services.planner.families.base.Families"),
+        ({"families": "mallorn.core.registry:WORDS"}, "is no services.planner.families.base.Families"),
     ],
 )
 def test_a_class_that_is_not_what_its_place_asks_for_fails_its_job_before_it_costs_trials(

@@ -8,9 +8,9 @@ import pytest
 
 from db.repositories.tasks import Tasks
 from mallorn.core.outcomes import Outcome
-from workers.round import ranking
-from workers.round.context import load_round
-from workers.round.training import train
+from workers.round import ranking_evidence
+from workers.round.round_context import load_round
+from workers.round.train_cost_model import train
 
 SEARCHED = {"search": "evolutionary", "trials": 400}
 
@@ -47,7 +47,7 @@ def test_a_round_notes_the_share_of_pairs_that_its_own_model_had_in_order(worksh
 def test_a_few_valid_results_are_no_evidence(workshop):
     job = workshop.job(("w0",), **SEARCHED)
     train(workshop, job, a_round(workshop, job).task_id)
-    workshop.bench.outcomes = dict.fromkeys(range(ranking.FEWEST - 1, 64), Outcome.RUN_ERROR)
+    workshop.bench.outcomes = dict.fromkeys(range(ranking_evidence.FEWEST - 1, 64), Outcome.RUN_ERROR)
     assert a_round(workshop, job).stats.rank_own is None
 
 
@@ -78,8 +78,8 @@ def test_with_many_families_each_has_its_turn(workshop):
     with workshop.database.session() as session:
         context = load_round(session, round_id)
         rounds = [SimpleNamespace(index=at, job_id=job, task_id=context.row.task_id) for at in range(3)]
-        asked = [ranking._asked(session, replace(context, row=row)) for row in rounds]
-    assert [len(families) for families in asked] == [ranking.MOST_OTHERS] * 3
+        asked = [ranking_evidence._asked(session, replace(context, row=row)) for row in rounds]
+    assert [len(families) for families in asked] == [ranking_evidence.MOST_OTHERS] * 3
     others = {f"dynamic:{name}" for name in names} - {f"dynamic:{context.task_name}"}
     assert set(chain(*asked)) == others
 

@@ -12,9 +12,9 @@ from db.session import Database
 from db.tables import Device
 from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.waiting import wait_for
-from workers.device.endpoint import Endpoint
-from workers.measure.fleet import TrackedDevice
-from workers.slot.attendance import RollCall
+from workers.device.device_class import Endpoint
+from workers.measure.tracked_devices import TrackedDevice
+from workers.process.heartbeat import RollCall
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 

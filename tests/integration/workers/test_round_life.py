@@ -8,8 +8,8 @@ import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices
-from db.repositories.holds import Holds, WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Holds, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
@@ -23,19 +23,19 @@ from mallorn.core.errors import (
     UnknownName,
     Unschedulable,
 )
-from mallorn.core.logs import JsonLines
+from mallorn.core.log_setup import JsonLines
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
-from services.coordinator.fleet.states import state_of_worker
+from services.coordinator.fleet.device_states import state_of_worker
 from workers import tasks
-from workers.children.errors import ChildCrashed
-from workers.children.shutdown import STOP
-from workers.round.commits import BATCH, Commits
-from workers.round.context import load_round
-from workers.round.proposing import propose
-from workers.round.viewing import Viewer
-from workers.slot.lease import Lease
+from workers.process.lease_renewal import Lease
+from workers.round.batch_commits import BATCH, Commits
+from workers.round.feature_lookup import Viewer
+from workers.round.propose import propose
+from workers.round.round_context import load_round
+from workers.subprocesses.errors import ChildCrashed
+from workers.subprocesses.shutdown import STOP
 
 
 class Killed(BaseException):
@@ -316,13 +316,13 @@ def test_what_a_worker_logs_of_a_round_names_job_round_and_attempt(workshop, mon
             lines.append(json.loads(JsonLines("worker").format(record)))
 
     kept = Kept()
-    logging.getLogger("workers.slot.held_work").addHandler(kept)
+    logging.getLogger("workers.process.leased_work").addHandler(kept)
     monkeypatch.setattr(tasks, "runtime", lambda: workshop)
     job = workshop.job()
     round_id = workshop.next_round(job)
     workshop.bench.before = after(0, refuse(NoDevice()))
     tasks.run_round(round_id)
-    logging.getLogger("workers.slot.held_work").removeHandler(kept)
+    logging.getLogger("workers.process.leased_work").removeHandler(kept)
     told = {name: lines[0][name] for name in ("level", "job", "round", "attempt")}
     assert told == {"level": "warning", "job": job, "round": round_id, "attempt": 1}
 

@@ -4,10 +4,10 @@ import pytest
 
 from db.repositories.tasks import Tasks
 from db.repositories.workloads import Workloads
-from mallorn.core.values.report import Sure
+from mallorn.core.values.finish_report import Sure
 from tests.fixtures.workshop import TARGET
-from workers.knowing.answer import Question
-from workers.knowing.same import Same
+from workers.zero_shot.answer_source import Question
+from workers.zero_shot.same_workload import Same
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 import pytest
 
 from benchmarks.lab.unlearned import TWINS
+from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
-from db.repositories.removals import Removals
-from db.repositories.search_states import KEPT, SearchStates
+from db.repositories.saved_states import KEPT, SearchStates
 from mallorn.core.states import JobState
+from searchers.algorithms.random import RandomSearch
+from searchers.stateful import MOST_BYTES, Remembering
 from tests.integration.workers.test_round_life import kill_in, proposals_of
-from workers.search.algorithms.random import RandomSearch
-from workers.search.remembering import MOST_BYTES, Remembering
 
 
 class Counting(Remembering):

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.registry import REGISTRY
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from tests.fixtures.faulty_device import FaultyDevice, dies, offering
 from tests.fixtures.waiting import PATIENCE
 from tests.fixtures.workshop import MadeUpMeasurer
 from workers.measure.base import Program, Slot, SlotTrial
-from workers.measure.builds import Built
-from workers.measure.timing import Timing
+from workers.measure.build_candidates import Built
+from workers.measure.device_runs import Timing
 
 
 class SlowForEveryOther(FaultyDevice):

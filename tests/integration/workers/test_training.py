@@ -15,12 +15,12 @@ from db.tables import StageRun
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import StageKind
-from workers.round import training
-from workers.round.context import load_round
-from workers.round.proposing import propose
-from workers.round.training import FIRST_ROWS, train
-from workers.round.viewing import Viewer
-from workers.tvm.space import TvmSpace, load_sketches
+from workers.round import train_cost_model
+from workers.round.feature_lookup import Viewer
+from workers.round.propose import propose
+from workers.round.round_context import load_round
+from workers.round.train_cost_model import FIRST_ROWS, train
+from workers.tvm.tvm_space import TvmSpace, load_sketches
 
 FAMILY = "operator:matmul"
 
@@ -102,7 +102,7 @@ def test_of_many_rows_only_the_chosen_are_read_as_a_whole(workshop, seen, monkey
     read = []
     whole = Trials.by_ids
     monkeypatch.setattr(Trials, "by_ids", lambda self, ids: read.append(ids) or whole(self, ids))
-    monkeypatch.setattr(training, "MAX_ROWS", 9)
+    monkeypatch.setattr(train_cost_model, "MAX_ROWS", 9)
     job = workshop.job(("w0",), trials=64)
     done = [a_round(workshop, job) for _ in range(2)]
     train(workshop, job, done[0].task_id)

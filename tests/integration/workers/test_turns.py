@@ -2,16 +2,16 @@
 
 import pytest
 
-from db.repositories.holds import WorkItem
 from db.repositories.jobs import Jobs
-from db.repositories.search_states import FinishSteps
+from db.repositories.leases import WorkItem
+from db.repositories.saved_states import FinishSteps
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import JobState, WorkKind
-from mallorn.core.values.decided import DecidedTask
+from mallorn.core.values.decided_task import DecidedTask
 from tests.integration.workers.test_finish import check, exported, report, tuned
-from workers.children.shutdown import Stopping
 from workers.finish.run import finish
+from workers.subprocesses.shutdown import Stopping
 
 __all__ = ["check", "exported"]  # fixtures
 THREE = ("w0", "w1", "w2")
@@ -20,8 +20,8 @@ THREE = ("w0", "w1", "w2")
 @pytest.fixture
 def impatient(monkeypatch):
     """Every turn is long enough, and who waits has waited for long."""
-    monkeypatch.setattr("workers.slot.turns.TURN_SEC", 0.0)
-    monkeypatch.setattr("workers.slot.turns.WAITED_SEC", -60.0)
+    monkeypatch.setattr("workers.process.time_slice.TURN_SEC", 0.0)
+    monkeypatch.setattr("workers.process.time_slice.WAITED_SEC", -60.0)
 
 
 def holder(workshop, job):
@@ -79,7 +79,7 @@ def test_a_finish_that_nobody_waits_for_goes_on(workshop, exported, impatient):
 
 
 def test_a_short_turn_is_not_given_away(workshop, exported, monkeypatch):
-    monkeypatch.setattr("workers.slot.turns.WAITED_SEC", -60.0)
+    monkeypatch.setattr("workers.process.time_slice.WAITED_SEC", -60.0)
     first, second = tuned(workshop, THREE), workshop.job(("w3",), trials=16)
     workshop.next_round(second)
     finish(workshop, first)

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.holds import WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.leases import WorkItem
 from db.tables import Job
 from mallorn.core.states import RoundState
 

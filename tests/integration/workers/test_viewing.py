@@ -10,16 +10,16 @@ import pytest
 from costmodels.views import CODE, EXECUTED, LOOPS, STATEMENTS, VIEWS, Count
 from db.session import Database
 from mallorn.core.targets import Target
+from searchers.space import Candidate, Sketch
 from tests.fixtures.inside import Inside
 from tests.fixtures.rows import Rows
 from tests.unit.tvm_space.programs import TARGET, matmul
-from workers.children.errors import ChildCrashed
-from workers.faces.compiler import Candidates, Compiler
-from workers.faces.values import Arguments
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.candidate_compiler import Candidates, Compiler
 from workers.measure.base import Program
-from workers.round.viewing import LOWERED, Viewer, Work
-from workers.search.space import Candidate, Sketch
-from workers.tvm.space import load_sketches
+from workers.round.feature_lookup import LOWERED, Viewer, Work
+from workers.subprocesses.errors import ChildCrashed
+from workers.tvm.tvm_space import load_sketches
 
 
 class Counting(Inside, Compiler):

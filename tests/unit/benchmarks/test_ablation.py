@@ -11,9 +11,9 @@ from benchmarks.ablation_arms import CHANCE_OPTIONS, WITHOUT, all_arms
 from benchmarks.ablation_report import lines, report
 from benchmarks.cells import Cells
 from benchmarks.lab.unlearned import TWINS
-from mallorn.core.asked import check_asked
-from mallorn.core.names import REGISTRY
+from mallorn.core.option_kwargs import check_asked
 from mallorn.core.options import JobOptions
+from mallorn.core.registry import REGISTRY
 
 
 def cell(

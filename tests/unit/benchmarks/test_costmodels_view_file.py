@@ -14,7 +14,7 @@ from costmodels.views import CODE, View
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.training_data import TaskData
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
-from workers.round.viewing import Seen
+from workers.round.feature_lookup import Seen
 
 ROWS = "rows-0123456789ab"
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from benchmarks.dynamic import headline
 from benchmarks.dynamic_sizes import computed, filled_up, spread
-from mallorn.core.values.dynamic import Dynamic, Rule
+from mallorn.core.values.dynamic_shapes import Dynamic, Rule
 
 RANGED = Dynamic(
     ranges={"n": [1, 10]},

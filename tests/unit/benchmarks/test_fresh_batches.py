@@ -15,9 +15,9 @@ from benchmarks.lab.rounds import Batch, Family, Pool, best_after, by_task, play
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.random import RandomModel
 from research.pretraining.training_data import TaskData, TrainingData
+from searchers.samplers.topk import TopK
+from searchers.space import Candidate
 from tests.unit.research.replay.made_up import made_up
-from workers.search.space import Candidate
-from workers.search.topk import TopK
 
 ROWS = 40
 

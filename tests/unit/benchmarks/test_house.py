@@ -72,7 +72,7 @@ ROWS = sorted(_kept(), key=_key), list(_each())
     "db/removals.py": "def remove():\n    return None\n",
     "db/migrations/versions/0001.py": "class Jobs: ...\n",
     "workers/round/values.py": """
-from workers.search.values import Result
+from searchers.values import Result
 
 
 class Slot:
@@ -88,7 +88,7 @@ class Held:
     result: Result
     slot: Slot
 """,
-    "workers/search/values.py": """
+    "searchers/values.py": """
 from workers.round.deep.values import Slot
 
 
@@ -136,7 +136,7 @@ def test_a_type_of_a_candidate_says_which_and_what_became_of_it_in_its_own_field
     tree: Tree,
 ) -> None:
     found = candidate_types(tree)
-    assert found == ["workers/round/values.py: Measured", "workers/search/values.py: Trial"]
+    assert found == ["workers/round/values.py: Measured", "searchers/values.py: Trial"]
 
 
 def test_loose_lines_are_those_with_a_dict_or_mapping_of_any(tree: Tree) -> None:
@@ -144,7 +144,7 @@ def test_loose_lines_are_those_with_a_dict_or_mapping_of_any(tree: Tree) -> None
 
 
 def test_folders_that_import_each_other_around_a_corner_are_one_knot(tree: Tree) -> None:
-    assert count(tree)["knots"] == ["workers/round workers/round/deep workers/search"]
+    assert count(tree)["knots"] == ["workers/round workers/round/deep searchers"]
 
 
 def test_migrations_are_left_out_of_names_that_are_given_twice(tree: Tree) -> None:

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import openings
 from benchmarks.openings import FIRST, Known, _base, _figures, _headline
 from costmodels.base import CostModel
-from research.replay.arenas import SyntheticArena
+from research.replay.search_arenas import SyntheticArena
 
 
 def known(m: int, n: int, k: int) -> Known:

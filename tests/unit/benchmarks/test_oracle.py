@@ -15,9 +15,9 @@ from benchmarks.oracle.tasks import read_tasks
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
-from workers.faces.graphs import ModelTask
-from workers.faces.values import Arguments, Tensor
-from workers.search.synthetic import SyntheticSpace
+from searchers.synthetic_space import SyntheticSpace
+from workers.interfaces.arguments import Arguments, Tensor
+from workers.interfaces.model_compiler import ModelTask
 
 ARGS = Arguments((Tensor("TENSOR", "float32", (1000, 250)), Tensor("TENSOR", "float32", (250,))))
 TASK = ModelTask("t", 1, "k" * 64, "matmul", "s", 1e6, "", ARGS, (8, 8))

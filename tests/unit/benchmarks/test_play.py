@@ -5,7 +5,7 @@ import pytest
 from benchmarks.sim.curves import ModelCurves
 from benchmarks.sim.play import Run, Stalled, play
 from benchmarks.sim.state import new_job
-from mallorn.core.names import REGISTRY
+from mallorn.core.registry import REGISTRY
 from tests.unit.benchmarks.made_up import TWO_TASKS, task
 
 

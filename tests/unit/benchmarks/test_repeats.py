@@ -10,7 +10,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
 from research.pretraining.training_data import TaskData
-from workers.search.space import Candidate
+from searchers.space import Candidate
 
 TIMES = np.linspace(10.0, 20.0, 12)
 

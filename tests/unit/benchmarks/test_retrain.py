@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.retrain import SHAPES, describe, growth, made_up, refit
-from costmodels.training import labels
+from costmodels.labels import labels
 from mallorn.core.outcomes import Outcome
 
 

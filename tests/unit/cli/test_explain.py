@@ -17,7 +17,7 @@ from db.repositories.tasks import Tasks
 from mallorn import Client
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.decision_log import LoggedRound
-from mallorn.wording.rounds import ROUND_COLUMNS, log_lines, log_rows
+from mallorn.wording.decision_log import ROUND_COLUMNS, log_lines, log_rows
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, open_round, run_round
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.exported import read_exported
+from cli.schedule_directory import read_exported
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import DATABASE, Version

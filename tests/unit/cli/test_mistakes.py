@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from cli.terminal.mistakes import explained
-from mallorn.core import installing
-from mallorn.core.installing import install_line
+from cli.terminal.explain_error import explained
+from mallorn.core import install_command
+from mallorn.core.install_command import install_line
 from mallorn.core.settings import settings
 
 Type = Callable[..., Result]
@@ -91,7 +91,7 @@ def test_in_a_checkout_its_own_path_is_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    root = Path(installing.__file__).parents[2]
+    root = Path(install_command.__file__).parents[2]
     assert install_line("worker") == f"pip install '{root}[worker]'"
     monkeypatch.chdir(root)
     assert install_line("worker") == "pip install '.[worker]'"
@@ -116,6 +116,6 @@ def test_elsewhere_it_is_where_pip_found_it(
         def read_text(self, _name: str) -> str | None:
             return json.dumps(origin) if origin else None
 
-    monkeypatch.setattr(installing, "_ROOT", tmp_path)
-    monkeypatch.setattr(installing.Distribution, "from_name", lambda _name: Installed())
+    monkeypatch.setattr(install_command, "_ROOT", tmp_path)
+    monkeypatch.setattr(install_command.Distribution, "from_name", lambda _name: Installed())
     assert install_line("worker") == line

@@ -9,16 +9,16 @@ import typer
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from cli.watching import finish
-from cli.watching.finish import Ending
+from cli.watch import run_to_end
+from cli.watch.run_to_end import Ending
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.states import JobState
-from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.job import Job
-from mallorn.outdir import check_model, check_target, default_directory, model_id_of, out_directory
+from mallorn.output_directory import check_model, check_target, default_directory, model_id_of, out_directory
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
 
@@ -138,7 +138,7 @@ def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     def interrupt(*_args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(finish, "follow", interrupt)
+    monkeypatch.setattr(run_to_end, "follow", interrupt)
     monkeypatch.setattr(Interrupted, "page", "http://127.0.0.1/#/jobs/j1")
     with pytest.raises(typer.Exit):
         Ending(Path("won"), "m.onnx", again=("--out", "won")).reach(Interrupted())

@@ -6,8 +6,8 @@ import pytest
 
 from cli.profile import Kernel, describe, summary
 from mallorn.core.values.machine import assumed
-from workers.faces.graphs import ModelTask
-from workers.faces.values import Arguments, Tensor
+from workers.interfaces.arguments import Arguments, Tensor
+from workers.interfaces.model_compiler import ModelTask
 
 MACHINE = assumed(cores=2, lanes=16).model_copy(
     update={"gflops": {"float32": 500.0, "bfloat16": 1000.0}, "memory_gbytes_per_sec": 40.0}

@@ -13,14 +13,14 @@ from rich.console import Console
 from cli.terminal.options import parse_input_shape, parse_options
 from cli.terminal.output import print_error, stdout, table
 from cli.terminal.tables import keyed
-from cli.watching import progress
-from cli.watching.pace import Pace, about
-from cli.watching.progress import follow
-from cli.watching.standing import LineView, advice, best, share, summary
+from cli.watch import bar_view
+from cli.watch.bar_view import follow
+from cli.watch.eta import Pace, about
+from cli.watch.status_text import LineView, advice, best, share, summary
+from mallorn.core.device_wait_hint import Here, waiting_words
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.core.waiting import Here, waiting_words
 from mallorn.job import Job
 from mallorn.wording.units import Column, ago, budget_words, cell, duration, headroom, latency, spent_of
 from tests.fixtures.told import told_round, told_task
@@ -80,7 +80,7 @@ class Scripted(Job):
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "REFRESH_SEC", 0.0)
+    monkeypatch.setattr(bar_view, "REFRESH_SEC", 0.0)
 
 
 def watched(handle: Job, terminal: bool, verbose: bool = False) -> str:
@@ -160,7 +160,7 @@ def test_a_coordinator_that_comes_back_is_followed_on() -> None:
 
 
 def test_a_coordinator_that_stays_away_ends_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "SILENCE_SEC", -1.0)
+    monkeypatch.setattr(bar_view, "SILENCE_SEC", -1.0)
     with pytest.raises(Unavailable):
         watched(Scripted(None), terminal=False)
 

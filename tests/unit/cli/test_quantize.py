@@ -18,8 +18,8 @@ from tvm import relax
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from cli.narrowing import rounded
-from workers.tvm.model import load_network
+from cli.quantize_weights import rounded
+from workers.tvm.load_network import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
 Type = Callable[..., Result]

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import record, tuned
+from cli import recording, wait_until_tuned
 from cli.main import app
 from db.migrate import upgrade
 from db.repositories.measurements import Measurements
 from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from db.session import Database
-from mallorn.core.installing import install_line
+from mallorn.core.install_command import install_line
 from mallorn.core.states import JobState
 from mallorn.core.values.candidate import Choice, ChoiceKind
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.core.values.job import JobStatus
-from research.replay.space_file import read_facts, read_tasks
+from research.replay.recording_file import read_facts, read_tasks
 from tests.fixtures.models import onnx_bytes
 from tests.fixtures.rows import Rows, new_sketch, new_workload
 
@@ -101,9 +101,9 @@ def test_a_missing_library_is_named_before_anything_is_measured(
     mallorn: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "research.replay.space_file")
-    monkeypatch.delattr("research.replay.space_file")
-    monkeypatch.setattr(record, "connected_stack", lambda *_: pytest.fail("a service was started"))
+    monkeypatch.delitem(sys.modules, "research.replay.recording_file")
+    monkeypatch.delattr("research.replay.recording_file")
+    monkeypatch.setattr(recording, "connected_stack", lambda *_: pytest.fail("a service was started"))
     (tmp_path / "net.onnx").write_bytes(onnx_bytes())
     result = mallorn(tmp_path / "net.onnx")
     assert result.exit_code == 1
@@ -131,7 +131,7 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
 ) -> None:
     asked: list[dict[str, Any]] = []
     jobs = [FakeJob(JobState.FINISHING), FakeJob(JobState.DONE)]
-    monkeypatch.setattr(tuned, "POLL_SEC", 0.0)
+    monkeypatch.setattr(wait_until_tuned, "POLL_SEC", 0.0)
 
     def tune(*_words: Any, **options: Any) -> FakeJob:
         asked.append(options)
@@ -139,12 +139,12 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
 
     api = SimpleNamespace(upload=lambda *_: UploadedModel(id="m"), tune=tune)
     stack: Any = SimpleNamespace(api=api)
-    record._measure(stack, tmp_path / "net.onnx", 101, "local", 0, ("conv2d*",))
+    recording._measure(stack, tmp_path / "net.onnx", 101, "local", 0, ("conv2d*",))
     assert all(options["only"] == ["conv2d*"] for options in asked)
-    assert [options["search"] for options in asked] == list(record.SEARCHERS)
+    assert [options["search"] for options in asked] == list(recording.SEARCHERS)
     assert asked[0]["search"] == "random" != asked[1]["search"]
     assert {options["stopping"] for options in asked} == {"fixed"}
-    assert sum(options["task_trials"] for options in asked) == 101 + record.ROUND_SIZE
+    assert sum(options["task_trials"] for options in asked) == 101 + recording.ROUND_SIZE
     assert [job.cancelled for job in jobs] == [True, False]
 
 
@@ -152,7 +152,7 @@ def test_both_searchers_measure_their_half_and_no_finish_is_waited_for(
 def test_a_job_that_did_not_get_through_its_budget_is_no_recording(
     state: JobState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuned, "POLL_SEC", 0.0)
-    with pytest.raises(tuned.NotTuned, match="why") as refused:
-        tuned.wait_until_tuned(FakeJob(state), "mallorn show j1")  # type: ignore[arg-type]
+    monkeypatch.setattr(wait_until_tuned, "POLL_SEC", 0.0)
+    with pytest.raises(wait_until_tuned.NotTuned, match="why") as refused:
+        wait_until_tuned.wait_until_tuned(FakeJob(state), "mallorn show j1")  # type: ignore[arg-type]
     assert refused.value.hint == "mallorn show j1"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import removal
+from cli import archive_and_delete
 from cli.main import app
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
@@ -31,7 +31,7 @@ def ended(owned: OwnedRows) -> str:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody sits there."""
-    monkeypatch.setattr(removal, "is_terminal", lambda: True)
+    monkeypatch.setattr(archive_and_delete, "is_terminal", lambda: True)
 
 
 def test_without_a_terminal_nothing_is_deleted_unasked(mallorn: Type, ended: str) -> None:

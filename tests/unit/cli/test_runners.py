@@ -4,9 +4,9 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from cli.runners import Callee, run_lines, write_runners
+from cli.example_programs import Callee, run_lines, write_runners
 from mallorn.core.targets import parse_target
-from mallorn.core.values.graph import TensorSpec
+from mallorn.core.values.graph_report import TensorSpec
 
 CPU = parse_target({"kind": "llvm", "num-cores": 3})
 CUDA = parse_target({"kind": "cuda", "arch": "sm_80"})

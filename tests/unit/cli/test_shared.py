@@ -7,8 +7,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from cli.terminal.shared import shared
-from mallorn.core.asked import Asked, EvaluatorAsked
+from cli.terminal.option_groups import shared
+from mallorn.core.option_kwargs import Asked, EvaluatorAsked
 from mallorn.core.options import EvaluatorOptions, JobOptions
 from tests.fixtures.answers import refused
 

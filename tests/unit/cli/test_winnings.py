@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cli.watching.winnings import print_result, print_winnings, typed
+from cli.watch.result_table import print_result, print_winnings, typed
+from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
-from mallorn.core.values.report import FinishReport
 from mallorn.wording.results import ENGINE_COLUMNS, facts, latency_rows
 
 UNTUNED = {"median": 50_000.0, "low": 49_000.0, "high": 51_000.0}

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from services.coordinator.web import arrivals as module
-from services.coordinator.web.arrivals import Arrivals
+from services.coordinator.web import stream_admission as module
+from services.coordinator.web.stream_admission import Arrivals
 
 SCOPE = {"type": "http", "path": "/api/v1/jobs/a/events", "headers": []}
 

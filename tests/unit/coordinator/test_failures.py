@@ -9,7 +9,7 @@ from sqlalchemy import text, update
 
 import mallorn
 from db.repositories.jobs import Jobs
-from db.repositories.ticks import Ticks
+from db.repositories.loop_ticks import Ticks
 from db.session import Database
 from db.tables import Tick
 from mallorn.core import queues

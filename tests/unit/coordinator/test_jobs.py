@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from db.repositories.events import Events
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
@@ -16,8 +16,8 @@ from db.tables import Measurement
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import FinishingEvent, JobEvent, RoundPlannedEvent
+from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.job import SuggestedOptions
-from mallorn.core.values.outlook import Outlook
 from tests.fixtures.brought import ELSEWHERE, bring
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 

@@ -10,7 +10,7 @@ import pytest
 
 from db.repositories.owners import treat
 from mallorn.core.api_keys import OwnerDeed
-from services.coordinator.signing_in import provider, published
+from services.coordinator.sign_in import provider, provider_metadata
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
 
@@ -194,11 +194,11 @@ def test_the_issuer_is_asked_once_for_what_it_publishes(coordinator: Coordinator
 def test_an_issuers_new_key_is_fetched(
     coordinator: Coordinator, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(published, "AGAIN_SEC", 600)
+    monkeypatch.setattr(provider_metadata, "AGAIN_SEC", 600)
     come_back(coordinator)
     issuer.own_key = issuer.key = new_key("two")
     assert come_back(coordinator).status_code == 401, "it was asked a moment ago"
-    monkeypatch.setattr(published, "AGAIN_SEC", 0)
+    monkeypatch.setattr(provider_metadata, "AGAIN_SEC", 0)
     assert come_back(coordinator).status_code == 303
 
 

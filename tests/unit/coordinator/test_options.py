@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions
+from mallorn.core.registry import REGISTRY
 from tests.fixtures.coordinator import Coordinator
 
 

@@ -4,16 +4,16 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from mallorn.core import allowed_classes, names
+from mallorn.core import allowed_classes, registry
 from mallorn.core.allowed_classes import ANY, check_classes
 from mallorn.core.api_keys import digest_of
-from mallorn.core.asked import check_options
 from mallorn.core.errors import ClassRefused, InvalidRequest, PluginFailed
-from mallorn.core.names import check_name, resolve
+from mallorn.core.option_kwargs import check_options
 from mallorn.core.options import JobOptions
+from mallorn.core.registry import check_name, resolve
+from searchers.algorithms.sa import Annealing
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.unit.coordinator.test_audit import told
-from workers.search.algorithms.sa import Annealing
 
 STRANGERS = ["subprocess:Popen", "os:system", "builtins:eval", "antigravity:x", "unittest.__main__:x"]
 SEAMS = ["search", "cost_model", "sampler", "stopping", "policy", "families", "measurer"]
@@ -46,7 +46,7 @@ def test_an_installed_package_may_give_a_name(monkeypatch: pytest.MonkeyPatch) -
     def installed(group: str, name: str = entry.name) -> list[EntryPoint]:
         return [entry] if (group, name) == (entry.group, entry.name) else []
 
-    monkeypatch.setattr(names, "entry_points", installed)
+    monkeypatch.setattr(registry, "entry_points", installed)
     monkeypatch.setattr(allowed_classes, "entry_points", installed)
     check_options(JobOptions(search="annealed"))
     check_classes(JobOptions(search="annealed"), [])
@@ -103,7 +103,7 @@ def test_a_key_names_no_class_that_is_on_no_list_and_the_audit_has_it(guarded: C
             assert error["error"] == "ClassRefused"
             assert name in error["detail"]
             assert "mine:*" in error["hint"]
-            assert names.REGISTRY[seam].keys() <= set(error["hint"].replace(",", "").split())
+            assert registry.REGISTRY[seam].keys() <= set(error["hint"].replace(",", "").split())
     assert guarded.submit(model_id=model, options={"recipe": "os:system"}).status_code == 422
     refused = [entry for entry in told(guarded, KEY) if entry == ("ada", "POST /api/v1/jobs", 422)]
     assert len(refused) == len(SEAMS) * len(STRANGERS) + 1

@@ -7,14 +7,14 @@ import pytest
 from sqlalchemy import text, update
 
 from db.repositories.api_keys import ApiKeys
-from db.repositories.events import Events
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.sign_ins import SignIns
 from db.tables import Base, Job, Round
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState, RoundState
-from services.coordinator.web import door
+from services.coordinator.web import authenticator
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 from tests.fixtures.rows import MODEL
 
@@ -164,10 +164,10 @@ def test_of_a_private_job_an_admin_sees_what_it_takes_up_and_not_what_it_is(coor
 
 
 def test_a_stream_ends_with_its_key(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.coordinator.events.AGAIN_SEC", 0.0)
-    monkeypatch.setattr("services.coordinator.events.POLL_SEC", 0.01)
-    monkeypatch.setattr("services.coordinator.events.HEARTBEAT_SEC", 0.0)
-    monkeypatch.setattr(door, "AGAIN_SEC", 0.0)
+    monkeypatch.setattr("services.coordinator.event_stream.AGAIN_SEC", 0.0)
+    monkeypatch.setattr("services.coordinator.event_stream.POLL_SEC", 0.01)
+    monkeypatch.setattr("services.coordinator.event_stream.HEARTBEAT_SEC", 0.0)
+    monkeypatch.setattr(authenticator, "AGAIN_SEC", 0.0)
     admin, key = made(coordinator, "root", Scope.ADMIN), made(coordinator)
     job_id = OwnedRows(coordinator.database, ADA).job_id
     headers = {"Authorization": f"Bearer {key}"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import Unavailable
-from services.coordinator.signing_in.published import AGAIN_SEC, KEPT_SEC, Published
+from services.coordinator.sign_in.provider_metadata import AGAIN_SEC, KEPT_SEC, Published
 from tests.fixtures.waiting import PATIENCE
 
 

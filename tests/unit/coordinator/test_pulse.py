@@ -6,13 +6,13 @@ from threading import Event
 import anyio
 import pytest
 
-from db.repositories.events import Events
+from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from services.coordinator.web import pulse as module
-from services.coordinator.web.pulse import Pulse
+from services.coordinator.web import event_poller as module
+from services.coordinator.web.event_poller import Pulse
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.waiting import PATIENCE
 

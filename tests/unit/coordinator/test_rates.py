@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import TooMany
-from services.coordinator.web.rates import Rates
+from services.coordinator.web.rate_limit import Rates
 
 ADA = ("ada", "1"), "ada"
 

@@ -3,11 +3,11 @@
 import hashlib
 from pathlib import Path
 
+from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
-from db.repositories.removals import Removals
 from mallorn import Client
 from mallorn.core.states import JobState
-from services.artifacts import remove_export
+from services.artifact_removal import remove_export
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 
 KEYS = {owner: hashlib.sha256(f"{owner}-key".encode()).hexdigest() for owner in ("ada", "bob")}

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from db.repositories.measurements import Measurements
 from db.tables import Measurement, Schedule
 from mallorn.client import Client
-from mallorn.core.artifacts import scripts_uri
+from mallorn.core.artifact_uris import scripts_uri
 from mallorn.core.values.dataset import VerifiedSchedule
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.schedules import promote

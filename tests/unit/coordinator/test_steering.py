@@ -2,12 +2,12 @@
 
 from httpx import Response
 
-from db.repositories.holds import Hold, Holds, WorkItem
 from db.repositories.jobs import Jobs
+from db.repositories.leases import Hold, Holds, WorkItem
 from db.repositories.work_items import WorkItems
 from mallorn.core import queues
 from mallorn.core.states import JobState, WorkKind
-from mallorn.sse import parse_events
+from mallorn.server_sent_events import parse_events
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.stored import open_rounds
 

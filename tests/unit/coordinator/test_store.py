@@ -12,10 +12,10 @@ from uuid import uuid4
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from mallorn.core.artifacts import model_uri, open_store, scripts_uri
+from mallorn.core.artifact_uris import model_uri, open_store, scripts_uri
 from mallorn.core.errors import InvalidRequest, MallornError, MissingPackage
-from services.artifacts import remove
-from services.coordinator.web.store import LONGEST_UPLOAD_SEC, Store
+from services.artifact_removal import remove
+from services.coordinator.web.artifact_store import LONGEST_UPLOAD_SEC, Store
 from tests.fixtures.command_line import assert_refused, mallorn
 
 

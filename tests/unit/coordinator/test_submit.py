@@ -8,7 +8,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from db.tables import Device
 from mallorn.core import queues
-from mallorn.core.hosts import host_id
+from mallorn.core.host_id import host_id
 from mallorn.core.targets import parse_target
 from tests.fixtures.coordinator import Coordinator, Start
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mallorn.core.kin import distance
+from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target, parse_target
 
 

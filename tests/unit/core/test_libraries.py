@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from costmodels.ensemble import LEARNERS, PRIOR
-from mallorn.core.libraries import LIBRARIES, PARTS, extras_of, libraries_of, runnable
-from mallorn.core.names import REGISTRY
+from mallorn.core.cost_model_libraries import LIBRARIES, PARTS, extras_of, libraries_of, runnable
+from mallorn.core.registry import REGISTRY
 
 LACKING: Final = """
 import sys
@@ -16,7 +16,7 @@ for library in sys.argv[1:]:
     sys.modules[library] = None
 from costmodels.testing_data import easy_data
 from mallorn.core.errors import MissingPackage
-from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.registry import REGISTRY, resolve
 for name in REGISTRY["cost_model"]:
     try:
         model = resolve("cost_model", name)()
@@ -58,7 +58,9 @@ def test_what_runs_is_what_has_its_libraries(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_nothing_is_imported_to_tell() -> None:
-    code = "import sys; from mallorn.core.libraries import runnable; runnable(); print(*sys.modules)"
+    code = (
+        "import sys; from mallorn.core.cost_model_libraries import runnable; runnable(); print(*sys.modules)"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert {"torch", "flaml", "xgboost", "lightgbm", "sklearn"}.isdisjoint(told.split())
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.core.values.limits import least_us
 from mallorn.core.values.machine import Cache, Machine, assumed
+from mallorn.core.values.roofline import least_us
 
 MACHINE = Machine(
     cores=2,

@@ -6,7 +6,7 @@ from typing import Final
 
 from graphc.export import export_checks
 from mallorn.core.values.base import Value
-from mallorn.core.values.graph import RecipeStep, StoredRecipe, TensorSpec
+from mallorn.core.values.graph_report import RecipeStep, StoredRecipe, TensorSpec
 from mallorn.core.values.manifest import MANIFEST, Manifest
 
 # What the scripts call each part; an argument of a step may be a call, which has a name for the pass.

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from mallorn.core.errors import HostFault, PluginFailed, Unavailable
-from mallorn.core.plugins import blaming
-from workers.search.algorithms.random import RandomSearch
+from mallorn.core.plugin_errors import blaming
+from searchers.algorithms.random import RandomSearch
 
 
 class Mine(RandomSearch):

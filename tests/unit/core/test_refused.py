@@ -7,7 +7,7 @@ import resource
 import pytest
 
 from mallorn.core.errors import HostFault, StorageFull
-from mallorn.core.refused import handle_left, lacks_handles, refused
+from mallorn.core.os_errors import handle_left, lacks_handles, refused
 
 
 def system(number: int, file: str | None = "/data/x") -> OSError:

@@ -3,9 +3,10 @@
 import pytest
 
 from mallorn.core.errors import InvalidRequest, InvalidTarget
-from mallorn.core.names import REGISTRY
 from mallorn.core.options import JobOptions
-from mallorn.core.stand_ins import (
+from mallorn.core.registry import REGISTRY
+from mallorn.core.targets import parse_target
+from mallorn.core.virtual_devices import (
     DEVICE,
     STAND_INS,
     check_recording,
@@ -14,7 +15,6 @@ from mallorn.core.stand_ins import (
     real_target,
     stand_in,
 )
-from mallorn.core.targets import parse_target
 
 CPU = parse_target({"kind": "llvm", "mcpu": "znver5", "num-cores": 2})
 

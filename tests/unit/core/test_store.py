@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.artifacts import reaching
+from mallorn.core.artifact_uris import reaching
 from mallorn.core.errors import HostFault, InvalidModel, MallornError, NotFound, StorageFull, StoreAway
 
 

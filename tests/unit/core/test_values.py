@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from mallorn.core.states import JobState
-from mallorn.core.values.cost_model import CostModelMetrics
+from mallorn.core.values.cost_model_metrics import CostModelMetrics
 from mallorn.core.values.event import (
     KINDS,
     FailedEvent,
@@ -17,10 +17,10 @@ from mallorn.core.values.event import (
     RoundPlannedEvent,
     read_event,
 )
+from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.fleet import DeviceInfo, WorkerInfo
-from mallorn.core.values.graph import GraphReport
+from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.core.values.report import FinishReport
 
 TIMING = {"median": 2.0, "low": 1.0, "high": 3.0, "bursts": [1.0, 2.0, 3.0]}
 FINISH = {

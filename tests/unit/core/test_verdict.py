@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from mallorn.core.states import JobState
 from mallorn.core.text import command_in
+from mallorn.core.values.finish_report import FinishReport, ModelLatency
 from mallorn.core.values.job import JobStatus, JobWarning
-from mallorn.core.values.report import FinishReport, ModelLatency
 from mallorn.core.values.verdict import Beside, Level, Verdict
-from mallorn.results.race import beside_onnxruntime, raced
+from mallorn.results.speedup import beside_onnxruntime, raced
 from mallorn.results.verdict import judge
 
 RANK = [Level.POOR, Level.FAIR, Level.GOOD]

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from mallorn.core.device_wait_hint import Here, command_for, paused_words, unlike_words, waiting_words
 from mallorn.core.settings import Settings, default_data_dir
 from mallorn.core.states import Cause
-from mallorn.core.waiting import Here, command_for, paused_words, unlike_words, waiting_words
 
 PRIVATE = Here("10.0.0.2:9190")
 TARGET = '{"kind":"cuda"}'

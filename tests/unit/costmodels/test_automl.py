@@ -10,7 +10,7 @@ from costmodels.automl import START, AutoML
 from costmodels.base import CostModel
 from costmodels.testing import StoredModelTestCase, easy_data
 from mallorn.core.errors import Unavailable
-from mallorn.core.installing import install_line
+from mallorn.core.install_command import install_line
 
 
 class TestAutoML(StoredModelTestCase):

@@ -5,17 +5,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from costmodels.analytic_draft import Draft
 from costmodels.base import FAILED_LABEL, CostModel
-from costmodels.columns import WIDTH, tiling
-from costmodels.draft import Draft
+from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import StoredModelTestCase, easy_data
-from costmodels.training import labels
-from mallorn.core.names import resolve
+from costmodels.tiling_columns import WIDTH, tiling
+from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine, assumed
-from workers.search.features import FEATURES
-from workers.search.space import Candidate
-from workers.search.synthetic import TILED, UNROLLS, SyntheticSpace
+from searchers.decision_features import FEATURES
+from searchers.space import Candidate
+from searchers.synthetic_space import TILED, UNROLLS, SyntheticSpace
 
 SPACE = SyntheticSpace(256, 512, 128)
 

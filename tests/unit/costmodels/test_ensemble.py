@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from costmodels.analytic_draft import Draft
 from costmodels.base import FAILED_LABEL, CostModel, Prediction
-from costmodels.draft import Draft
 from costmodels.ensemble import DEVIATIONS, FEWEST_ROWS, Ensemble, scaled, spread_factor
 from costmodels.metrics import coverage
 from costmodels.testing import Data, StoredModelTestCase, easy_data
-from mallorn.core.names import REGISTRY
-from workers.search.synthetic import SyntheticSpace
+from mallorn.core.registry import REGISTRY
+from searchers.synthetic_space import SyntheticSpace
 
 
 class TestEnsemble(StoredModelTestCase):

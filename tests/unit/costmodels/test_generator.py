@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel, Matrix, Vector
-from costmodels.choices import GOOD_A_TASK, MOST_GOOD, choices_of
+from costmodels.decision_examples import GOOD_A_TASK, MOST_GOOD, choices_of
 from costmodels.generator import GeneratorModel
-from costmodels.prefixes import prefixes
+from costmodels.labels import labels
+from costmodels.partial_rows import prefixes
 from costmodels.testing import StoredModelTestCase
-from costmodels.training import labels
 from costmodels.xgb import XGBoost
-from workers.search.synthetic import SyntheticSpace
+from searchers.synthetic_space import SyntheticSpace
 
 LANES = -1 - 25 - 4 - 8 - 12  # the column of the innermost factor of the last axis
 SPACE = SyntheticSpace(96, 64, 128)

@@ -7,9 +7,9 @@ import pytest
 
 from costmodels.base import CostModel
 from costmodels.batches import rank_push
-from costmodels.layers import AdamW, forward, gradients, initial
+from costmodels.dense_layers import AdamW, forward, gradients, initial
 from costmodels.mlp import MLP
-from costmodels.scale import UNSCALED, fit_scale
+from costmodels.score_calibration import UNSCALED, fit_scale
 from costmodels.testing import StoredModelTestCase, easy_data
 from tests.unit.costmodels.judging import within_tasks
 

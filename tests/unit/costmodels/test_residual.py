@@ -5,16 +5,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from costmodels.analytic_draft import Draft
 from costmodels.base import CostModel, Matrix, Prediction, Vector
-from costmodels.based import name_of
-from costmodels.draft import Draft
 from costmodels.metrics import pairwise_accuracy
-from costmodels.momentum import MoA
+from costmodels.moa import MoA
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.residual import TRUSTED_ROWS, Residual, trust
 from costmodels.statements import Statements
 from costmodels.testing import StoredModelTestCase, assert_same, easy_data
 from costmodels.tlp import TLP
+from costmodels.transfer import name_of
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest
 

@@ -9,12 +9,12 @@ import pytest
 from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
 from costmodels.evaluation import evaluate
 from costmodels.forest import Forest
+from costmodels.labels import timed
 from costmodels.lgbm import LightGBM, LightGBMRank
 from costmodels.mlp import MLP
 from costmodels.random import RandomModel
 from costmodels.splits import Split, by_host, by_network, by_task, newest, rebased, scrambled, within_task
 from costmodels.testing import easy_data
-from costmodels.training import timed
 from costmodels.xgb import XGBoost
 
 

@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from costmodels.momentum import MoA
+from costmodels.moa import MoA
 from costmodels.views import VIEWS
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest, Unavailable
-from mallorn.core.installing import install_line
-from mallorn.core.names import resolve
+from mallorn.core.install_command import install_line
+from mallorn.core.registry import resolve
 
 
 @pytest.mark.parametrize("name", ["gnn", "mtl-tlp", "tlp", "tree-lstm"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL
-from costmodels.training import bounded_sample, informative, labels, of_times, timed
+from costmodels.labels import bounded_sample, informative, labels, of_times, timed
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.base import CostModel, Matrix, Vector
-from costmodels.journeys import MOST_STATES, journeys_of
+from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
-from costmodels.prefixes import (
+from costmodels.partial_rows import (
     DECIDED,
     LAST,
     STEP,
@@ -20,10 +20,10 @@ from costmodels.prefixes import (
     reproducible,
 )
 from costmodels.testing import StoredModelTestCase
-from costmodels.training import labels
 from costmodels.value import ValueModel
+from costmodels.value_states import MOST_STATES, journeys_of
 from costmodels.xgb import XGBoost
-from workers.search.synthetic import SyntheticSpace
+from searchers.synthetic_space import SyntheticSpace
 
 
 class TestValue(StoredModelTestCase):

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from db.codec import pack_decisions, pack_text, pack_times, unpack_decisions, unpack_text, unpack_times
+from db.measurement_codec import (
+    pack_decisions,
+    pack_text,
+    pack_times,
+    unpack_decisions,
+    unpack_text,
+    unpack_times,
+)
 
 
 @given(st.lists(st.integers(min_value=-(2**70), max_value=2**70)))

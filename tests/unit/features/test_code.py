@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costmodels.views import CODE
-from workers.features.assembly import functions_of
+from workers.features.assembly_parser import functions_of
 from workers.features.code import COLUMNS, describe_code
 
 X86 = """

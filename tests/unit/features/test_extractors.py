@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from costmodels.views import DECISIONS, VIEWS
-from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.registry import REGISTRY, resolve
+from searchers.space import Candidate, Sketch
+from searchers.synthetic_space import SyntheticSpace
 from tests.unit.features.sketches import PRODUCT_WORK, REAL, product
 from workers.features.base import Extractor
 from workers.features.testing import MADE_UP, ExtractorTestCase
-from workers.search.space import Candidate, Sketch
-from workers.search.synthetic import SyntheticSpace
 
 
 class TestEveryExtractor(ExtractorTestCase):

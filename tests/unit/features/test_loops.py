@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from costmodels.views import LOOPS
+from searchers.space import Matrix, Sketch
 from tests.unit.features.sketches import PRODUCT_WORK, SUM_WORK, factored, product
 from workers.features.loops import (
     BLOCK,
@@ -23,7 +24,6 @@ from workers.features.loops import (
     VECTOR,
     LoopsView,
 )
-from workers.search.space import Matrix, Sketch
 
 TREE = LoopsView()
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from workers.features.assembly import functions_of
-from workers.features.trips import COUNTS_ON_ARM64, COUNTS_ON_X86, UNKNOWN, Counting, runs_of
+from workers.features.assembly_parser import functions_of
+from workers.features.trip_counts import COUNTS_ON_ARM64, COUNTS_ON_X86, UNKNOWN, Counting, runs_of
 
 BEGIN = "\t.type\tf,@function\nf:\n"
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workers.faces.graphs import Reference
+from workers.interfaces.model_compiler import Reference
 from workers.tvm.accuracy import compare, compare_models, relative_error, rounded_error, tolerance
 
 REF = np.array([1.0, -4.0, 2.0], "float32")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tvm import te, topi
 
-from workers.tvm.anatomy import anchor_of, blocks_of, operator_of
+from workers.tvm.program_blocks import anchor_of, blocks_of, operator_of
 
 Tensors = list[Any]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from tvm import te, topi
 
-from workers.faces.values import pack_arguments, unpack_arguments
-from workers.tvm.arguments import FREE_RANGE, arguments
+from workers.interfaces.arguments import pack_arguments, unpack_arguments
+from workers.tvm.program_arguments import FREE_RANGE, arguments
 
 Program = Callable[..., Any]
 

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from workers.tvm.between import behaviour
+from workers.tvm.dimension_check import behaviour
 
 pytest.importorskip("onnxruntime")
 

@@ -9,12 +9,12 @@ import tvm
 from tvm import relax
 
 from graphc.quant import bf16_dot_products
+from searchers.decision_space import SketchRules
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import NHWC, difference, program, random, run
 from workers.features.loops import LoopsView
-from workers.search.decisions import SketchRules
-from workers.tvm.programs import parse_tvm_target
-from workers.tvm.rebuild import rebuild
+from workers.tvm.program_cache import parse_tvm_target
+from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}

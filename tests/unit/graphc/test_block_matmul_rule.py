@@ -8,17 +8,17 @@ import tvm
 
 from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
 from mallorn.core.values.machine import assumed
+from searchers.roller.rank_candidates import ranked
+from searchers.space import Sketch
 from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.test_keep_block_quantized_weights import WIDE, runs_here
-from workers.search.roller.ranking import ranked
-from workers.search.space import Sketch
-from workers.tvm.logs import replay
-from workers.tvm.nests import nests
-from workers.tvm.passes import as_tvm_target
-from workers.tvm.rebuild import full_trace, rebuild
+from workers.tvm.loop_nests import nests
+from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.reference import portable
+from workers.tvm.run_passes import as_tvm_target
 from workers.tvm.sketches import design_space
-from workers.tvm.workload import canonical
+from workers.tvm.tuning_database import replay
+from workers.tvm.workload_key import canonical
 
 CASES = {
     "a row": ((1,), 64, 4, 8),

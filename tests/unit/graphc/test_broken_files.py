@@ -14,8 +14,8 @@ from onnx import ModelProto, helper, numpy_helper
 from benchmarks.mutant_files import MODELS, mutant
 from benchmarks.mutants import ending
 from mallorn.core.errors import InvalidModel
-from workers.faces.graphs import Graphs
-from workers.tvm.model import load_network
+from workers.interfaces.model_compiler import Graphs
+from workers.tvm.load_network import load_network
 
 FEW, COUNT = 10, 40
 

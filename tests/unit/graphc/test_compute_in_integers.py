@@ -10,9 +10,9 @@ import tvm
 from tvm import relax
 
 from tests.unit.graphc.test_int8_dot_products import WIDE, WITHOUT
-from workers.tvm.model import load_network
-from workers.tvm.passes import as_tvm_target, operators, run_steps
+from workers.tvm.load_network import load_network
 from workers.tvm.recipes import TUNED
+from workers.tvm.run_passes import as_tvm_target, operators, run_steps
 
 onnxruntime = pytest.importorskip("onnxruntime")
 from tests.unit.graphc.test_import_quantized_operators import (  # noqa: E402 (they need onnxruntime)

@@ -13,9 +13,9 @@ from tvm import relax
 from graphc.core.graph_rewriting import WIDEST
 from graphc.tasks.mark_elementwise_rows import LINE, lines, width
 from tests.unit.graphc.networks import network, random, weights
-from workers.tvm.logs import replay
-from workers.tvm.rebuild import full_trace, rebuild
+from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.sketches import design_space
+from workers.tvm.tuning_database import replay
 
 TARGET = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Compute = Callable[[Any, Any], Any]

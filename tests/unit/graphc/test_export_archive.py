@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from cli.terminal.mistakes import OURS
+from cli.terminal.explain_error import OURS
 from graphc.export.export_archive import write_archive
 
 ROOT = Path(str(files("graphc")))

@@ -10,6 +10,9 @@ from tvm import relax
 
 from graphc.conv.fuse_pointwise_into_depthwise import FusePointwiseIntoDepthwise
 from mallorn.core.values.machine import assumed
+from searchers.decision_space import SketchRules
+from searchers.roller.rank_candidates import ranked
+from searchers.space import Sketch
 from tests.unit.graphc.networks import (
     HASWELL,
     NHWC,
@@ -25,14 +28,11 @@ from tests.unit.graphc.pass_conformance import PassConformance
 from workers.features.base import AlignedDecisions
 from workers.features.loops import LoopsView
 from workers.features.primitives import Primitives
-from workers.search.decisions import SketchRules
-from workers.search.roller.ranking import ranked
-from workers.search.space import Sketch
-from workers.tvm.anatomy import blocks_of, operator_of
-from workers.tvm.arguments import tensor_args
-from workers.tvm.rebuild import rebuild
+from workers.tvm.program_arguments import tensor_args
+from workers.tvm.program_blocks import blocks_of, operator_of
+from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.workload import canonical
+from workers.tvm.workload_key import canonical
 
 DATA, INNER = (2, 8, 12, 6), 48
 Between = Callable[[Any, Any], Any]

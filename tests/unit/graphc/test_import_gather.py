@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from tvm import relax
 
 from graphc.export.compile_network import read_graph
-from workers.tvm.passes import operators
+from workers.tvm.run_passes import operators
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
 

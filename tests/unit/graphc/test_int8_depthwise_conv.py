@@ -9,14 +9,14 @@ from tvm import relax
 
 from graphc.quant.int8_depthwise_conv import taps
 from mallorn.core.values.machine import assumed
+from searchers.roller.rank_candidates import ranked
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, NHWC, fused, program, run
-from workers.search.roller.ranking import ranked
-from workers.tvm.anatomy import blocks_of, operator_of
-from workers.tvm.arguments import tensor_args
-from workers.tvm.rebuild import rebuild
+from workers.tvm.program_arguments import tensor_args
+from workers.tvm.program_blocks import blocks_of, operator_of
+from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
-from workers.tvm.workload import canonical
+from workers.tvm.workload_key import canonical
 
 DATA = (2, 9, 12, 48)
 

@@ -11,10 +11,10 @@ from graphc.quant import int8_dot_products
 from mallorn.core.targets import Target
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, NHWC, program, run
-from workers.device.executable import why_not
+from workers.device.target_support import why_not
 from workers.tvm.intrinsics import load_intrinsics
-from workers.tvm.passes import as_tvm_target
-from workers.tvm.rebuild import rebuild
+from workers.tvm.rebuild_schedule import rebuild
+from workers.tvm.run_passes import as_tvm_target
 from workers.tvm.sketches import design_space
 
 TARGETS = {

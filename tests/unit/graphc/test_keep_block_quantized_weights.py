@@ -16,11 +16,11 @@ from graphc.quant.llvm_byte_dot_products import instruction
 from mallorn.core.errors import InvalidModel
 from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.test_int8_dot_products import WIDE
-from workers.tvm.model import load_network
-from workers.tvm.passes import as_tvm_target, operators, run_steps
+from workers.tvm.extract_tasks import describe
+from workers.tvm.load_network import load_network
 from workers.tvm.recipes import TUNED
-from workers.tvm.tasks import describe
-from workers.tvm.workload import canonical
+from workers.tvm.run_passes import as_tvm_target, operators, run_steps
+from workers.tvm.workload_key import canonical
 
 onnxruntime = pytest.importorskip("onnxruntime")
 NEAR = 2e-4  # of the largest result: inputs are of 13 bits at least

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
-from workers.tvm.model import load_network
+from workers.tvm.load_network import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
 Arrays = Mapping[str, Any]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from workers.tvm import engines
+from workers.tvm import engine_child
 
 pytest.importorskip("onnxruntime")
 
@@ -17,8 +17,8 @@ pytest.importorskip("onnxruntime")
 def test_the_faster_counts(
     threads: int, cores: int, times_us: Mapping[int, float], chosen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "physical_cores", lambda: cores)
-    monkeypatch.setattr(engines, "_onnxruntime", lambda _model, _inputs, count: count)
-    monkeypatch.setattr(engines, "_rough_us", lambda count: times_us[count])
-    assert engines.load_onnxruntime("m.onnx", "i.npz", threads).threads == chosen
-    assert engines._held["run"] == chosen  # type: ignore[comparison-overlap]
+    monkeypatch.setattr(engine_child, "physical_cores", lambda: cores)
+    monkeypatch.setattr(engine_child, "_onnxruntime", lambda _model, _inputs, count: count)
+    monkeypatch.setattr(engine_child, "_rough_us", lambda count: times_us[count])
+    assert engine_child.load_onnxruntime("m.onnx", "i.npz", threads).threads == chosen
+    assert engine_child._held["run"] == chosen  # type: ignore[comparison-overlap]

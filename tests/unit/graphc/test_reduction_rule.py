@@ -10,13 +10,13 @@ from tvm import relax
 
 from graphc.tasks.mark_reductions import FOLD, folds
 from mallorn.core.values.machine import assumed
+from searchers.roller.rank_candidates import ranked
+from searchers.space import ChoiceKind
 from tests.unit.graphc.networks import HASWELL, network, random
-from workers.search.roller.ranking import ranked
-from workers.search.space import ChoiceKind
-from workers.tvm.logs import replay
-from workers.tvm.nests import nests
-from workers.tvm.rebuild import full_trace, rebuild
+from workers.tvm.loop_nests import nests
+from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.sketches import design_space
+from workers.tvm.tuning_database import replay
 
 WIDE = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
 Reduce = Callable[[Any], Any]

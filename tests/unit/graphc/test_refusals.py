@@ -5,9 +5,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 from mallorn.core.errors import InvalidModel
+from workers.tvm.extract_tasks import extract
+from workers.tvm.node_errors import unsized_node
 from workers.tvm.recipes import TUNED, stored_recipe
-from workers.tvm.refusals import unsized_node
-from workers.tvm.tasks import extract
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 

@@ -8,7 +8,7 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 
 from tests.unit.graphc.networks import HASWELL
-from workers.faces.graphs import PassReport
+from workers.interfaces.model_compiler import PassReport
 from workers.tvm.report_passes import list_passes, report_passes
 
 PAD = "matmul.pad_to_tiles"

@@ -12,8 +12,8 @@ from graphc.layout.tile_transposes import TileTransposes
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, program, rewritten, run
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.tvm.anatomy import blocks_of, operator_of
-from workers.tvm.rebuild import rebuild
+from workers.tvm.program_blocks import blocks_of, operator_of
+from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
 
 

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from mallorn.core.errors import InvalidModel, MallornError
-from mallorn.core.values.graph import TensorSpec
-from mallorn.exporting import as_onnx
-from workers.tvm.model import load_network
+from mallorn.core.values.graph_report import TensorSpec
+from mallorn.onnx_export import as_onnx
+from workers.tvm.load_network import load_network
 
 Write = Callable[[Path], object]
 

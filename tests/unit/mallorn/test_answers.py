@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mallorn.core.values.report import FinishReport, Source
+from mallorn.core.values.finish_report import FinishReport, Source
 from mallorn.wording.tasks import ANSWER_COLUMNS, RESTS_ON, rests_on
 
 

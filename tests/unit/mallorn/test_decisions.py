@@ -4,7 +4,7 @@ from typing import Any
 
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.decisions import Calibration, TaskAtRest, calibration, summarise, with_totals
+from mallorn.results.decision_summary import Calibration, TaskAtRest, calibration, summarise, with_totals
 
 
 def task(index: int, name: str, weight: int, latency_us: float | None, reason: str = "") -> TaskStatus:

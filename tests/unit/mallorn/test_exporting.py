@@ -10,8 +10,8 @@ import pytest
 
 from mallorn import Client
 from mallorn.core.errors import InvalidModel
-from mallorn.core.installing import MissingPackage, install_line
-from mallorn.exporting import as_onnx, to_onnx
+from mallorn.core.install_command import MissingPackage, install_line
+from mallorn.onnx_export import as_onnx, to_onnx
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
 

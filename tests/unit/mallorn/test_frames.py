@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mallorn import Client
-from mallorn.core.installing import MissingPackage, install_line, need
+from mallorn.core.install_command import MissingPackage, install_line, need
 from mallorn.core.outcomes import Outcome
-from mallorn.frames import HISTORY
+from mallorn.dataframes import HISTORY
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 

@@ -11,7 +11,7 @@ import pytest
 
 import mallorn.client
 import mallorn.http
-import mallorn.parcel
+import mallorn.model_upload
 from mallorn import Client
 from mallorn.core import errors
 from mallorn.core.outcomes import Outcome
@@ -240,8 +240,8 @@ PATIENCE_ENDS = [
 
 @pytest.fixture
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.parcel, "LOOK_EVERY_SEC", 0.0)
-    monkeypatch.setattr(mallorn.parcel, "PATIENCE_SEC", 0.2)
+    monkeypatch.setattr(mallorn.model_upload, "LOOK_EVERY_SEC", 0.0)
+    monkeypatch.setattr(mallorn.model_upload, "PATIENCE_SEC", 0.2)
 
 
 @pytest.mark.usefixtures("quickly")

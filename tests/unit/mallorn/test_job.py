@@ -9,14 +9,14 @@ import httpx
 import pytest
 
 import mallorn.job
-import mallorn.sse
+import mallorn.server_sent_events
 from mallorn import Job
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.event import FinishingEvent, OtherEvent
 from mallorn.core.values.verdict import Level, Verdict
 from mallorn.http import Connection
 from mallorn.job import JobFailed, unzip
-from mallorn.sse import parse_events
+from mallorn.server_sent_events import parse_events
 
 
 def event(number: int) -> bytes:
@@ -61,7 +61,7 @@ def job(answer: object, state: str = "tuning") -> Job:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.sse, "RECONNECT_SEC", 0.0)
+    monkeypatch.setattr(mallorn.server_sent_events, "RECONNECT_SEC", 0.0)
     monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
 
 
@@ -78,7 +78,7 @@ def test_a_stream_that_ends_before_the_job_is_opened_again() -> None:
 
 
 def test_a_coordinator_that_stays_away_ends_the_stream_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.sse, "RECONNECTS", 2)
+    monkeypatch.setattr(mallorn.server_sent_events, "RECONNECTS", 2)
     script = Script(Flaky(event(1)), 503, 503)
     events = job(script).events()
     assert next(events).payload == {"n": 1}
@@ -89,8 +89,8 @@ def test_a_coordinator_that_stays_away_ends_the_stream_with_an_error(monkeypatch
 
 def test_those_whom_one_restart_cut_off_come_back_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(mallorn.sse, "RECONNECT_SEC", 1.0)
-    monkeypatch.setattr(mallorn.sse.time, "sleep", pauses.append)
+    monkeypatch.setattr(mallorn.server_sent_events, "RECONNECT_SEC", 1.0)
+    monkeypatch.setattr(mallorn.server_sent_events.time, "sleep", pauses.append)
     for _ in range(50):
         list(job(Script(event(1), event(2))).events())
     assert len(set(pauses)) > 10

@@ -4,7 +4,7 @@ from typing import Any
 
 from mallorn.core.states import JobState
 from mallorn.results.comparison import Side, compare
-from mallorn.results.judging import Contestant, judge
+from mallorn.results.fastest_job import Contestant, judge
 from tests.fixtures.told import told_job
 
 

@@ -12,10 +12,10 @@ from onnx import helper, numpy_helper
 
 from mallorn import Client
 from mallorn.core.errors import InvalidModel
-from mallorn.exporting import as_onnx
-from mallorn.parcel import Parcel
+from mallorn.model_upload import Parcel
+from mallorn.onnx_export import as_onnx
 from tests.fixtures.coordinator import Coordinator
-from workers.slot.unpacking import unpack
+from workers.process.unpack_model import unpack
 
 
 def write(path: Path, location: str = "weights/all.bin") -> Path:

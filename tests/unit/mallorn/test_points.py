@@ -1,6 +1,6 @@
 """The table of a range's points, as commands print it."""
 
-from mallorn.core.values.report import ModelLatency, PointTimes
+from mallorn.core.values.finish_report import ModelLatency, PointTimes
 from mallorn.wording.results import POINT_COLUMNS
 from mallorn.wording.units import Cell
 

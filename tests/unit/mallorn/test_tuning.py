@@ -15,21 +15,21 @@ import pytest
 
 import mallorn
 import mallorn.job
-import mallorn.sse
+import mallorn.server_sent_events
 from cli.service import connect
 from cli.service.connect import Connected
 from db.migrate import upgrade
 from db.session import Database
 from mallorn import Client, Job, tuning
 from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.core.installing import MissingPackage, install_line
+from mallorn.core.install_command import MissingPackage, install_line
 from mallorn.core.settings import settings
-from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
 from mallorn.http import Connection
 from mallorn.job import JobFailed
-from stack.datadir import DataDir
-from stack.here import NothingRuns
+from stack.data_directory import DataDir
+from stack.in_process import NothingRuns
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 from tests.fixtures.models import onnx_bytes
@@ -93,9 +93,9 @@ def _archive(name: str) -> bytes:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(mallorn.sse, "RECONNECT_SEC", 0.0)
+    monkeypatch.setattr(mallorn.server_sent_events, "RECONNECT_SEC", 0.0)
     monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
-    monkeypatch.setattr("mallorn.report.card.UPDATE_SEC", 0.0)
+    monkeypatch.setattr("mallorn.report.notebook_card.UPDATE_SEC", 0.0)
     monkeypatch.delenv("MALLORN_URL", raising=False)
     settings.cache_clear()
     yield

@@ -6,9 +6,9 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.machine import Machine, assumed
 from mallorn.core.values.trial import Trial
-from workers.faces.values import Arguments
+from workers.interfaces.arguments import Arguments
 from workers.measure.base import Program, SlotTrial
-from workers.measure.believing import BEYOND, believed, least_believed_us
+from workers.measure.roofline_check import BEYOND, believed, least_believed_us
 
 HERE = assumed(cores=2, lanes=8).model_copy(update={"measured": True})
 PEAK_US = 100.0  # what the program takes at the machine's peak

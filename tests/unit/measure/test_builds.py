@@ -11,8 +11,14 @@ from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from workers.children.call import Call
-from workers.children.errors import (
+from searchers.space import Candidate, Sketch
+from workers.interfaces.arguments import Arguments, Tensor
+from workers.interfaces.candidate_compiler import Library
+from workers.measure.base import Program, Slot, SlotTrial
+from workers.measure.build_candidates import Builds, Built
+from workers.measure.validate import home
+from workers.subprocesses.call import Call
+from workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,
     ChildKilled,
@@ -21,13 +27,7 @@ from workers.children.errors import (
     ChildStarved,
     ChildTimeout,
 )
-from workers.children.pool import ChildPool, Finished
-from workers.faces.compiler import Library
-from workers.faces.values import Arguments, Tensor
-from workers.measure.base import Program, Slot, SlotTrial
-from workers.measure.builds import Builds, Built
-from workers.measure.validity import home
-from workers.search.space import Candidate, Sketch
+from workers.subprocesses.process_pool import ChildPool, Finished
 
 ARGS = (Tensor("TENSOR", "int8", (4,)),)
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.device import conditions, detect
-from workers.device.conditions import governor, limits
-from workers.device.identity import Identity
-from workers.device.server import DeviceServer
+from workers.device import clock_conditions, detect_host
+from workers.device.clock_conditions import governor, limits
+from workers.device.device_identity import Identity
+from workers.device.device_server import DeviceServer
 
 Host = Callable[[Mapping[str, str]], None]
 NORMAL = {
@@ -39,9 +39,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_up_groups: MadeUp
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    monkeypatch.setattr(conditions, "FREQUENCY", tmp_path / "cpufreq")
-    monkeypatch.setattr(conditions, "SUPPLIES", tmp_path / "power")
-    monkeypatch.setattr(conditions, "TURBO", {tmp_path / "no_turbo": "1", tmp_path / "boost": "0"})
+    monkeypatch.setattr(clock_conditions, "FREQUENCY", tmp_path / "cpufreq")
+    monkeypatch.setattr(clock_conditions, "SUPPLIES", tmp_path / "power")
+    monkeypatch.setattr(clock_conditions, "TURBO", {tmp_path / "no_turbo": "1", tmp_path / "boost": "0"})
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     made_up_groups("0::/", V2_MOUNT, {})
     return make_up
@@ -90,7 +90,7 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
 ) -> None:
     host(NORMAL)
     whole: Any = {"name": "d", "target": '{"kind":"llvm","num-cores":2}', "accelerator": ""}
-    identity, tracker = detect.described_again(whole), Tracker()
+    identity, tracker = detect_host.described_again(whole), Tracker()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = DeviceServer(tracker, listener, identity, tmp_path, None, True, lambda: listener)  # type: ignore[arg-type]
         server._look_at_host()
@@ -107,4 +107,4 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
 def test_a_gpu_stays_part_of_its_hosts_class(host: Host) -> None:
     host({})
     identity: Any = {"name": "d", "target": "{}", "accelerator": "NVIDIA H100"}
-    assert detect.described_again(identity)["host_class"].endswith("+NVIDIA-H100")
+    assert detect_host.described_again(identity)["host_class"].endswith("+NVIDIA-H100")

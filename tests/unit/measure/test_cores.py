@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.host.cores import Cores
+from workers.host.core_lock import Cores
 
 HOLDER = """
 import sys
 from pathlib import Path
-from workers.host.cores import Cores
+from workers.host.core_lock import Cores
 assert Cores(Path(sys.argv[1])).take(0)
 print("held", flush=True)
 sys.stdin.read()

@@ -6,8 +6,8 @@ import pytest
 
 from mallorn.core.errors import HostFault
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.host.cores import Cores
-from workers.host.courtesy import giving_way
+from workers.host.core_lock import Cores
+from workers.host.pause_while_timing import giving_way
 
 
 class Computing:

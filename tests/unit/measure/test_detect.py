@@ -9,8 +9,8 @@ import pytest
 
 from mallorn.core.errors import InvalidTarget
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.device import detect
-from workers.device.detect import available_cores, cpu_info, detect_target, host_fingerprint
+from workers.device import detect_host
+from workers.device.detect_host import available_cores, cpu_info, detect_target, host_fingerprint
 
 CPUINFO = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -26,17 +26,17 @@ V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
 
 
 def test_two_processes_of_one_machine_have_one_fingerprint() -> None:
-    program = "from workers.device.detect import host_fingerprint; print(host_fingerprint())"
+    program = "from workers.device.detect_host import host_fingerprint; print(host_fingerprint())"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == str(host_fingerprint())
 
 
 def test_the_host_class_tells_core_counts_and_cpus_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = host_fingerprint()["host_class"]
-    monkeypatch.setattr(detect, "available_cores", lambda: 77)
+    monkeypatch.setattr(detect_host, "available_cores", lambda: 77)
     assert "77c" in host_fingerprint()["host_class"]
     monkeypatch.undo()
-    monkeypatch.setattr(detect, "_processor", lambda: {"model name": "Other CPU"})
+    monkeypatch.setattr(detect_host, "_processor", lambda: {"model name": "Other CPU"})
     assert host_fingerprint()["host_class"] != ours
     monkeypatch.undo()
     assert host_fingerprint()["host_class"] == ours
@@ -56,8 +56,8 @@ def test_a_runtime_only_process_finds_the_same_target(monkeypatch: pytest.Monkey
 
 
 def test_without_the_compiler_the_instruction_set_level_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detect, "LLVM_CPU_PROGRAM", "raise SystemExit(1)")
-    monkeypatch.setattr(detect, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=V3)))
+    monkeypatch.setattr(detect_host, "LLVM_CPU_PROGRAM", "raise SystemExit(1)")
+    monkeypatch.setattr(detect_host, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=V3)))
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
     assert detect_target().attrs["mcpu"] == "x86-64-v3"
 
@@ -68,20 +68,20 @@ def test_without_the_compiler_the_instruction_set_level_is_used(monkeypatch: pyt
 def test_a_cpu_whose_hypervisor_hides_instructions_is_what_is_left_of_it(
     flags: str, mcpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detect, "LLVM_CPU_PROGRAM", f"print('skylake-avx512 {V4} adx prefer-256-bit')")
-    monkeypatch.setattr(detect, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=flags)))
+    monkeypatch.setattr(detect_host, "LLVM_CPU_PROGRAM", f"print('skylake-avx512 {V4} adx prefer-256-bit')")
+    monkeypatch.setattr(detect_host, "cpu_info", lambda: cpu_info(CPUINFO.format(flags=flags)))
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n", "r", "v", "x86_64")))
     assert detect_target().attrs["mcpu"] == mcpu
 
 
 @pytest.mark.parametrize(("flags", "level"), [(V4, "x86-64-v4"), (V3, "x86-64-v3"), (V2, "x86-64-v2")])
 def test_flags_decide_the_level(flags: str, level: str) -> None:
-    assert detect._cpu_level({"flags": flags}, "x86_64") == level
+    assert detect_host._cpu_level({"flags": flags}, "x86_64") == level
 
 
 def test_a_cpu_below_every_level_must_be_named() -> None:
     with pytest.raises(InvalidTarget):
-        detect._cpu_level({"flags": "sse2"}, "x86_64")
+        detect_host._cpu_level({"flags": "sse2"}, "x86_64")
 
 
 def test_only_the_first_processor_is_read() -> None:
@@ -91,11 +91,11 @@ def test_only_the_first_processor_is_read() -> None:
 def test_cpus_that_share_a_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for cpu, siblings in enumerate(("0,2", "1", "0,2")):
         (tmp_path / f"{cpu}").write_text(f"{siblings}\n")
-    monkeypatch.setattr(detect, "SIBLINGS", f"{tmp_path}/{{}}")
+    monkeypatch.setattr(detect_host, "SIBLINGS", f"{tmp_path}/{{}}")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
-    assert detect.physical_cores() == 2
-    monkeypatch.setattr(detect, "SIBLINGS", f"{tmp_path}/none{{}}")
-    assert detect.physical_cores() == 3
+    assert detect_host.physical_cores() == 2
+    monkeypatch.setattr(detect_host, "SIBLINGS", f"{tmp_path}/none{{}}")
+    assert detect_host.physical_cores() == 3
 
 
 def test_no_more_cores_are_used_than_a_group_pays_for(made_up_groups: MadeUp) -> None:

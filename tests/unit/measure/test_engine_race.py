@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from mallorn.core.values.report import ModelLatency
-from workers.children.errors import ChildTimeout
-from workers.racing.bursts import MOST_CALLS, interval, race
+from mallorn.core.values.finish_report import ModelLatency
+from workers.subprocesses.errors import ChildTimeout
+from workers.whole_model.interleaved_timing import MOST_CALLS, interval, race
 
 
 class Engine:

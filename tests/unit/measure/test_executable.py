@@ -8,9 +8,9 @@ import pytest
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import parse_target
-from workers.device import executable
-from workers.device.detect import available_cores, detect_target
-from workers.device.executable import check_executable, why_not
+from workers.device import target_support
+from workers.device.detect_host import available_cores, detect_target
+from workers.device.target_support import check_executable, why_not
 
 HASWELL = ("avx2", "fma", "sse4.2", "slow-3ops-lea", "fsgsbase")
 SKYLAKE = (*HASWELL, "avx512f", "avx512vnni")
@@ -20,9 +20,9 @@ FLAGS = "pni sse4_2 avx2 fma"
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine like haswell, with an LLVM that knows two CPUs."""
-    monkeypatch.setattr(executable, "cpu_info", lambda: {"flags": FLAGS})
-    monkeypatch.setattr(executable, "ask_tvm", answer_like_llvm)
-    monkeypatch.setattr(executable.os, "uname", lambda: type("Uname", (), {"machine": "x86_64"}))
+    monkeypatch.setattr(target_support, "cpu_info", lambda: {"flags": FLAGS})
+    monkeypatch.setattr(target_support, "ask_tvm", answer_like_llvm)
+    monkeypatch.setattr(target_support.os, "uname", lambda: type("Uname", (), {"machine": "x86_64"}))
 
 
 def answer_like_llvm(_program: str, text: str) -> "subprocess.CompletedProcess[str]":
@@ -63,7 +63,7 @@ def test_a_target_needs_no_more_than_the_host_has(attrs: dict[str, Any], why: st
 def test_an_llvm_that_dies_refuses_and_one_that_is_not_there_does_not(
     monkeypatch: pytest.MonkeyPatch, code: int, why: str
 ) -> None:
-    monkeypatch.setattr(executable, "ask_tvm", lambda *_: subprocess.CompletedProcess([], code))
+    monkeypatch.setattr(target_support, "ask_tvm", lambda *_: subprocess.CompletedProcess([], code))
     assert why_not(cpu(mcpu="haswell")) == why
 
 
@@ -80,7 +80,7 @@ def test_a_gpu_must_be_there_and_of_the_kind(
     monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], why: str
 ) -> None:
     answer = subprocess.CompletedProcess([], 0, stdout=json.dumps(told))
-    monkeypatch.setattr(executable, "ask_tvm", lambda *_: answer)
+    monkeypatch.setattr(target_support, "ask_tvm", lambda *_: answer)
     assert why_not(parse_target({"kind": "cuda"})) == why
 
 

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from mallorn.core.values.report import Conditions
+from mallorn.core.values.finish_report import Conditions
 from tests.unit.measure.test_engine_race import Engine
 from tests.unit.workers.test_host_load import QUIET
-from workers.host.load import Load
-from workers.racing.fairly import MOST_RACES, FairRace, fair_race
+from workers.host.load_meter import Load
+from workers.whole_model.quiet_timing import MOST_RACES, FairRace, fair_race
 
 BUSY = replace(QUIET, others_cores=1.0)
 

@@ -16,6 +16,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import WorkKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.trial import Trial
+from searchers.space import Candidate, Sketch
 from tests.fixtures.faulty_device import (
     CALLS,
     DiedError,
@@ -28,15 +29,14 @@ from tests.fixtures.faulty_device import (
     raises,
 )
 from tests.fixtures.waiting import PATIENCE
-from workers.faces.runner import Runner
-from workers.faces.values import Arguments
-from workers.measure import timing
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.runner import Runner
+from workers.measure import device_runs
 from workers.measure.base import Program, Slot
-from workers.measure.builds import Built
-from workers.measure.timing import Timing
-from workers.search.space import Candidate, Sketch
-from workers.slot.endings import GIVEN_BACK, OTHER_HOST, ending
-from workers.tvm import remote
+from workers.measure.build_candidates import Built
+from workers.measure.device_runs import Timing
+from workers.process.retry_rules import GIVEN_BACK, OTHER_HOST, ending
+from workers.tvm import rpc_session
 
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments((("TENSOR", "float32", (4,)),)), flops=1.0)
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -81,13 +81,13 @@ def tried(on: Timing) -> Trial | None:
 @pytest.fixture(autouse=True, scope="module")
 def _impatient() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timing, "DEVICE_WAIT_SEC", 0.0)
+        patch.setattr(device_runs, "DEVICE_WAIT_SEC", 0.0)
         yield
 
 
 def test_a_candidate_beside_which_the_machine_slept_is_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     slept = iter([0.0, 3600.0, 3600.0, 3600.0])
-    monkeypatch.setattr(remote, "_asleep_sec", lambda: next(slept))
+    monkeypatch.setattr(rpc_session, "_asleep_sec", lambda: next(slept))
     with offering(FaultyDevice("none", answers(None))) as runner:
         on = timing_with(runner, "fixed")
         assert tried(on) is None

@@ -11,12 +11,12 @@ import pytest
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
-from workers.host.alone import Host
+from searchers.space import Candidate, Sketch
+from workers.host.host_lock import Host
 from workers.measure.base import Slot, SlotTrial
-from workers.measure.builds import Builds, Built
-from workers.measure.timing import Timing
-from workers.measure.tvm import alternate, in_turn, overlap
-from workers.search.space import Candidate, Sketch
+from workers.measure.build_candidates import Builds, Built
+from workers.measure.device_runs import Timing
+from workers.measure.tvm_measurer import alternate, in_turn, overlap
 
 FAILED = SlotTrial(9, Trial(Candidate("sketch", (9,)), Outcome.BUILD_ERROR, error="refused"))
 

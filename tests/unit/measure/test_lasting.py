@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.options import EvaluatorOptions
-from workers.measure.stopping.lasting import Patience, Piece, take_timing
+from workers.measure.stopping.take_timing import Patience, Piece, take_timing
 
 OPTIONS = st.builds(
     EvaluatorOptions,

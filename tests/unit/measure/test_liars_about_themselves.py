@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mallorn.core.settings import Settings
-from workers.device.endpoint import LONGEST, endpoint_of
-from workers.measure import fleet
-from workers.measure.fleet import Fleet
+from workers.device.device_class import LONGEST, endpoint_of
+from workers.measure import tracked_devices
+from workers.measure.tracked_devices import Fleet
 
 HONEST: dict[str, Any] = {
     "name": "rack-7",
@@ -77,7 +77,7 @@ def tracked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(fleet, "TrackerClient", Client)
+    monkeypatch.setattr(tracked_devices, "TrackerClient", Client)
     return servers
 
 

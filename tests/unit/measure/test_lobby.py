@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.fixtures.waiting import wait_for
-from workers.device import lobby
-from workers.device.lobby import MOST, MOST_OF_AN_ADDRESS, Lobby, Unproven
+from workers.device import pending_connections
+from workers.device.pending_connections import MOST, MOST_OF_AN_ADDRESS, Lobby, Unproven
 from workers.device.tracker_client import RPC_MAGIC
 
 Knock = Callable[[], socket.socket]
@@ -129,7 +129,7 @@ def test_noise_is_sent_away(hall: Lobby, knock: Knock, noise: bytes) -> None:
 def test_who_says_nothing_for_too_long_is_sent_away(
     hall: Lobby, knock: Knock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lobby, "PATIENCE_SEC", -1.0)
+    monkeypatch.setattr(pending_connections, "PATIENCE_SEC", -1.0)
     end = knock()
     assert list(hall) == []
     assert end.recv(1) == b""

@@ -3,9 +3,9 @@
 import pytest
 
 from mallorn.core.options import EvaluatorOptions, JobOptions
-from workers.faces.values import Arguments, Tensor
+from workers.interfaces.arguments import Arguments, Tensor
 from workers.measure.base import Program
-from workers.measure.patience import HOPELESS, OVERHEAD_SEC, run_timeout_sec
+from workers.measure.run_timeout import HOPELESS, OVERHEAD_SEC, run_timeout_sec
 
 OPTIONS = JobOptions(run_timeout_sec=10.0)
 

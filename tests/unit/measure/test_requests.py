@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from workers.device.endpoint import DeviceClass
-from workers.device.requests import Requests
+from workers.device.device_class import DeviceClass
+from workers.device.device_requests import Requests
 
 FAST, SLOW = DeviceClass("fast", "0.27.0", 2), DeviceClass("slow", "0.27.0", 2)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from mallorn.core.options import EvaluatorOptions
-from workers.measure import patience
-from workers.measure.patience import Retakes
+from workers.measure import run_timeout
+from workers.measure.run_timeout import Retakes
 
 
 class Clock:
@@ -18,7 +18,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(patience, "time", clock)
+    monkeypatch.setattr(run_timeout, "time", clock)
     return clock
 
 

@@ -10,13 +10,13 @@ from tvm.error import RPCError
 from mallorn.core.errors import PluginFailed
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
-from workers.device.handshake import DEATH_NOTICE
+from workers.device.rpc_handshake import DEATH_NOTICE
 from workers.device.slice_times import SliceTimes
-from workers.faces.runner import LibraryRun
-from workers.faces.values import Arguments
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.runner import LibraryRun
 from workers.measure.stopping import StoppingRule
-from workers.tvm import runner
-from workers.tvm.remote import CandidateTimeout
+from workers.tvm import runner_child
+from workers.tvm.rpc_session import CandidateTimeout
 
 WHERE = ("tracker", "llvm")
 
@@ -54,13 +54,13 @@ class SlowOnTheDevice:
 
 @pytest.fixture(autouse=True)
 def _held(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(runner._held, WHERE, SlowOnTheDevice())  # type: ignore[arg-type]
+    monkeypatch.setitem(runner_child._held, WHERE, SlowOnTheDevice())  # type: ignore[arg-type]
     yield
-    runner.release()
+    runner_child.release()
 
 
 def measured_by(stopping: str) -> LibraryRun:
-    return runner.measure(*WHERE, "a.so", Arguments(()), EvaluatorOptions(), stopping, "key", 1.0, 1.0)
+    return runner_child.measure(*WHERE, "a.so", Arguments(()), EvaluatorOptions(), stopping, "key", 1.0, 1.0)
 
 
 @pytest.mark.parametrize("stopping", ["fixed", "adaptive", "racing"])

@@ -10,11 +10,11 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
+from searchers.space import Candidate, Sketch
 from workers.measure.base import Slot, SlotTrial
-from workers.measure.builds import Builds, Built
+from workers.measure.build_candidates import Builds, Built
+from workers.measure.device_runs import Timing
 from workers.measure.sentinel import Sentinel
-from workers.measure.timing import Timing
-from workers.search.space import Candidate, Sketch
 
 BEST, LAST = (
     Built(Slot(at, Candidate("s", (at,)), Sketch("s", "[]", ())), Path(f"{at}.so"), (), 1.0) for at in (0, 1)

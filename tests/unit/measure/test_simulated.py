@@ -9,15 +9,15 @@ import pytest
 from mallorn.core.options import JobOptions, SimulatedOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
-from workers.children.shutdown import STOP, Stopping
-from workers.faces.values import Arguments
+from searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from searchers.synthetic_space import SyntheticSpace
+from searchers.testing.candidate_checks import generator
+from workers.interfaces.arguments import Arguments
 from workers.measure import simulated
 from workers.measure.base import Program, Slot, SlotTrial
 from workers.measure.simulated import LEAST_US, OPS_PER_US, SPREAD, SimulatedMeasurer, latency_us
 from workers.measure.testing import MeasurerTestCase, Workplace
-from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
-from workers.search.synthetic import SyntheticSpace
-from workers.search.testing.checks import generator
+from workers.subprocesses.shutdown import STOP, Stopping
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2, "device": "simulated"})
 PROGRAM = Program(key="program", tir="", args=Arguments(()), flops=1e6)

@@ -5,8 +5,8 @@ from statistics import median
 
 import pytest
 
-from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.options import EvaluatorOptions
+from mallorn.core.registry import REGISTRY, resolve
 from workers.measure.stopping import Fixed, StoppingRule, take_times
 from workers.measure.stopping.adaptive import Adaptive, Racing
 from workers.measure.stopping.testing import MadeUpKernel, StoppingRuleTestCase

@@ -11,16 +11,16 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceInfo
+from searchers.space import Candidate, Sketch
 from tests.fixtures.faces import OddRunner
 from tests.fixtures.waiting import PATIENCE
-from workers.faces import runner as module
-from workers.faces.runner import Runner
-from workers.faces.values import Arguments
-from workers.measure import timing
+from workers.interfaces import runner as module
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.runner import Runner
+from workers.measure import device_runs as timing
 from workers.measure.base import Program, Slot
-from workers.measure.builds import Built
-from workers.measure.timing import Timing
-from workers.search.space import Candidate, Sketch
+from workers.measure.build_candidates import Built
+from workers.measure.device_runs import Timing
 
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments(()), flops=1.0)
 
@@ -131,7 +131,7 @@ def test_the_time_that_a_runner_takes_to_start_is_not_the_candidates(
 ) -> None:
     with OddRunner() as fresh:
         clock = SimpleNamespace(monotonic=lambda: 100.0 if fresh.ready else 0.0)
-        monkeypatch.setattr("workers.children.pending.time", clock)
+        monkeypatch.setattr("workers.subprocesses.pending_call.time", clock)
         monkeypatch.setattr(timing, "DEVICE_WAIT_SEC", 5.0)
         assert timing_of(fresh, "slow").measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
 

@@ -9,16 +9,16 @@ from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target, parse_target
+from searchers.space import Candidate, Sketch
 from tests.fixtures.faces import OddBuilder, OddRunner
-from workers.children.pool import ChildPool
-from workers.device.endpoint import Endpoint
-from workers.faces.compiler import Library
-from workers.faces.values import Arguments
+from workers.device.device_class import Endpoint
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.candidate_compiler import Library
 from workers.measure.base import Program, Slot
-from workers.measure.fleet import Fleet, TrackedDevice
 from workers.measure.testing import MeasurerTestCase, Workplace
-from workers.measure.tvm import TvmMeasurer
-from workers.search.space import Candidate, Sketch
+from workers.measure.tracked_devices import Fleet, TrackedDevice
+from workers.measure.tvm_measurer import TvmMeasurer
+from workers.subprocesses.process_pool import ChildPool
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 DEVICE = TrackedDevice("key", TARGET.text, False, Endpoint("odd", "elsewhere", "c", 2, "0"))

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from mallorn.core.errors import MallornError
-from workers.children.call import Call
-from workers.children.errors import ChildCrashed
-from workers.children.pool import ChildPool, Finished
-from workers.measure.validity import home, validate
+from workers.measure.validate import home, validate
+from workers.subprocesses.call import Call
+from workers.subprocesses.errors import ChildCrashed
+from workers.subprocesses.process_pool import ChildPool, Finished
 
 CANDIDATES = [("trace", (number, 1)) for number in range(12)]
 

@@ -10,12 +10,12 @@ from benchmarks.sim.curves import ModelCurves
 from benchmarks.sim.play import Run, play
 from benchmarks.sim.state import new_job
 from benchmarks.sim.synthetic import flat, smooth
-from mallorn.core.names import REGISTRY
-from mallorn.core.values.outlook import WORTH
+from mallorn.core.registry import REGISTRY
+from mallorn.core.values.expected_gain import WORTH
 from services.planner.budgets import FAIR_ROUNDS, MOST_A_TASK
 from services.planner.planner import plan
+from services.planner.planner_values import JobView
 from services.planner.testing import job, measured, task
-from services.planner.values import JobView
 
 QUIET = [50.0] * 6
 RESTING = [50.0] * 16

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.registry import REGISTRY, resolve
 from services.planner.families.base import Families, Member, Placement, Ranking
 
 GROUPINGS = sorted(REGISTRY["families"])

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.names import REGISTRY
+from mallorn.core.registry import REGISTRY
 from services.planner.budgets import SMALLEST_ROUND
 from services.planner.planner import plan
-from services.planner.resting import HOPELESS_ROUNDS
+from services.planner.planner_values import JobPlan, JobView
+from services.planner.retirement import HOPELESS_ROUNDS
 from services.planner.testing import job, measured, task
-from services.planner.values import JobPlan, JobView
 
 POLICIES = sorted(REGISTRY["policy"])
 STILL = [50.0, 50.0] + [50.001] * 60

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.names import REGISTRY, resolve
+from mallorn.core.registry import REGISTRY, resolve
 from services.planner.familyseer import foresee_size
 from services.planner.planner import plan
 from services.planner.policy import Policy

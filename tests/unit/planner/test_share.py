@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.options import LARGEST_ROUND
-from services.planner.share import MAX_PRIORITY, JobShare, charged, dealt, in_turn
+from services.planner.fair_share import MAX_PRIORITY, JobShare, charged, dealt, in_turn
 
 ROUNDS = 1000
 SMALLEST = 4

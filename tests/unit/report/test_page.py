@@ -14,9 +14,9 @@ from mallorn import Client
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound
-from mallorn.report.card import card
+from mallorn.report.notebook_card import card
 from mallorn.report.page import page
-from mallorn.report.story import Failure, Story, grouped
+from mallorn.report.report_data import Failure, Story, grouped
 from mallorn.report.style import scoped
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round

@@ -8,11 +8,11 @@ import pytest
 
 from costmodels.views import PRIMITIVES
 from mallorn.core.values.candidate import ChoiceKind
-from research.foreign.steps import ReadSteps, Tile, read_steps
+from research.tuner_logs.auto_scheduler_steps import ReadSteps, Tile, read_steps
+from searchers.space import Matrix
 from tests.fixtures.tenset_log import product_steps
 from workers.features.primitives import FIRST_NUMBER, KINDS, OTHER, Primitives
-from workers.features.trace import steps_of
-from workers.search.space import Matrix
+from workers.features.resolved_trace import steps_of
 
 ROWS, COLUMNS = (1, 64, 8), (2, 32, 1)
 

@@ -10,8 +10,8 @@ from db.repositories.api_keys import ApiKeys
 from db.session import Database
 from mallorn.core.api_keys import Scope
 from mallorn.core.settings import Settings
-from stack.datadir import DataDir
-from stack.parts import StackLayout, environment
+from stack.data_directory import DataDir
+from stack.stack_parts import StackLayout, environment
 
 
 def allowed(folder: Path, host: str = "127.0.0.1", **known: Any) -> str:

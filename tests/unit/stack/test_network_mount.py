@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from stack.datadir import DataDir
+from stack.data_directory import DataDir
 from stack.network_mount import Mount, mount_of
 
 # As the kernel writes them: id, parent, device, root, point, options, optional fields, -, kind, source, more.

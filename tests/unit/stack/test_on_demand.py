@@ -13,14 +13,14 @@ from db.repositories.jobs import Jobs, NewJob
 from db.repositories.models import Models
 from db.repositories.targets import Targets
 from db.session import Database
-from mallorn.core.hosts import host_id
+from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
-from mallorn.core.stand_ins import measured_target
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.fleet import DeviceInfo
-from stack import on_demand
-from stack.on_demand import DeviceScout, OnDemand
+from mallorn.core.virtual_devices import measured_target
+from stack import devices_on_demand
+from stack.devices_on_demand import DeviceScout, OnDemand
 
 OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
 FOREIGN = parse_target({"kind": "cuda"})
@@ -116,7 +116,7 @@ def test_a_device_ends_some_time_after_its_last_job(
     place.end(job)
     scout.look()
     assert scout.wanted == {OLDER}
-    monkeypatch.setattr(on_demand, "UNUSED_SEC", 0.0)
+    monkeypatch.setattr(devices_on_demand, "UNUSED_SEC", 0.0)
     scout.look()
     assert not scout.wanted
 

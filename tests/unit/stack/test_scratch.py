@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.hosts import host_folder
-from stack.scratch import PREFIX, own_folder, sweep
+from mallorn.core.host_id import host_folder
+from stack.temporary_files import PREFIX, own_folder, sweep
 from tests.fixtures.processes import UNTIL_KILLED, beside
-from workers.host.cores import Cores
+from workers.host.core_lock import Cores
 
 HOLDING = """
 import tempfile
 from pathlib import Path
-from stack.scratch import own_folder
+from stack.temporary_files import own_folder
 with own_folder("worker") as folder:
     (Path(tempfile.mkdtemp()) / "large").write_text("x")
     print(folder, flush=True)

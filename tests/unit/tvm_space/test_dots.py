@@ -8,11 +8,11 @@ import pytest
 import tvm
 
 from mallorn.core.targets import Target
-from workers.device.executable import why_not
-from workers.faces.probes import Finds
-from workers.tvm.dots import dots
-from workers.tvm.probes import build_probes
-from workers.tvm.programs import parse_tvm_target
+from workers.device.target_support import why_not
+from workers.interfaces.probes import Finds
+from workers.tvm.cpu_probes import build_probes
+from workers.tvm.dot_instructions import dots
+from workers.tvm.program_cache import parse_tvm_target
 
 
 def target(**facts: str) -> str:

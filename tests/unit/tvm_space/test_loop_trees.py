@@ -7,13 +7,13 @@ import pytest
 from tvm.s_tir.schedule import Trace
 
 from costmodels.views import LOOPS
+from searchers.decision_space import SketchRules
+from searchers.space import ChoiceKind, Matrix, Sketch
 from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
 from workers.features.loops import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
-from workers.features.trace import steps_of
-from workers.search.decisions import SketchRules
-from workers.search.space import ChoiceKind, Matrix, Sketch
-from workers.tvm.programs import instructions, new_schedule
-from workers.tvm.rebuild import bind
+from workers.features.resolved_trace import steps_of
+from workers.tvm.program_cache import instructions, new_schedule
+from workers.tvm.rebuild_schedule import bind
 from workers.tvm.sketches import design_space
 
 PROGRAMS = {

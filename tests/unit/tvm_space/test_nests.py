@@ -3,9 +3,9 @@
 import tvm
 from tvm import te, topi
 
+from searchers.loop_nest import Access, Axis, Nest
 from tests.unit.tvm_space.programs import conv2d, matmul
-from workers.search.nest import Access, Axis, Nest
-from workers.tvm.nests import nests
+from workers.tvm.loop_nests import nests
 
 
 def only_sum(tir: str) -> Nest:

@@ -8,8 +8,8 @@ import pytest
 from tvm.s_tir.schedule import ScheduleError
 
 from mallorn.core.errors import Unschedulable
+from searchers.space import Choice, Sketch
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
-from workers.search.space import Choice, Sketch
 from workers.tvm.sketches import design_space, sketch_key
 
 ROOT = Path(__file__).resolve().parents[3]

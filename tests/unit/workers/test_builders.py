@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.slot import runtime
+from workers.process import runtime
 
 GIB = 1 << 30
 

@@ -8,8 +8,8 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
-from workers.device.endpoint import Endpoint
-from workers.finish.compared import Compared, odd_devices
+from workers.device.device_class import Endpoint
+from workers.finish.contest_entry import Compared, odd_devices
 from workers.measure.base import Slot, SlotTrial
 
 SKETCH = Sketch("s", "[]", ())

@@ -7,16 +7,16 @@ import pytest
 
 from costmodels.base import CostModel
 from mallorn.core import queues
-from mallorn.core.names import REGISTRY, resolve
 from mallorn.core.options import JobOptions
+from mallorn.core.registry import REGISTRY, resolve
+from searchers.base import Searcher
+from searchers.samplers.base import BatchSampler
 from services.planner.belief import Belief
 from services.planner.families.base import Families
 from services.planner.policy import Policy
 from workers.features.base import Extractor
 from workers.measure.base import Measurer
 from workers.measure.stopping import StoppingRule
-from workers.search.base import Searcher
-from workers.search.sampler import BatchSampler
 from workers.tvm.recipes import Recipe
 
 CLASSES = {

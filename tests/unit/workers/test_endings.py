@@ -16,9 +16,7 @@ from mallorn.core.errors import (
     Unschedulable,
 )
 from mallorn.core.states import WorkKind
-from workers.children.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
-from workers.children.shutdown import Stopping
-from workers.slot.endings import (
+from workers.process.retry_rules import (
     CUT_SHORT,
     FAILED,
     GIVEN_BACK,
@@ -30,6 +28,8 @@ from workers.slot.endings import (
     Fate,
     ending,
 )
+from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
+from workers.subprocesses.shutdown import Stopping
 
 
 @pytest.mark.parametrize("kind", [WorkKind.ROUND, WorkKind.IMPORT, WorkKind.FINISH])

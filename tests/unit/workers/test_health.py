@@ -9,9 +9,9 @@ import pytest
 from celery.signals import task_postrun
 
 from mallorn.core.errors import HostFault, MallornError, StorageFull
-from workers.children.shutdown import STOP
-from workers.slot import health
-from workers.slot.health import FIRST_REST_SEC, LONGEST_REST_SEC, SOON_SEC, Health, what_ails
+from workers.process import worker_health
+from workers.process.worker_health import FIRST_REST_SEC, LONGEST_REST_SEC, SOON_SEC, Health, what_ails
+from workers.subprocesses.shutdown import STOP
 
 
 class Ward:
@@ -22,9 +22,9 @@ class Ward:
         self.rests: list[float] = []
         self.told: list[str] = []
         self.looks: Iterator[MallornError | None] = iter(())
-        monkeypatch.setattr(health, "_sleep", self._pass)
-        monkeypatch.setattr(health, "what_ails", lambda tunes: next(self.looks, None))
-        monkeypatch.setattr(health.time, "monotonic", lambda: self.now_sec)
+        monkeypatch.setattr(worker_health, "_sleep", self._pass)
+        monkeypatch.setattr(worker_health, "what_ails", lambda tunes: next(self.looks, None))
+        monkeypatch.setattr(worker_health.time, "monotonic", lambda: self.now_sec)
         self.health = Health(self.told.append, lambda: True)
 
     def _pass(self, seconds: float) -> None:
@@ -78,7 +78,7 @@ def test_a_host_without_a_linker_ails_those_who_build(monkeypatch: pytest.Monkey
     def refuse(_folder: Any) -> str:
         raise HostFault("no linker")
 
-    monkeypatch.setattr(health, "check_linking", refuse)
+    monkeypatch.setattr(worker_health, "check_linking", refuse)
     assert str(what_ails(tunes=True)) == "no linker"
     assert what_ails(tunes=False) is None, "an import links nothing"
 
@@ -87,7 +87,7 @@ def test_a_host_without_room_ails_everybody(monkeypatch: pytest.MonkeyPatch) -> 
     def refuse(_folder: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(health, "blame_the_host", refuse)
+    monkeypatch.setattr(worker_health, "blame_the_host", refuse)
     assert isinstance(what_ails(tunes=False), StorageFull)
 
 
@@ -95,6 +95,6 @@ def test_it_rests_between_two_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     import_module("workers.app")
     rested: list[bool] = []
     here = SimpleNamespace(health=SimpleNamespace(recover=lambda: rested.append(True)))
-    monkeypatch.setattr("workers.slot.runtime.runtime", lambda: here)
+    monkeypatch.setattr("workers.process.runtime.runtime", lambda: here)
     task_postrun.send(sender=None)
     assert rested == [True]

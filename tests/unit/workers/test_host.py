@@ -8,8 +8,8 @@ from threading import Event, Thread
 import pytest
 
 from tests.fixtures.waiting import wait_for
-from workers.host.alone import Host
-from workers.host.cores import LOCK_NAME, Cores
+from workers.host.core_lock import LOCK_NAME, Cores
+from workers.host.host_lock import Host
 
 LONG_SEC = 300.0
 
@@ -112,7 +112,7 @@ def test_work_waits_for_one_who_is_alone_only_so_long(tmp_path: Path) -> None:
 
 def test_a_dead_holder_holds_nothing(tmp_path: Path) -> None:
     holding = (
-        "from pathlib import Path; import sys, time; from workers.host.alone import Host\n"
+        "from pathlib import Path; import sys, time; from workers.host.host_lock import Host\n"
         "with Host(Path(sys.argv[1])).alone():\n    print('held', flush=True); time.sleep(900)"
     )
     command = [sys.executable, "-c", holding, str(tmp_path)]

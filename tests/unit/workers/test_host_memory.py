@@ -5,24 +5,24 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
-from workers.host import memory
+from workers.host import host_memory
 
 
 def test_a_host_has_the_memory_that_is_installed(made_up_groups: MadeUp) -> None:
     made_up_groups("0::/a", V2_MOUNT, {"a/memory.max": "max\n"})
-    assert memory.total_bytes() > 1 << 28
+    assert host_memory.total_bytes() > 1 << 28
 
 
 def test_a_container_has_its_limit(made_up_groups: MadeUp) -> None:
     made_up_groups("0::/a/b", V2_MOUNT, {"a/memory.max": "1048576\n"})
-    assert memory.total_bytes() == 1 << 20
+    assert host_memory.total_bytes() == 1 << 20
 
 
 def test_a_model_is_large_that_fills_it_when_all_engines_load_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "total_bytes", lambda: 16 << 30)
-    assert memory.is_large(4 << 30)
-    assert memory.is_large(2 << 30)
-    assert not memory.is_large(1 << 30)
+    monkeypatch.setattr(host_memory, "total_bytes", lambda: 16 << 30)
+    assert host_memory.is_large(4 << 30)
+    assert host_memory.is_large(2 << 30)
+    assert not host_memory.is_large(1 << 30)
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_a_process_may_have_what_is_available_and_left_of_the_limit(
 ) -> None:
     facts = tmp_path / "meminfo"
     facts.write_text("MemTotal:  8192 kB\nMemAvailable:  4096 kB\nHugePages_Total:  0\n")
-    monkeypatch.setattr(memory, "FACTS", facts)
+    monkeypatch.setattr(host_memory, "FACTS", facts)
     made_up_groups("0::/", V2_MOUNT, {"memory.max": f"{limit}\n", "memory.current": f"{used}\n"})
-    assert memory.free_bytes() == free
+    assert host_memory.free_bytes() == free
 
 
 def test_this_host_has_some() -> None:
-    assert 0 < memory.free_bytes() <= memory.total_bytes()
+    assert 0 < host_memory.free_bytes() <= host_memory.total_bytes()

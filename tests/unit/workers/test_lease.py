@@ -5,10 +5,10 @@ import logging
 import pytest
 
 from mallorn.core.errors import LeaseLost, StorageFull, Unavailable
-from mallorn.core.logs import TextLines, about
+from mallorn.core.log_setup import TextLines, about
 from tests.fixtures.waiting import wait_for
-from workers.children.shutdown import Stop, Stopping
-from workers.slot.lease import Lease
+from workers.process.lease_renewal import Lease
+from workers.subprocesses.shutdown import Stop, Stopping
 
 
 class Renewals:
@@ -58,7 +58,7 @@ def test_a_database_in_trouble_for_long_costs_the_lease(trouble: Exception) -> N
 
 def test_a_stopping_worker_gives_up_what_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Stop()
-    monkeypatch.setattr("workers.slot.lease.STOP", stop)
+    monkeypatch.setattr("workers.process.lease_renewal.STOP", stop)
     lease = Lease(lambda: True, 60)
     lease.check()
     stop.ask()
@@ -76,10 +76,10 @@ def test_its_thread_logs_what_the_lease_is_about(caplog: pytest.LogCaptureFixtur
             lines.append(written.format(record))  # in the thread that logs
 
     kept = Kept()
-    logging.getLogger("workers.slot.lease").addHandler(kept)
+    logging.getLogger("workers.process.lease_renewal").addHandler(kept)
     try:
         with about(job="1f", round=7):
             hold(Renewals(Unavailable("no database"), True), 2)
     finally:
-        logging.getLogger("workers.slot.lease").removeHandler(kept)
+        logging.getLogger("workers.process.lease_renewal").removeHandler(kept)
     assert "no database (job=1f round=7)" in lines[0]

@@ -11,8 +11,8 @@ import pytest
 
 from mallorn.core.errors import HostFault
 from tests.fixtures.users import NOBODY, SOMEBODY, as_user, only_root
-from workers.host.alone import Host
-from workers.host.cores import Cores, open_lock
+from workers.host.core_lock import Cores, open_lock
+from workers.host.host_lock import Host
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
 from workers.device.slice_times import Slice
-from workers.faces.probes import Finds, Probe
-from workers.faces.values import Arguments
-from workers.probing.reading import Timed, caches, machine_of
+from workers.hardware_probe.probe_times import Timed, caches, machine_of
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.probes import Finds, Probe
 
 KB = 1024
 CURVE = {

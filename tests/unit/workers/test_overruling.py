@@ -9,9 +9,9 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Sketch
-from workers.faces.runner import LibraryRun
-from workers.faces.values import Arguments
-from workers.finish.verify import Verifier
+from workers.finish.verifier import Verifier
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.runner import LibraryRun
 from workers.measure.base import Program, Slot
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.core.values.dynamic import Dynamic, Rule
-from mallorn.core.values.graph import StoredRecipe
+from mallorn.core.values.dynamic_shapes import Dynamic, Rule
+from mallorn.core.values.finish_report import ModelLatency, PointTimes
+from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
-from mallorn.core.values.report import ModelLatency, PointTimes
-from workers.finish.export import settle_rules
-from workers.finish.rules import rules_of, to_next, with_rules
-from workers.tvm.points import points_of
+from workers.finish.export_directory import settle_rules
+from workers.finish.shape_dispatch import rules_of, to_next, with_rules
+from workers.tvm.choose_sizes import points_of
 
 SMALL = st.tuples(st.integers(1, 9), st.integers(0, 20)).map(lambda pair: [pair[0], sum(pair)])
 

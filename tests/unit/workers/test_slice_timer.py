@@ -9,7 +9,7 @@ import pytest
 from workers.device import slice_timer
 from workers.device.slice_timer import SliceTimer
 from workers.host.contention import ContentionReading
-from workers.host.load import Load
+from workers.host.load_meter import Load
 
 
 class Host:

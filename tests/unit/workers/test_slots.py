@@ -8,7 +8,7 @@ import pytest
 from mallorn.core import queues
 from mallorn.core.settings import Settings
 from workers import tasks
-from workers.slot.runtime import Runtime
+from workers.process.runtime import Runtime
 
 SENT = list[tuple[Any, ...]]
 

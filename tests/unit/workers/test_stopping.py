@@ -9,16 +9,16 @@ import pytest
 
 from tests.fixtures.waiting import PATIENCE, wait_for
 from tests.unit.children.faces import Misbehaving
-from workers.children.child import Child
-from workers.children.pool import ChildPool
-from workers.children.shutdown import Stop, Stopping
+from workers.subprocesses.child_process import Child
+from workers.subprocesses.process_pool import ChildPool
+from workers.subprocesses.shutdown import Stop, Stopping
 
 
 @pytest.fixture
 def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
     """A wish of this test's own."""
     wish = Stop()
-    monkeypatch.setattr("workers.children.child.STOP", wish)
+    monkeypatch.setattr("workers.subprocesses.child_process.STOP", wish)
     return wish
 
 

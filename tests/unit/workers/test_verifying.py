@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from workers.children.errors import ChildCrashed, ChildKilled
-from workers.faces.graphs import Reference
-from workers.faces.runner import LibraryRun
-from workers.finish.checking import Unchecked
-from workers.finish.verify import Verifier
+from workers.finish.numeric_check import Unchecked
+from workers.finish.verifier import Verifier
+from workers.interfaces.model_compiler import Reference
+from workers.interfaces.runner import LibraryRun
 from workers.measure.base import Program, Slot
+from workers.subprocesses.errors import ChildCrashed, ChildKilled
 
 PROGRAM: Any = SimpleNamespace(key="k" * 64, tir="{}", args=(), flops=1.0)
 SLOT: Any = SimpleNamespace(

@@ -6,7 +6,7 @@ from typing import Final
 
 from mallorn.core.options import EvaluatorOptions
 from workers.measure.stopping.base import StoppingRule
-from workers.measure.stopping.interval import Interval, interval
+from workers.measure.stopping.time_interval import Interval, interval
 
 # How many times too long a single slice may be for a cause that is not the candidate's.
 DISTURBED: Final = 2.0

@@ -3,9 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from mallorn.core.names import resolve
 from mallorn.core.options import EvaluatorOptions
-from mallorn.core.plugins import blaming
+from mallorn.core.plugin_errors import blaming
+from mallorn.core.registry import resolve
 
 
 class StoppingRule(ABC):

@@ -6,7 +6,7 @@ import pytest
 
 from mallorn.core.options import EvaluatorOptions
 from workers.measure.stopping.base import StoppingRule, take_times
-from workers.measure.stopping.lasting import Patience, Piece, take_timing
+from workers.measure.stopping.take_timing import Patience, Piece, take_timing
 
 EVALUATORS = (
     EvaluatorOptions(),

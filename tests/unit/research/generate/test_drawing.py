@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from research.generate.drawing import MOST_CHANGES, Drawn, draw
+from research.generate.draw_tasks import MOST_CHANGES, Drawn, draw
 from research.generate.networks import BUILDERS, DIMENSIONS, network, patterns
 from research.generate.rules import OURS, Kind, read_rules
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import InvalidRequest
-from research.generate.grammar import DEEPEST, LONGEST, parse
+from research.generate.rule_expressions import DEEPEST, LONGEST, parse
 
 VALUES = {"channels": 64, "size": 7, "stride": 2}
 

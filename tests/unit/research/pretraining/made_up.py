@@ -3,7 +3,7 @@
 import numpy as np
 
 from research.pretraining.training_data import TaskData, TrainingData
-from workers.search.synthetic import SyntheticSpace
+from searchers.synthetic_space import SyntheticSpace
 
 
 def task_data(shape: tuple[int, int, int], rows: int = 60, **changes: str) -> TaskData:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from db.codec import pack_decisions
+from db.measurement_codec import pack_decisions
 from mallorn.core.outcomes import Outcome
-from research.pretraining.gathering import NOWHERE, Gathering, TaskKey, WorkloadFacts
+from research.pretraining.sample_tasks import NOWHERE, Gathering, TaskKey, WorkloadFacts
 from research.pretraining.training_data import TaskData
-from workers.search.space import Sketch
+from searchers.space import Sketch
 
 OK, FAILED = Outcome.OK, Outcome.BUILD_ERROR
 FACTS = {"w": WorkloadFacts("matmul", (1.0, 2.0)), "v": WorkloadFacts("conv2d", (3.0,))}

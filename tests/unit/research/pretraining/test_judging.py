@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodels.draft import Draft
+from costmodels.analytic_draft import Draft
 from costmodels.lgbm import LightGBM
 from costmodels.views import VIEWS
 from mallorn.core.errors import InvalidRequest
+from research.pretraining.evaluate_splits import SPLITS, figures, folds, mean
+from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.pretraining.judging import SPLITS, figures, folds, mean
-from research.pretraining.rows import Rows, rows_of, thinned
+from research.pretraining.training_arrays import Rows, rows_of, thinned
 from research.pretraining.training_data import TaskData
-from research.pretraining.views import rows_for
 from tests.unit.research.pretraining.made_up import SHAPES, task_data, training_data
 
 

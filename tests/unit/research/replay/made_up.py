@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from research.replay.recording import RecordedTask
-from workers.search.base import Trial
-from workers.search.synthetic import SyntheticSpace
+from research.replay.recorded_task import RecordedTask
+from searchers.base import Trial
+from searchers.synthetic_space import SyntheticSpace
 
 SHAPE = (64, 64, 64)
 

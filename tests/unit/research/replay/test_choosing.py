@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from research.replay.recording import of_every_kind
+from research.replay.recorded_task import of_every_kind
 from tests.unit.research.replay.made_up import made_up
 
 TASKS = [

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from research.replay.reading import fitted
-from research.replay.space import RecordedSpace
+from research.replay.read_dataset import fitted
+from research.replay.recorded_space import RecordedSpace
+from searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from searchers.synthetic_space import SyntheticSpace
 from tests.unit.research.replay.made_up import made_up
-from workers.search.space import Candidate, Choice, ChoiceKind, Sketch
-from workers.search.synthetic import SyntheticSpace
 
 CHOICES = (
     Choice(ChoiceKind.TILE, 3, extent=512, limit=64),

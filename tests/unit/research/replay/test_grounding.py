@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mallorn.core.names import REGISTRY, resolve
-from research.replay.arenas import RecordedArena, ShownSpace, SyntheticArena
-from research.replay.grounding import Ground, LooseSpace, WideSpace, propose_recorded
-from research.replay.playing import play
-from research.replay.space import RecordedSpace
+from mallorn.core.registry import REGISTRY, resolve
+from research.replay.play_search import play
+from research.replay.propose_recorded import Ground, LooseSpace, WideSpace, propose_recorded
+from research.replay.recorded_space import RecordedSpace
+from research.replay.search_arenas import RecordedArena, ShownSpace, SyntheticArena
+from searchers.base import Proposal, Searcher, Trial
+from searchers.batch_searcher import Request
+from searchers.space import Candidate, Space
+from searchers.synthetic_space import SyntheticSpace
 from tests.unit.research.replay.made_up import made_up
-from workers.search.base import Proposal, Searcher, Trial
-from workers.search.batch import Request
-from workers.search.space import Candidate, Space
-from workers.search.synthetic import SyntheticSpace
 
 TASK = made_up(60)
 SPACE = RecordedSpace(TASK)

@@ -10,16 +10,16 @@ import pytest
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.stand_ins import measured_target
 from mallorn.core.targets import Target, parse_target
+from mallorn.core.virtual_devices import measured_target
 from research.replay.measurer import ReplayMeasurer
-from research.replay.recording import RecordedTask
-from research.replay.space_file import write_tasks
+from research.replay.recorded_task import RecordedTask
+from research.replay.recording_file import write_tasks
+from searchers.space import Candidate
 from tests.unit.research.replay.made_up import made_up
-from workers.faces.values import Arguments
+from workers.interfaces.arguments import Arguments
 from workers.measure.base import Program, Slot
 from workers.measure.testing import MeasurerTestCase, Workplace
-from workers.search.space import Candidate
 
 TASK = made_up(120)
 TARGET = measured_target(Target(TASK.target), "replay")

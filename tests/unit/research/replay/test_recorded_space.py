@@ -8,12 +8,12 @@ import pytest
 
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from research.replay.space import Neighbours, RecordedSpace
+from research.replay.recorded_space import Neighbours, RecordedSpace
+from searchers.genes import genes_of
+from searchers.space import Candidate, Space
+from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
+from searchers.testing import SpaceTestCase
 from tests.unit.research.replay.made_up import made_up
-from workers.search.genes import genes_of
-from workers.search.space import Candidate, Space
-from workers.search.synthetic import RFACTOR, TILED, SyntheticSpace
-from workers.search.testing import SpaceTestCase
 
 TASK = made_up()
 

@@ -1,0 +1,101 @@
+"""Commands that set jobs aside or delete them, and delete models."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cli.terminal.option_groups import shared
+from cli.terminal.output import JsonOption, Place, client, print_json, print_note
+from mallorn.core.errors import InvalidRequest
+from mallorn.job import Job
+
+JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@shared
+def rm(
+    jobs: JobsArgument,
+    yes: YesOption = False,
+    export: Annotated[
+        bool, typer.Option("--export", help="Delete their exported files alone; the jobs stay.")
+    ] = False,
+    *,
+    place: Place,
+) -> None:
+    """Delete jobs that have ended, with their logs and exported files. What they measured stays."""
+    what, words = ("the exported files of ", "--export ") if export else ("", "")
+    with client(*place) as api:
+        found = [api.job(job) for job in jobs]
+        names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in found)
+        ask(f"Delete {what}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{_at(place)}", yes)
+        for job in found:
+            job.delete_export() if export else job.delete()
+            print_note(f"deleted {what}{job.id}; {_left(job, export)}{_at(place)}")
+
+
+@shared
+def archive(
+    jobs: JobsArgument,
+    undo: Annotated[bool, typer.Option("--undo", help="Put them back into the list.")] = False,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Take jobs that have ended out of the list. Everything of them stays."""
+    with client(*place) as api:
+        found = [api.job(job) for job in jobs]
+        for job in found:
+            job.unarchive() if undo else job.archive()
+    if as_json:
+        print_json([job.body for job in found])
+        return
+    for job in found:
+        note = "is in the list again: mallorn jobs" if undo else "is archived: mallorn jobs --archived"
+        print_note(f"{job.id} {note}{_at(place)}")
+
+
+@shared
+def rm_models(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Ids of uploaded models.")],
+    yes: YesOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Delete uploaded models that no job refers to."""
+    with client(*place) as api:
+        ask(f"Delete {', '.join(models)}?", f"mallorn models rm {' '.join(models)} --yes{_at(place)}", yes)
+        for model in models:
+            api.delete_model(model)
+            print_note(f"deleted {model}")
+
+
+def _left(job: Job, export: bool) -> str:
+    """What is still there, and how to see it."""
+    return (
+        f"the job stays: mallorn show {job.id}"
+        if export
+        else f"what it measured stays: mallorn records --job {job.id}"
+    )
+
+
+def _at(place: Place) -> str:
+    """What the next command needs to find the same directory."""
+    return f" --data {place.data}" if place.data else ""
+
+
+def ask(question: str, without_asking: str, yes: bool) -> None:
+    """Leave with code 1 unless the person there agrees. Raises InvalidRequest where nobody is."""
+    if yes:
+        return
+    if not is_terminal():
+        raise InvalidRequest("there is no terminal to ask at, and nothing was deleted", hint=without_asking)
+    if not typer.confirm(question, err=True):
+        print_note("nothing was deleted")
+        raise typer.Exit(1)
+
+
+def is_terminal() -> bool:
+    """Whether somebody may answer."""
+    return sys.stdin.isatty()

@@ -1,0 +1,113 @@
+"""Which database the dataset commands work on, and which rows they mean."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from cli.service_parts import installed
+from mallorn.core.errors import NotFound
+from mallorn.core.settings import Settings
+from mallorn.core.targets import parse_target
+
+if TYPE_CHECKING:
+    from db.repositories.snapshot_rows import Selection
+    from db.session import Database
+
+DAY: Final = "%Y-%m-%d"
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="A data directory.  [MALLORN_DATA_DIR]")
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option("--database", metavar="URL", help="A database instead.  [MALLORN_DATABASE_URL]"),
+]
+TargetOption = Annotated[str | None, typer.Option("--target", help="Only rows of this target.")]
+OpOption = Annotated[
+    str | None, typer.Option("--op", help="Only rows of this operator, as `stats` names it.")
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Only rows that jobs of this model measured: its id or name.")
+]
+SinceOption = Annotated[
+    datetime | None,
+    typer.Option("--since", metavar="DATE", formats=[DAY], help="Only from this day on, UTC."),
+]
+UntilOption = Annotated[
+    datetime | None,
+    typer.Option("--until", metavar="DATE", formats=[DAY], help="Only before this day, UTC."),
+]
+SnapshotOption = Annotated[
+    str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
+]
+
+
+class DatasetPlace(NamedTuple):
+    """The database that a command works on."""
+
+    data: DataOption = None
+    database: DatabaseOption = None
+
+
+class RowFilter(NamedTuple):
+    """Which of its rows a command means."""
+
+    target: TargetOption = None
+    op: OpOption = None
+    model: ModelOption = None
+    since: SinceOption = None
+    until: UntilOption = None
+
+
+@contextmanager
+def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterator["Database"]:
+    """The database in a data directory, at a URL, or that of this process's settings.
+
+    Raises NotFound where there is none, unless `create`; Conflict unless its tables are this version's.
+    """
+    with installed("server"):
+        from db.engine import parse_url
+        from db.migrate import check, upgrade
+        from db.session import Database
+    place = url or Settings().database_url
+    if data is not None:
+        place = f"sqlite:///{data.expanduser().absolute() / 'mallorn.db'}"
+    parsed = parse_url(place)
+    missing = parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file()
+    if missing and not create:
+        raise NotFound(
+            f"there is no dataset at {parsed.database}", hint="mallorn tune MODEL   (or name one with --data)"
+        )
+    if missing:
+        upgrade(place)
+    database = Database(place, answer_sec=None)  # statements over whole datasets take what they take
+    try:
+        check(database)
+        yield database
+    finally:
+        database.dispose()
+
+
+def selected(database: "Database", rows: RowFilter) -> "Selection":
+    """What the options mean."""
+    from db.repositories.models import Models
+    from db.repositories.snapshot_rows import Selection
+
+    model = rows.model
+    if model is not None:
+        with database.session() as session:
+            model = Models(session).named(model)
+    return Selection(
+        target=None if rows.target is None else parse_target(rows.target).text,
+        op=rows.op,
+        model=model,
+        since=_seconds(rows.since),
+        until=_seconds(rows.until),
+    )
+
+
+def _seconds(day: datetime | None) -> float | None:
+    return None if day is None else day.replace(tzinfo=UTC).timestamp()

@@ -1,0 +1,156 @@
+"""What `mallorn doctor --repair` mends before it looks again; each step tells what it did, in words."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from cli.doctor_checks import artifacts as stored
+from cli.doctor_checks.findings import Finding
+from cli.doctor_checks.quarantine import Aside
+from db.backups import folder_of, newest_whole, taken_at
+from db.integrity import DamagedDatabase, check_pages, check_unused, sqlite_file
+from db.migrate import check, upgrade
+from db.repositories.disagreements import Disagreements
+from db.repositories.stored_files import Repairs, StoredFiles
+from db.session import Database
+from mallorn.core.artifact_uris import exports_beside, model_uri, open_store
+from mallorn.core.errors import MallornError, NotFound, StorageFull
+from mallorn.core.host_id import host_folder
+from mallorn.core.settings import Settings
+from stack.data_directory import DataDir
+from stack.temporary_files import left_by_the_dead, sweep
+
+
+def repaired(known: Settings) -> Iterator[Finding]:
+    """All that was mended, a finding each. What cannot be mended ends it, and is told like a check."""
+    aside = Aside.of(known.data_dir.absolute())
+    try:
+        for words in _steps(known, aside):
+            yield Finding("repaired", True, words)
+    except MallornError as error:
+        yield Finding("repair", False, error.message, error.hint)
+
+
+def _steps(known: Settings, aside: Aside) -> Iterator[str]:
+    yield from leftovers(known.data_dir)
+    yield from database(known.database_url, aside)
+    opened = Database(known.database_url)
+    try:
+        check(opened)
+        yield from models(opened, known.artifacts, aside)
+        yield from exports(opened)
+        yield from times(opened)
+        yield from cost_models(opened)
+    finally:
+        opened.dispose()
+
+
+def leftovers(data: Path) -> Iterator[str]:
+    """Remove the folders of parts that were killed."""
+    places = DataDir(data).scratch, host_folder()
+    if left := [str(folder) for folder in left_by_the_dead(*places)]:
+        sweep(*places)
+        yield f"removed what killed parts left: {', '.join(sorted(left))}"
+
+
+def database(url: str, aside: Aside) -> Iterator[str]:
+    """Put the newest whole backup in place of a SQLite file that is torn or gone.
+
+    Raises DamagedDatabase, NotFound where there is none, Conflict while somebody has the file open.
+    """
+    file = sqlite_file(url)
+    if file is None:
+        return
+    try:
+        check_pages(file)
+        return
+    except (DamagedDatabase, NotFound) as error:
+        backup = _backup_of(file, error)
+    _exchange(file, backup, aside)
+    upgrade(url)
+    moved = f"; the torn one is in {aside.folder}" if aside.folder.exists() else ""
+    yield f"{file} is the backup of {taken_at(backup):%Y-%m-%d %H:%M:%S} UTC; what came later is lost{moved}"
+
+
+def _backup_of(file: Path, error: MallornError) -> Path:
+    backup = newest_whole(file)
+    if backup is not None:
+        return backup
+    if isinstance(error, NotFound):
+        raise error
+    raise DamagedDatabase(
+        f"{error.message}; no whole backup lies in {folder_of(file)}",
+        hint=f"sqlite3 {file} .recover | sqlite3 NEW.db   saves what can be read (docs/runbook.md, Damage)",
+    )
+
+
+def _exchange(file: Path, backup: Path, aside: Aside) -> None:
+    """At no moment is there no file: a start in between would make an empty one."""
+    draft = file.with_name(f"{file.name}.restored")
+    try:
+        shutil.copyfile(backup, draft)
+        if file.exists():
+            check_unused(file)
+            for log in (file.with_name(f"{file.name}{end}") for end in ("-wal", "-shm")):
+                if log.exists():
+                    aside.take(str(log))
+            aside.link(file)
+        draft.replace(file)
+    except OSError as error:
+        raise StorageFull(f"cannot write {draft}: {error.strerror}", hint="free some room: df -h") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def models(database: Database, artifacts: str, aside: Aside) -> Iterator[str]:
+    """Move damaged models aside, and tell the jobs of those and of missing ones."""
+    for model_id, flaw in stored.flawed_models(database, artifacts):
+        uri = model_uri(artifacts, model_id)
+        _check_there(uri.rpartition("/")[0])
+        moved = f", moved to {aside.take(uri)}" if flaw.there else ""
+        with database.transaction() as session:
+            jobs = Repairs(session).lose_model(model_id)
+        yield f"{uri} {flaw.words}{moved}; " + (f"told jobs {', '.join(jobs)}" if jobs else "no job uses it")
+
+
+def exports(database: Database) -> Iterator[str]:
+    """Jobs whose exported files are gone have none, and say so."""
+    for job_id, uri in stored.missing_exports(database).items():
+        _check_there(exports_beside(exports_beside(uri)))
+        with database.transaction() as session:
+            Repairs(session).lose_export(job_id)
+        yield f"{uri} is missing; told job {job_id}"
+
+
+def times(database: Database) -> Iterator[str]:
+    """Mark the times of hours in which their host was in use."""
+    with database.transaction() as session:
+        found = Disagreements(session)
+        for hour in found.busy_hours():
+            marked = found.mark(hour)
+            long = f"{hour.times:.1f} times too long"
+            yield f"{marked} times of job {hour.job_id} are upper bounds from now on: they were {long}"
+
+
+def cost_models(database: Database) -> Iterator[str]:
+    """Retire damaged versions: the newest whole one before each is active again."""
+    with database.session() as session:
+        damaged = [
+            (each.id, each.name) for each in StoredFiles(session).cost_models() if stored.damaged(each)
+        ]
+    for version_id, name in damaged:
+        with database.transaction() as session:
+            earlier = StoredFiles(session).cost_models_before(version_id)
+            before = next((each for each in earlier if not stored.damaged(each)), None)
+            Repairs(session).retire(version_id, None if before is None else before.id)
+        instead = "none before it is whole" if before is None else f"{before.name} is active again"
+        yield f"{name} is damaged and retired: {instead}"
+
+
+def _check_there(folder: str) -> None:
+    """Raise NotFound for a store that is not there: then files are not lost, but elsewhere."""
+    fs, path = open_store(folder)
+    if not fs.exists(path):
+        raise NotFound(
+            f"there is no {folder}, where rows name files", hint="mount it, or set MALLORN_ARTIFACTS"
+        )

@@ -1,0 +1,62 @@
+"""Do the parts of a running service answer: coordinator, database, broker, workers, devices, tracker?"""
+
+from collections.abc import Sequence
+
+from mallorn import Client
+from mallorn.core.addresses import host_and_port
+from mallorn.core.errors import Unavailable
+from mallorn.core.fleet_key import FleetKey
+from mallorn.core.values.fleet import WorkerState
+from stack.data_directory import StackInfo
+from stack.readiness import tracker_answers
+
+AT_WORK = WorkerState.BUSY, WorkerState.IDLE
+
+
+def ready(api: Client) -> str:
+    """Raises Unavailable, naming what does not answer: coordinator, database, migrations or broker."""
+    api.connection.get("/readyz")
+    return f"{api.connection.url}: database, tables and broker are ready"
+
+
+def control(api: Client) -> str:
+    """Raises Unavailable where nobody sends lost messages again, or takes back the work of the dead."""
+    told = api.connection.get("/readyz").get("control", "ok")
+    if told != "ok":
+        raise Unavailable(
+            told, hint="mallorn control, mallorn control --beat: start them, or read their logs"
+        )
+    return "sweep and reap have their turns"
+
+
+def workers(api: Client) -> str:
+    """Raises Unavailable where nobody works; tells who rests, or does not see the devices, and why."""
+    rows = api.workers()
+    alive = [row for row in rows if row.state in AT_WORK]
+    silent = [row.id for row in rows if row.state is WorkerState.SILENT]
+    told = [(row.id, row.info.resting or row.info.roll_call_error) for row in alive]
+    ailing = _besides(silent) + "".join(f"; {name}: {why}" for name, why in told if why)
+    if not [row for row in alive if not row.info.resting]:
+        raise Unavailable(f"no worker is there{ailing}", hint="mallorn worker, or read its log")
+    return f"{len(alive)} are there{ailing}"
+
+
+def devices(api: Client) -> str:
+    """Raises Unavailable where none measures."""
+    rows = api.devices()
+    online = [row.name for row in rows if row.online]
+    away = [row.name for row in rows if not row.online]
+    if not online:
+        raise Unavailable(f"no device answers{_besides(away)}", hint="mallorn device, or read its log")
+    return f"{', '.join(online)} answer{_besides(away)}"
+
+
+def tracker(info: StackInfo, key: FleetKey) -> str:
+    """Raises Unavailable where the tracker of a stack on this machine does not answer who knows its key."""
+    if not tracker_answers(host_and_port(info.tracker), key)():
+        raise Unavailable(f"the tracker at {info.tracker} does not answer", hint="look into logs/tracker.log")
+    return f"{info.tracker} answers"
+
+
+def _besides(silent: Sequence[str]) -> str:
+    return f"; silent: {', '.join(silent)}" if silent else ""

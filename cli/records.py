@@ -1,0 +1,47 @@
+"""`mallorn records`: measurements of the dataset."""
+
+import itertools
+from typing import Annotated, Final
+
+import typer
+
+from cli.service.read_only import reader
+from cli.terminal.option_groups import shared
+from cli.terminal.output import JsonOption, Place, print_rows
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.dataset import Record
+from mallorn.wording.units import Column, first_line
+
+ERROR_SHOWN: Final = 100
+JOB_ID_CHARS: Final = 16
+RECORD_COLUMNS: Final = (
+    Column[Record]("ID", lambda row: row.id),
+    Column[Record]("JOB", lambda row: row.job_id),
+    Column[Record]("TASK", lambda row: row.workload_name),
+    Column[Record]("OUTCOME", lambda row: row.outcome),
+    Column[Record]("LATENCY (us)", lambda row: row.latency_us),
+    Column[Record]("AT MOST", lambda row: row.bound_us),
+    Column[Record]("PREDICTED", lambda row: row.predicted),
+    Column[Record]("ORIGIN", lambda row: row.origin),
+    Column[Record]("ERROR", lambda row: first_line(row.error or "")[:ERROR_SHOWN] or None),
+)
+
+
+@shared
+def records(
+    job: Annotated[str | None, typer.Option(help="Only measurements of this job.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only measurements of this workload key.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only measurements for this target.")] = None,
+    outcome: Annotated[Outcome | None, typer.Option(help="Only candidates that ended so.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """List measurements of the dataset, newest first."""
+    with reader(*place) as api:
+        # A whole id is taken as it is: of a deleted job the measurements are still there.
+        job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
+        found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
+        rows = list(itertools.islice(found, limit))
+    print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")

@@ -1,0 +1,135 @@
+"""A directory of schedules as local commands read it, and its model on this machine, without a service."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from cli.service_parts import installed
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest
+from mallorn.onnx_export import as_onnx
+from stack.supervised_process import search_path
+
+if TYPE_CHECKING:
+    from workers.whole_model.compiled_model import WholeModel
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What a directory's schedules were tuned for and after which graph passes."""
+
+    directory: Path
+    target: Target
+    manifest: Manifest
+    version: Version = Version.ALONE
+
+    def file(self, name: str) -> Path:
+        """Where a file of the version's records lies."""
+        return self.directory / self.version.file(name)
+
+    def records(self, scratch: Path) -> Path:
+        """A directory with the version's records, under the names that TVM looks for."""
+        if self.version is Version.ALONE:
+            return self.directory.absolute()
+        folder = scratch / self.version
+        folder.mkdir()
+        for name in DATABASE:
+            shutil.copyfile(self.file(name), folder / name)
+        return folder
+
+
+def read_exported(directory: Path, target: str | None, version: Version = Version.ALONE) -> Exported:
+    """Read a directory's manifest; one written by stock TVM has none, and its target must be given.
+
+    Raises NotFound for a missing directory, InvalidRequest for another target, a manifest that is none, or a
+    version that is not there.
+    """
+    exported = replace(_read(directory, target), version=version)
+    if version is not Version.ALONE and not all(exported.file(name).is_file() for name in DATABASE):
+        raise InvalidRequest(
+            f"{directory} has no version {version}: the job had no --contention, or no other schedules were "
+            "faster beside other programs",
+            hint="leave --version out, or   mallorn tune MODEL --contention --out OTHER_DIR",
+        )
+    return exported
+
+
+def _read(directory: Path, target: str | None) -> Exported:
+    if not directory.is_dir():
+        raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")
+    manifest = directory / MANIFEST
+    if not manifest.is_file():
+        return _stock(directory, target)
+    found = read_manifest(manifest)
+    exported = Exported(directory, parse_target(found.target), found)
+    _check_target(exported, target)
+    return exported
+
+
+def _check_target(exported: Exported, target: str | None) -> None:
+    wanted = exported.target if target is None else _parsed(target)
+    if wanted != exported.target:
+        raise InvalidRequest(
+            f"the schedules in {exported.directory} are for target {exported.target}, not for {wanted}",
+            hint="leave --target out, or   mallorn tune MODEL --target TARGET --out OTHER_DIR",
+        )
+
+
+def _stock(directory: Path, target: str | None) -> Exported:
+    from workers.tvm.recipes import PLAIN, recipe_for, stored_recipe
+
+    if target is None:
+        message = f"{directory} has no {MANIFEST}, so the target is unknown"
+        raise InvalidRequest(message, hint="add --target local, or the target as JSON")
+    parsed = _parsed(target)
+    recipe = stored_recipe(recipe_for(PLAIN.name, parsed))
+    return Exported(directory, parsed, Manifest(target=parsed.text, recipe=recipe))
+
+
+def _parsed(target: str) -> Target:
+    from workers.device.detect_host import detect_target
+
+    return detect_target() if target == LOCAL else parse_target(target)
+
+
+@contextmanager
+def local_model(model: Path, exported: Exported, threads: int | None = None) -> "Iterator[WholeModel]":
+    """The model as it was tuned; its processes and files are gone afterwards.
+
+    Engines run on as many threads as the target has cores unless told otherwise.
+    """
+    with installed("worker"):
+        for library in ("onnx", "tvm"):  # imported by its processes alone
+            if find_spec(library) is None:
+                raise ModuleNotFoundError(name=library)
+        from workers.interfaces.model_compiler import Graphs
+        from workers.whole_model.compiled_model import WholeModel
+    count, path, made_for = threads or exported.target.num_cores, {"PATH": search_path()}, exported.manifest
+    with (
+        as_onnx(model) as file,
+        TemporaryDirectory(prefix="mallorn-") as folder,
+        Graphs(env={"TVM_NUM_THREADS": str(count), **path}) as graphs,
+    ):
+        yield WholeModel(
+            path=file.absolute(),
+            target=exported.target,
+            recipe=made_for.recipe,
+            input_shapes=made_for.input_shapes,
+            input_ranges=made_for.input_ranges,
+            dynamic=made_for.dynamic,
+            graphs=graphs,
+            folder=Path(folder),
+            threads=count,
+            env=path,
+        )
+
+
+def onnxruntime_runs(exported: Exported) -> bool:
+    """Whether onnxruntime is here, and a match for the target."""
+    return exported.target.is_cpu and find_spec("onnxruntime") is not None

@@ -1,0 +1,39 @@
+"""Waiting, with a bar, for the last round of a job whose trials are wanted, and not its schedules."""
+
+import time
+from typing import Final
+
+from cli.terminal.progress_bars import bar
+from mallorn.core.errors import MallornError
+from mallorn.core.options import JobOptions
+from mallorn.core.states import JobState
+from mallorn.core.values.job import JobStatus
+from mallorn.job import Job
+
+POLL_SEC: Final = 0.5
+#: The first shows what a space is like, the second what is fast in it.
+SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
+OPEN: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
+
+
+class NotTuned(MallornError):
+    """A job whose trials are wanted did not get through its budget."""
+
+
+def wait_until_tuned(job: Job, hint: str) -> None:
+    """Return when the last round is closed; the finish is cancelled. Raises NotTuned with the hint."""
+    with bar(f"job {job.id}") as advance:
+        while job.state in OPEN:
+            if job.status.progress.tasks:
+                advance(job.status.progress.trials, _most_trials(job.status))
+            time.sleep(POLL_SEC)
+    if job.status.state is JobState.FINISHING:
+        job.cancel()
+    elif job.status.state is not JobState.DONE:
+        raise NotTuned(f"job {job.id} was {job.status.state}: {job.status.reason}", hint=hint)
+
+
+def _most_trials(job: JobStatus) -> int:
+    """Where every task has a budget of its own, the job's may be far above what they come to."""
+    of_each, budget = job.options.task_trials, job.trials or 0
+    return budget if of_each is None else min(budget, of_each * job.progress.tasks)

@@ -1,0 +1,86 @@
+"""Commands that follow a job and steer it."""
+
+from typing import Annotated
+
+import typer
+
+from cli.service.read_only import check_moves, check_open, find_job, source
+from cli.terminal.option_groups import shared
+from cli.terminal.output import (
+    JobArgument,
+    JsonOption,
+    NewestJobArgument,
+    Place,
+    print_json,
+    print_json_line,
+    print_note,
+    stderr,
+)
+from cli.watch.bar_view import follow
+from cli.watch.result_table import print_result
+from mallorn.job import Job
+
+
+@shared
+def watch(
+    job: NewestJobArgument = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
+    *,
+    place: Place,
+) -> None:
+    """Follow a job to its end: its curve and its tasks on a terminal, else a line now and then.
+
+    Its result comes last. Leaving does not stop it.
+    """
+    with source(*place) as found:
+        handle = find_job(found.api, job)
+        check_moves(found, handle)
+        try:
+            _follow(handle, as_json)
+        except KeyboardInterrupt:
+            print_note(f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{found.words}")
+            raise typer.Exit(130) from None
+        handle.refresh()
+        handle.raise_for_state()
+        if not as_json:
+            print_result(handle.status, found.words)
+            if handle.status.exported:
+                print_note(f"fetch its schedules with   mallorn schedules {handle.id}{found.words}")
+
+
+def _follow(job: Job, as_json: bool) -> None:
+    if not as_json:
+        follow(job, stderr(), verbose=True)
+        return
+    for event in job.events():
+        print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
+
+
+@shared
+def pause(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
+    """Let a job's rounds in flight end and plan no more."""
+    with source(*place) as found:
+        handle = found.api.job(job)
+        check_open(found, handle)
+        check_moves(found, handle)
+        handle.pause()
+    _report(handle, as_json, f"paused; go on with   mallorn resume {handle.id}{found.words}")
+
+
+@shared
+def cancel(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
+    """End a job now; its measurements stay in the dataset."""
+    with source(*place) as found:
+        handle = found.api.job(job)
+        check_open(found, handle)
+        handle.cancel()
+    _report(
+        handle, as_json, f"cancelled; what it measured stays: mallorn records --job {handle.id}{found.words}"
+    )
+
+
+def _report(job: Job, as_json: bool, note: str) -> None:
+    if as_json:
+        print_json(job.body)
+    else:
+        print_note(note)

@@ -1,0 +1,145 @@
+"""An analytic first guess: how far below the roofline a candidate's tiles keep a CPU."""
+
+import sys
+from typing import ClassVar, Final, NamedTuple, Self
+
+import numpy as np
+
+from costmodels.base import FAILED_LABEL, Column, CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.labels import timed
+from costmodels.serialization import pack, unpack
+from costmodels.tiling_columns import SPATIAL_LEVELS, WIDTH, Tiling, tiling
+from costmodels.views import check_rows
+from mallorn.core.values.machine import Cache, Machine, assumed
+
+FIRST_SPREAD: Final = 1.0  # log units, until measurements say how far the guesses are off
+FEWEST_ROWS: Final = 8
+SOME_MACHINE: Final = assumed(cores=8, lanes=16)
+LOOP_OPERATIONS: Final = 2  # what a turn of a loop costs, in vector operations
+BODY_LIMIT: Final = 1024  # unrolled vector operations that still fit the instruction cache
+PIECE: Final = 1 / 6  # what handing out a piece of a parallel loop costs, of starting the loop
+
+
+class Formula(CostModel):
+    """Scores by a formula of a machine's constants; fitting only estimates the formula's error."""
+
+    KIND: ClassVar[str]
+    untaught: ClassVar[bool] = True
+
+    def __init__(self, machine: Machine | None = None) -> None:
+        self._machine = machine or SOME_MACHINE
+        self._spread = FIRST_SPREAD
+
+    @classmethod
+    def made_for(cls, machine: Machine | None) -> Self:
+        return cls(machine)
+
+    def save(self) -> bytes:
+        return pack(self.KIND, {"machine": self._machine.stored(), "spread": self._spread}, {})
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, _ = unpack(cls.KIND, blob)
+        known = numbers.get("machine")  # versions before 0.2.0 knew one machine
+        model = cls(None if known is None else Machine.model_validate(known))
+        model._spread = numbers["spread"]
+        return model
+
+
+class Draft(Formula):
+    """Scores tiles by a formula of a machine's constants, before anything was measured.
+
+    Time is the largest of computing, reading the second cache and reading memory, times penalties for idle
+    lanes, idle cores, waiting or spilled accumulators and short loops. Every sketch is treated as a blocked
+    reduction on a CPU. Fitting only estimates the error of the formula.
+    """
+
+    KIND: ClassVar[str] = "draft"
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        del seed
+        ran = timed(labels)
+        error = self.predict(features[ran]).mean - labels[ran]
+        known = len(error) >= FEWEST_ROWS
+        self._spread = float(max(np.sqrt(np.mean(error**2)), 1e-3)) if known else FIRST_SPREAD
+
+    def predict(self, features: Matrix) -> Prediction:
+        """All rows score alike if they are not laid out as the workers' features."""
+        spread = np.full(len(features), self._spread, dtype=np.float32)
+        if features.shape[1] != WIDTH:
+            return Prediction(np.zeros(len(features), dtype=np.float32), spread)
+        with np.errstate(over="ignore", invalid="ignore"):  # tiles larger than any program's
+            score = -np.log(_slowdown(tiling(features), self._machine))
+        score = np.nan_to_num(score, nan=FAILED_LABEL)
+        return Prediction(np.clip(score, FAILED_LABEL, 0.0).astype(np.float32), spread)
+
+
+def _slowdown(tiles: Tiling, machine: Machine) -> Column:
+    """Estimated time over the least time for that many operations."""
+    first, second, third, memory = _levels(machine)
+    inner, middle, outer, whole = (_block(tiles, depth) for depth in (1, 2, 3, SPATIAL_LEVELS))
+    near = np.where(middle.footprint <= first.bytes, middle.traffic, inner.traffic)
+    far = np.where(outer.footprint <= second.bytes, outer.traffic, middle.traffic)
+    behind = np.where(whole.footprint <= third.bytes, third.gbytes_per_sec, memory.gbytes_per_sec)
+    from_second = near * machine.core_gflops / second.gbytes_per_sec
+    from_behind = far * machine.core_gflops / behind
+    core = _core(tiles, inner, machine)
+    return np.asarray(np.maximum(core, np.maximum(from_second, from_behind)) * _parallel(tiles, machine))
+
+
+def _levels(machine: Machine) -> tuple[Cache, Cache, Cache, Cache]:
+    """Three levels of the cache and a core's share of memory, which also stands for levels that it lacks."""
+    memory = Cache(bytes=sys.maxsize, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
+    first, second, third = (*machine.caches, memory, memory, memory)[:3]
+    return first, second, third, memory
+
+
+class _InnerBlock(NamedTuple):
+    """The innermost levels as one block: points across, along the last axis, and in depth."""
+
+    across: Column
+    along: Column
+    depth: Column
+
+    @property
+    def footprint(self) -> Column:
+        """Bytes of its two operands and its result."""
+        return 4 * (self.across * self.depth + self.along * self.depth + self.across * self.along)
+
+    @property
+    def traffic(self) -> Column:
+        """Bytes read and written per operation if the block's data stays in the cache."""
+        return 2 / self.across + 2 / self.along + 4 / self.depth
+
+
+def _block(tiles: Tiling, levels: int) -> _InnerBlock:
+    """Reductions run outside the innermost spatial level, so their levels lie one further out."""
+    inner = tiles.spatial[:, :, -levels:].prod(axis=2)
+    depth = tiles.reduction[:, :, -max(1, levels - 1) :].prod(axis=(1, 2))
+    return _InnerBlock(inner[:, :-1].prod(axis=1), inner[:, -1], depth)
+
+
+def _core(tiles: Tiling, inner: _InnerBlock, machine: Machine) -> Column:
+    """The cost of the innermost body on one core, relative to the least possible."""
+    vectors = np.ceil(inner.along / machine.lanes)
+    accumulators = inner.across * vectors
+    idle_lanes = vectors * machine.lanes / inner.along
+    waiting = np.maximum(1, machine.in_flight / accumulators)
+    spilling = 1 + np.log2(np.maximum(1, accumulators / machine.registers)) / 2
+    loads = np.maximum(1, 1 / inner.across + 1 / vectors)
+    keeping = 1 + 1 / inner.depth
+    body = accumulators * inner.depth
+    looping = np.where(inner.along * inner.across * inner.depth <= tiles.unroll, 0, LOOP_OPERATIONS)
+    too_long = 1 + np.log2(np.maximum(1, np.minimum(body, tiles.unroll) / BODY_LIMIT)) / 4
+    busy = np.maximum(waiting, loads) * spilling * keeping
+    return np.asarray(idle_lanes * busy * (1 + looping / body) * too_long)
+
+
+def _parallel(tiles: Tiling, machine: Machine) -> Column:
+    """The cost of cores that idle at the end, and of handing out small pieces."""
+    pieces = tiles.spatial[:, :, :2].prod(axis=(1, 2))
+    operations = 2 * tiles.spatial.prod(axis=(1, 2)) * tiles.reduction.prod(axis=(1, 2))
+    least_us = operations / machine.core_gflops / 1e3 / machine.cores
+    balance = np.ceil(pieces / machine.cores) * machine.cores / pieces
+    return np.asarray(balance + pieces * PIECE * machine.fork_us / machine.cores / least_us)

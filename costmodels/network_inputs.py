@@ -1,0 +1,113 @@
+"""Rows and padded tables for networks: columns centred and scaled, with hinges at quantiles."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Matrix
+from costmodels.bootstrap import finite
+from costmodels.views import View
+
+if TYPE_CHECKING:
+    from torch import Tensor
+from typing import Final
+
+QUANTILES: Final = (0.125, 0.375, 0.625, 0.85)
+WIDEST: Final = 4.0  # deviations at which a feature is clipped
+
+
+class Inputs(NamedTuple):
+    """The columns that vary, standardised, and how far each is above some of its quantiles.
+
+    The hinges let a small model follow the sharp limits of caches and unrolling.
+    """
+
+    columns: NDArray[np.int64]
+    middle: NDArray[np.float32]
+    deviation: NDArray[np.float32]
+    knots: NDArray[np.float32]
+
+    def of(self, features: Matrix) -> Matrix:
+        rows = (finite(features[:, self.columns]) - self.middle) / self.deviation
+        rows = np.clip(rows, -WIDEST, WIDEST).astype(np.float32)
+        return np.hstack([rows, *(np.maximum(rows - knot, 0) for knot in self.knots)])
+
+
+def inputs_of(features: Matrix) -> Inputs:
+    """The transformation that fits these rows."""
+    rows = finite(features).astype(np.float64)
+    deviation = rows.std(axis=0)
+    columns = np.flatnonzero(deviation > 0)
+    middle, deviation = rows.mean(axis=0)[columns], deviation[columns]
+    knots = np.quantile((rows[:, columns] - middle) / deviation, QUANTILES, axis=0)
+    return Inputs(columns, *(part.astype(np.float32) for part in (middle, deviation, knots)))
+
+
+PARENT = 1  # the column
+Table = NDArray[np.float32]  # rows x lines x columns
+
+
+def columns(view: View) -> int:
+    """The number of columns that networks see."""
+    return view.shape[1] * (1 + len(QUANTILES))
+
+
+class Tables(NamedTuple):
+    """The centre, scale and quantiles of each column; the first columns (structure) are kept as they are.
+
+    After the view's columns come how far each is above its quantiles.
+    """
+
+    middle: NDArray[np.float32]
+    deviation: NDArray[np.float32]
+    knots: NDArray[np.float32]
+
+    def of(self, features: Matrix, view: View, kept: int) -> Table:
+        """The transformed rows, cut to the lines of the longest."""
+        table = view.tables(finite(features))
+        present = table[:, :, 0] > 0
+        longest = int(np.max(np.flatnonzero(present.any(axis=0)), initial=0)) + 1
+        present = present[:, :longest, None]
+        raw = table[:, :longest]
+        centred = np.clip((raw - self.middle) / self.deviation, -WIDEST, WIDEST)
+        bent = [np.maximum(centred - knot, 0) for knot in self.knots]
+        answer = np.where(present, np.concatenate([centred, *bent], axis=2), 0).astype(np.float32)
+        answer[:, :, 0] = present[:, :, 0]
+        answer[:, :, 1:kept] = np.where(present, raw[:, :, 1:kept], -1)
+        return answer
+
+
+def tables_of(features: Matrix, view: View) -> Tables:
+    """The transformation that fits these rows; constant columns become zero."""
+    table = view.tables(finite(features))
+    lines = table[table[:, :, 0] > 0].astype(np.float64)
+    if not len(lines):
+        lines = np.zeros((1, view.shape[1]))
+    middle, deviation = lines.mean(axis=0), lines.std(axis=0)
+    deviation[deviation == 0] = np.inf
+    knots = np.quantile((lines - middle) / deviation, QUANTILES, axis=0)
+    return Tables(*(part.astype(np.float32) for part in (middle, deviation, knots)))
+
+
+def parents_of(table: "Tensor") -> "Tensor":
+    """The line of each line's parent; the number of lines where there is none."""
+    import torch
+
+    lines = table.shape[1]
+    there = table[:, :, 0] > 0
+    said = table[:, :, PARENT].round().clamp(-1, lines).long()
+    before = (said >= 0) & (said < torch.arange(lines))
+    known = before & there & there.gather(1, said.clamp(0, lines - 1))
+    return torch.where(known, said, lines)
+
+
+def depths_of(parents: "Tensor") -> "Tensor":
+    """How many ancestors each line has."""
+    import torch
+
+    rows, lines = parents.shape
+    depths = torch.full((rows, lines + 1), -1)
+    for line in range(lines):
+        depths[:, line] = depths.gather(1, parents[:, line : line + 1])[:, 0] + 1
+    return depths[:, :lines]

@@ -1,0 +1,147 @@
+"""Schedules that are decided in part, as rows of the view `decisions` in which what is open is NaN.
+
+The decisions have one order for all workloads: what the innermost loops do comes first, of every axis, then
+the lists, then the levels outwards, the places last. So the derived columns (lanes, register tiles,
+footprints) become known early: each does when all that it stands on is decided.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Matrix
+from costmodels.tiling_columns import (
+    LISTED,
+    REDUCTION_AXES,
+    REDUCTION_LEVELS,
+    SHARED,
+    SPATIAL_AXES,
+    SPATIAL_LEVELS,
+    WIDTH,
+    derived,
+)
+
+Steps = NDArray[np.int64]
+
+_DERIVED_WIDTH: Final = derived(
+    np.zeros((1, 1, SPATIAL_LEVELS), np.float32),
+    np.zeros((1, 1, REDUCTION_LEVELS), np.float32),
+    np.zeros((1, 1), np.float32),
+).shape[1]
+_REDUCED: Final = SHARED + SPATIAL_AXES * SPATIAL_LEVELS
+_LIST: Final = _REDUCED + REDUCTION_AXES * REDUCTION_LEVELS
+_PLACE: Final = _LIST + LISTED
+_DERIVE: Final[int] = WIDTH - _DERIVED_WIDTH
+_SPATIAL: Final = slice(SHARED, _REDUCED)
+_REDUCTION: Final = slice(_REDUCED, _LIST)
+_LISTED: Final = slice(_LIST, _PLACE)
+_DERIVED: Final = slice(_DERIVE, WIDTH)
+
+DECIDED: Final = np.arange(SHARED, _DERIVE)
+"""The columns that hold decisions."""
+
+
+def spatial_column(axis: int, level: int) -> int:
+    """The column of a spatial axis (0 is the last) and a level (0 is the innermost); the nearest there is."""
+    back = min(axis, SPATIAL_AXES - 1) * SPATIAL_LEVELS + min(level, SPATIAL_LEVELS - 1)
+    return _REDUCED - 1 - back
+
+
+def reduction_column(axis: int, level: int) -> int:
+    """The same of a reduction axis."""
+    back = min(axis, REDUCTION_AXES - 1) * REDUCTION_LEVELS + min(level, REDUCTION_LEVELS - 1)
+    return _LIST - 1 - back
+
+
+def listed_column(at: int) -> int:
+    """The column of a listed value; the last there is for those without a column."""
+    return min(_LIST + at, _PLACE - 1)
+
+
+def place_column(at: int) -> int:
+    """The column of a place; the last there is for those without a column."""
+    return min(_PLACE + at, _DERIVE - 1)
+
+
+def _order() -> list[int]:
+    """The columns of decisions in the order in which they are made."""
+    order: list[int] = []
+    for level in range(SPATIAL_LEVELS):
+        order += [spatial_column(axis, level) for axis in range(SPATIAL_AXES)]
+        if level < REDUCTION_LEVELS:
+            order += [reduction_column(axis, level) for axis in range(REDUCTION_AXES)]
+        if not level:
+            order += range(_LIST, _PLACE)
+    return [*order, *range(_PLACE, _DERIVE)]
+
+
+def _steps() -> Steps:
+    """When each column becomes known; -1: always."""
+    steps = np.full(WIDTH, -1, dtype=np.int64)
+    order = np.array(_order())
+    steps[order] = np.arange(len(order))
+    for at in range(len(order)):
+        row = np.zeros((1, WIDTH), dtype=np.float32)
+        row[0, order[at]] = np.nan
+        steps[_DERIVED][np.isnan(_derived_of(row))[0]] = at
+    return steps
+
+
+def _derived_of(rows: Matrix) -> Matrix:
+    spatial = rows[:, _SPATIAL].reshape(-1, SPATIAL_AXES, SPATIAL_LEVELS)
+    reduction = rows[:, _REDUCTION].reshape(-1, REDUCTION_AXES, REDUCTION_LEVELS)
+    return derived(spatial, reduction, rows[:, _LISTED])
+
+
+STEP: Final = _steps()
+"""The step after which each column is known; -1: before any decision."""
+
+LAST: Final = int(STEP.max())
+
+
+def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
+    """Each row as it is after its number of steps: all that is decided later is NaN."""
+    limit = np.broadcast_to(steps, len(rows))
+    return np.where(limit[:, None] >= STEP, rows, np.float32(np.nan))
+
+
+def continued(
+    rows: Matrix, donors: Matrix, steps: Steps, until: Steps, rests: Steps
+) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Rows of one sketch with the decisions after `steps` up to `until` taken from others of it.
+
+    The columns `rests` (`outermost`) get what the other levels of their axes leave. Also which rows can be:
+    the decided levels of each axis must divide its extent. What lies behind `until` makes no sense.
+    """
+    taken = (steps[:, None] < STEP) & (until[:, None] >= STEP)
+    mixed = np.where(taken, donors, rows)
+    inner = np.where(until[:, None] >= STEP, mixed, np.float32(0.0))
+    inner[:, rests] = 0.0
+    extents, decided = _products(rows), _products(inner)
+    mixed[:, rests] = (extents - decided).astype(np.float32)
+    mixed[:, _DERIVED] = _derived_of(mixed)
+    return mixed, (np.rint(np.exp2(extents)) % np.rint(np.exp2(decided)) == 0).all(axis=1)
+
+
+def outermost(rows: Matrix) -> Steps:
+    """For each axis the column of the outermost level that any of these rows of one sketch uses."""
+    used = (rows != 0).any(axis=0)
+    starts = [(_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS)]
+    axes = [range(at, at + levels) for part, levels in starts for at in range(part.start, part.stop, levels)]
+    return np.array([next((at for at in axis if used[at]), axis[-1]) for axis in axes], dtype=np.int64)
+
+
+def reproducible(rows: Matrix) -> NDArray[np.bool_]:
+    """The rows whose derived columns follow from those of their decisions; not those with too many axes."""
+    alike = np.isclose(_derived_of(rows), rows[:, _DERIVED], atol=1e-3)
+    return np.asarray(alike.all(axis=1))
+
+
+def _products(rows: Matrix) -> NDArray[np.float64]:
+    """log2 of the product of the levels of each axis."""
+    parts = ((_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS))
+    sums = [
+        rows[:, part].reshape(len(rows), -1, levels).sum(axis=2, dtype=np.float64) for part, levels in parts
+    ]
+    return np.hstack(sums)

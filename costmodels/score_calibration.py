@@ -1,0 +1,85 @@
+"""Maps ranking scores to labels by a monotone curve."""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Column, Prediction, Vector
+from costmodels.bootstrap import UNKNOWN, importance, pooled, unexplained
+from costmodels.serialization import Arrays, Numbers
+
+MOST_KNOTS = 12
+ROWS_A_KNOT = 8
+# Slope in labels per deviation, so that scores between equal knots and beyond the last stay apart.
+TILT = 0.02
+
+
+class Scale(NamedTuple):
+    """A rising curve from scores to labels."""
+
+    scores: Column
+    labels: Column
+    tilt: float
+
+    def __call__(self, scores: Column) -> Column:
+        if not len(self.scores):
+            return self.tilt * scores
+        flat = np.interp(scores, self.scores, self.labels)
+        return np.asarray(flat + self.tilt * (scores - self.scores.mean()), dtype=np.float64)
+
+
+UNSCALED = Scale(np.empty(0), np.empty(0), 1.0)
+
+
+def fit_scale(scores: Column, labels: Vector, weights: Column) -> Scale:
+    """The curve through mean scores and labels of a few bins, made non-decreasing."""
+    seen = np.flatnonzero(weights)
+    if not len(seen):
+        return UNSCALED
+    order = seen[np.argsort(scores[seen], kind="stable")]
+    bins = np.array_split(order, min(MOST_KNOTS, max(1, len(order) // ROWS_A_KNOT)))
+    middles = [np.average(scores[rows], weights=weights[rows]) for rows in bins]
+    heights = [np.average(labels[rows], weights=weights[rows]) for rows in bins]
+    deviation = float(scores[seen].std())
+    return Scale(np.array(middles), np.maximum.accumulate(heights), TILT / deviation if deviation else TILT)
+
+
+class ScoreCalibration(NamedTuple):
+    """The curve from the members' scores to labels, and the error that their spread does not explain."""
+
+    scale: Scale
+    noise: float
+
+    def __call__(self, raw: Column) -> Prediction:
+        """What the members say of each row, together."""
+        return pooled(self.scale(raw), self.noise)
+
+    @property
+    def numbers(self) -> Numbers:
+        """What is stored of it, beside its arrays."""
+        return {"noise": self.noise, "tilt": self.scale.tilt}
+
+    def arrays(self, of: str = "") -> Arrays:
+        """The knots of its curve, under names that end in `of`."""
+        return {f"scores{of}": self.scale.scores, f"labels{of}": self.scale.labels}
+
+    @classmethod
+    def stored(cls, numbers: Numbers, arrays: Arrays, of: str = "") -> Self:
+        """What was stored."""
+        return cls(Scale(arrays[f"scores{of}"], arrays[f"labels{of}"], numbers["tilt"]), numbers["noise"])
+
+
+UNCALIBRATED = ScoreCalibration(UNSCALED, UNKNOWN)
+
+
+def calibrated(
+    raw: Column, labels: Vector, unseen: NDArray[np.bool_], *, curve: bool = True
+) -> ScoreCalibration:
+    """Fit on the rows (columns here) that each member (a line) did not see; without a curve: on no scale."""
+    if not len(labels):
+        return UNCALIBRATED
+    left_out = unseen.astype(np.float64)
+    truth = np.broadcast_to(labels, raw.shape)
+    scale = fit_scale(raw.ravel(), truth.ravel(), left_out.ravel()) if curve else UNSCALED
+    return ScoreCalibration(scale, unexplained(scale(raw), labels, importance(labels) * left_out))

@@ -1,0 +1,167 @@
+"""What all torch models share: a few networks, each judged on the rows that it leaves out."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
+from costmodels.batches import one_group_batches
+from costmodels.bootstrap import folds, ignorant
+from costmodels.labels import bounded_sample
+from costmodels.network_inputs import Table, Tables, tables_of
+from costmodels.score_calibration import ScoreCalibration, calibrated
+from costmodels.serialization import Numbers, pack, unpack
+from costmodels.torch_layers import Layers, Tensors, one_thread
+from costmodels.train_network import TrainingRows, descend, scores_of
+from costmodels.views import VIEWS, check_rows, check_width
+from mallorn.core.install_command import need
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MEMBERS: Final = 3
+PARTS: Final = 6  # parts of the rows; each member leaves one out
+BATCH: Final = 64
+FEWEST_STEPS: Final = 50
+MOST_ROWS: Final = 6000
+
+
+Data = tuple[Matrix, Vector, Indices, Indices]  # features, labels, groups and heads
+
+
+class Neural(CostModel):
+    """Networks over padded tables. Subclasses define the initial network and its scores.
+
+    Each batch is of one group: LambdaRank orders it, and a squared error keeps the scores near the labels.
+    Fitting takes a bounded number of steps on a bounded sample and stops early on the rows left out.
+    """
+
+    KIND: ClassVar[str]
+    KEPT: ClassVar[int] = 1  # columns of structure, which are not centred
+    STEPS: ClassVar[int] = 600
+    RATE: ClassVar[float] = 4e-3
+
+    def __init__(self) -> None:
+        need("torch", f"the cost model {self.KIND}", "neural")
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tables: Tables | None = None
+        self._members: list[Layers] = []
+        self._calibrations: list[ScoreCalibration] = []
+        self._head = 0
+
+    @classmethod
+    @abstractmethod
+    def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
+        """An untrained network; the offsets of its last layer are `out.offsets`."""
+
+    @staticmethod
+    @abstractmethod
+    def scores(layers: Tensors, table: "Tensor", heads: "Tensor") -> "Tensor":
+        """The score of each row, from its domain's head."""
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        self._learn(features, labels, groups, np.zeros(len(labels), dtype=np.int64), seed)
+
+    def _learn(self, features: Matrix, labels: Vector, groups: Indices, heads: Indices, seed: int) -> None:
+        check_rows(features, labels, groups)
+        check_width(features, self.view)
+        self._forget()
+        if not len(labels):
+            return
+        self._tables = tables_of(features, VIEWS[self.view])
+        rng = np.random.default_rng(seed)
+        start = [self.initial(rng, int(heads.max()) + 1) for _ in range(MEMBERS)]
+        for layers in start:
+            layers["out.offsets"] += labels.mean()
+        self._descend(start, (features, labels, groups, heads), self.STEPS, rng)
+
+    def tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
+        """A copy whose networks were trained further on these rows; the scaling of columns stays."""
+        check_rows(features, labels, groups)
+        check_width(features, self.view)
+        copy = type(self).load(self.save())
+        heads = np.full(len(labels), self._head, dtype=np.int64)
+        copy._descend(self._members, (features, labels, groups, heads), steps, np.random.default_rng(seed))
+        return copy
+
+    def towards(self, other: Self, share: float) -> Self:
+        """A copy whose layers are moved this share of the way to another's."""
+        copy = type(self).load(self.save())
+        for own, others in zip(copy._members, other._members, strict=True):
+            for name, layer in own.items():
+                layer += np.float32(share) * (others[name] - layer)
+        return copy
+
+    @property
+    def learned(self) -> bool:
+        """True once it was fit on rows."""
+        return bool(self._members)
+
+    def _seen(self, features: Matrix) -> Table:
+        assert self._tables is not None  # noqa: S101
+        return self._tables.of(features, VIEWS[self.view], self.KEPT)
+
+    def _descend(self, start: list[Layers], data: Data, most: int, rng: np.random.Generator) -> None:
+        """Networks trained from these on a bounded sample of the rows, and the scale of their scores."""
+        chosen = bounded_sample(data[1], MOST_ROWS, seed=int(rng.integers(2**31)))
+        features, labels, groups, heads = data[0][chosen], data[1][chosen], data[2][chosen], data[3][chosen]
+        known = TrainingRows(self._seen(features), labels, heads)
+        drawn = folds(rng, len(chosen), MEMBERS, PARTS)
+        steps = min(most, FEWEST_STEPS + len(chosen))
+        batches = one_group_batches(groups, drawn, steps, BATCH, rng)
+        unseen = [rng.permutation(np.flatnonzero(counts == 0)) for counts in drawn]
+        with one_thread():
+            self._members = [
+                descend(self.scores, layers, known, batches[:, at], unseen[at], self.RATE)
+                for at, layers in enumerate(start)
+            ]
+            raw = self._raw(known.tables, heads)
+        self._calibrations = [
+            calibrated(raw[:, rows], labels[rows], drawn[:, rows] == 0)
+            for rows in (np.flatnonzero(heads == head) for head in range(len(start[0]["out.offsets"])))
+        ]
+
+    def _raw(self, tables: Table, heads: Indices) -> NDArray[np.float64]:
+        return np.stack([scores_of(self.scores, layers, tables, heads) for layers in self._members])
+
+    def predict(self, features: Matrix) -> Prediction:
+        if self._tables is None or not len(features):
+            return ignorant(len(features))
+        check_width(features, self.view)
+        tables = self._seen(features)
+        with one_thread():
+            raw = self._raw(tables, np.full(len(features), self._head, dtype=np.int64))
+        return self._calibrations[self._head](raw)
+
+    def save(self) -> bytes:
+        arrays: dict[str, NDArray[Any]] = dict(self._tables._asdict()) if self._tables else {}
+        for member, layers in enumerate(self._members):
+            arrays |= {f"{member}.{name}": layer for name, layer in layers.items()}
+        for head, calibration in enumerate(self._calibrations):
+            arrays |= calibration.arrays(str(head))
+        heads = [calibration.numbers for calibration in self._calibrations]
+        return pack(self.KIND, {"heads": heads, "head": self._head, **self._extra()}, arrays)
+
+    def _extra(self) -> Numbers:
+        """The state of a subclass that is saved beside the networks."""
+        return {}
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        model = cls()
+        model._head = numbers["head"]
+        model._calibrations = [
+            ScoreCalibration.stored(head, arrays, str(at)) for at, head in enumerate(numbers["heads"])
+        ]
+        if model._calibrations:
+            model._tables = Tables(*(arrays[name] for name in Tables._fields))
+            model._members = [
+                {name.removeprefix(own): layer for name, layer in arrays.items() if name.startswith(own)}
+                for own in (f"{at}." for at in range(MEMBERS))
+            ]
+        return model

@@ -1,0 +1,118 @@
+"""Measurements and bases that come along as files, brought into a database once."""
+
+import logging
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+from sqlalchemy.orm import Session
+
+from db.dataset.import_dataset import import_dataset
+from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.targets import Targets
+from db.session import Database
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.targets import parse_target
+
+log = logging.getLogger(__name__)
+
+PREFIX: Final = "shipped-"  # of the snapshots that come along; nobody else's begins so
+FOLDER: Final = Path(str(files("db.bundled"))) / "data"
+
+
+class ShippedBase(BaseModel):
+    """One version of a cost model, its bytes in a file of their own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    family: str
+    target: str
+    name: str
+    rows: int
+    metrics: dict[str, object]
+    file: str
+
+
+class Shipped(BaseModel):
+    """The list of what comes along."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    snapshot: str  # names the rows, and in a database the bases that came along with them
+    bases: list[ShippedBase]
+
+
+def rows_in(folder: Path) -> Path:
+    """The directory of the measurements."""
+    return folder / "rows"
+
+
+def read_list(folder: Path) -> Shipped | None:
+    """What is listed; None where nothing comes along, as in a copy without these files."""
+    listed = folder / "bases.json"
+    return Shipped.model_validate_json(listed.read_bytes()) if listed.is_file() else None
+
+
+def write_list(folder: Path, shipped: Shipped) -> None:
+    """Sorted and indented, so that a new version shows what has changed."""
+    bases = sorted(shipped.bases, key=lambda base: base.file)
+    told = shipped.model_copy(update={"bases": bases})
+    (folder / "bases.json").write_text(told.model_dump_json(indent=1) + "\n")
+
+
+def bring_along(url: str, folder: Path = FOLDER) -> int:
+    """Store the rows and bases that this version has and the database has not; how many rows were new.
+
+    The bases come last, in one transaction: where they are, everything is. Versions that somebody trained or
+    chose there stay the active ones. Files that cannot be read cost no start: the database begins without.
+    """
+    database = Database(url)
+    try:
+        shipped = read_list(folder)
+        if shipped is None or _is_here(database, shipped.snapshot):
+            return 0
+        blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}
+        imported = import_dataset(database, rows_in(folder))
+        _store_bases(database, shipped, blobs)
+    except (InvalidRequest, NotFound, OSError, ValueError) as error:
+        log.warning("what comes along cannot be read, and is left out: %s", error)
+        return 0
+    finally:
+        database.dispose()
+    log.info("%s rows and %s bases came along (%s)", imported.added, len(shipped.bases), shipped.snapshot)
+    return imported.added
+
+
+def _is_here(database: Database, snapshot: str) -> bool:
+    with database.session() as session:
+        return CostModels(session).knows(snapshot)
+
+
+def _store_bases(database: Database, shipped: Shipped, blobs: Mapping[str, bytes]) -> None:
+    with database.transaction() as session:
+        for base in shipped.bases[:1]:  # two services that start at once take turns here
+            CostModels(session).lock_target(Targets(session).ensure(parse_target(base.target)).id)
+        if not CostModels(session).knows(shipped.snapshot):
+            for base in shipped.bases:
+                _store(session, base, shipped.snapshot, blobs[base.file])
+
+
+def _store(session: Session, base: ShippedBase, snapshot: str, blob: bytes) -> None:
+    target_id = Targets(session).ensure(parse_target(base.target)).id
+    models = CostModels(session)
+    before = models.latest(base.family, target_id, base.name)
+    ours = before is None or (before.snapshot or "").startswith(PREFIX)
+    new = NewCostModel(
+        family=base.family,
+        target_id=target_id,
+        name=base.name,
+        seen_upto=0,
+        rows=base.rows,
+        metrics=base.metrics,
+        blob=blob,
+        parent_id=before.id if before and ours else None,
+        snapshot=snapshot,
+    )
+    models.add(new, active=ours)

@@ -1,0 +1,180 @@
+"""Opens an exported dataset and finds out, before anything is stored, whether all of it can be read."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from db.dataset.schema import (
+    ADDED,
+    MEASUREMENT_TABLE,
+    SKETCH_TABLE,
+    SNAPSHOT_KEY,
+    TABLES,
+    VERSION,
+    VERSION_KEY,
+    WORKLOAD_TABLE,
+    Row,
+    Table,
+)
+from db.dataset.unpacked_size import AGAIN, check_groups, check_texts
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.install_command import upgrade_line
+from mallorn.core.storable import read_json, told
+from mallorn.core.targets import parse_target
+from mallorn.core.values.candidate import unpack_choices
+
+BATCH_ROWS: Final = 10_000  # what is in memory, and in one transaction, at a time
+DAMAGE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
+_TEXTS: Final = {
+    table.name: [field.name for field in table.schema if field.type == pa.string()] for table in TABLES
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReader:
+    """An export that can be read to its last row."""
+
+    directory: Path
+    snapshot: dict[str, object]
+    rows: int
+    widths: dict[str, int]  # how many decisions a sketch has, by its key
+
+    def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
+        """The rows of a table, a bounded number at a time."""
+        absent = dict.fromkeys(ADDED.intersection(table.schema.names))
+        for batch in _open(self.directory, table).iter_batches(size, columns=table.schema.names):
+            yield [absent | row for row in batch.to_pylist()]
+
+
+def open_parcel(directory: Path) -> DatasetReader:
+    """Check heads, columns and checksums of all three files, and that they belong together.
+
+    Raises NotFound for a missing file, InvalidRequest with one sentence for anything else that is wrong.
+    """
+    files = {table.name: _open(directory, table) for table in TABLES}
+    heads = [_head(directory / table.file, files[table.name]) for table in TABLES]
+    if any(head != heads[0] for head in heads):
+        raise InvalidRequest(f"the files in {directory} are of different snapshots", hint=AGAIN)
+    rows, announced = files[MEASUREMENT_TABLE.name].metadata.num_rows, heads[0].get("rows")
+    if rows != announced:
+        raise InvalidRequest(
+            f"{directory} holds {rows} of the {told(announced)} rows of its snapshot", hint=AGAIN
+        )
+    workloads = {row["key"] for row in _texts(directory, WORKLOAD_TABLE, "args", "features")}
+    widths = {row["key"]: _width(row["choices"]) for row in _texts(directory, SKETCH_TABLE, "choices")}
+    _check_measurements(directory, {WORKLOAD_TABLE: workloads, SKETCH_TABLE: set(widths)})
+    return DatasetReader(directory, heads[0], rows, widths)
+
+
+def _open(directory: Path, table: Table) -> pq.ParquetFile:
+    path = directory / table.file
+    if not path.is_file():
+        raise NotFound(f"there is no {table.file} in {directory}", hint="mallorn dataset export DIR")
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        _check_version(path, file)
+        check_groups(path, file)
+        _check_columns(path, file.schema_arrow, table)
+    except DAMAGE as error:
+        raise _unreadable(path, error) from None
+    return file
+
+
+def _check_version(path: Path, file: pq.ParquetFile) -> None:
+    found = (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    if found == str(VERSION):
+        return
+    if found.isdigit():
+        raise InvalidRequest(
+            f"{path} has schema version {told(found)}, this Mallorn reads {VERSION}", hint=upgrade_line()
+        )
+    raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
+
+
+def _check_columns(path: Path, found: pa.Schema, table: Table) -> None:
+    missing = [name for name in table.schema.names if name not in {*found.names, *ADDED}]
+    if missing:
+        raise InvalidRequest(f"{path} lacks the column {', '.join(missing)}", hint=AGAIN)
+    for wanted in (each for each in table.schema if each.name in found.names):
+        if found.field(wanted.name).type != wanted.type:
+            kind = found.field(wanted.name).type
+            raise InvalidRequest(
+                f"the column {wanted.name} of {path} holds {told(kind)} instead of {wanted.type}", hint=AGAIN
+            )
+
+
+def _head(path: Path, file: pq.ParquetFile) -> dict[str, object]:
+    try:
+        return dict(read_json(file.schema_arrow.metadata[SNAPSHOT_KEY]))
+    except (KeyError, TypeError, ValueError):
+        raise InvalidRequest(f"{path} does not name its snapshot", hint=AGAIN) from None
+
+
+def _texts(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
+    """The rows of a small table, their JSON parsed."""
+    batches = _batches(directory, table, 100)
+    for row in (row for batch in batches for row in batch.select(table.schema.names).to_pylist()):
+        if None in row.values():
+            raise InvalidRequest(f"{directory / table.file} has a row without a value", hint=AGAIN)
+        try:
+            yield row | {name: read_json(row[name]) for name in json_columns}
+        except ValueError:
+            message = f"{directory / table.file}: {told(row['key'])} is no JSON"
+            raise InvalidRequest(message, hint=AGAIN) from None
+
+
+def _width(choices: Any) -> int:
+    try:
+        return sum(choice.width for choice in unpack_choices(choices))
+    except ValueError:
+        raise InvalidRequest("a sketch has choices that are none", hint=AGAIN) from None
+
+
+def _check_measurements(directory: Path, known: Mapping[Table, set[str]]) -> None:
+    """Read every page of every column once: what is torn in the middle shows nowhere else."""
+    targets: set[str | None] = set()
+    evaluators: set[str | None] = set()
+    for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):
+        for column, table in (("workload", WORKLOAD_TABLE), ("sketch", SKETCH_TABLE)):
+            named = set(batch.column(column).unique().to_pylist())
+            if unknown := sorted(map(str, named - known[table] - {None})):
+                path = directory / table.file
+                raise InvalidRequest(f"{path} lacks {told(unknown[0])}, which was measured", hint=AGAIN)
+        targets.update(batch.column("target").unique().to_pylist())
+        evaluators.update(batch.column("evaluator").unique().to_pylist())
+    for text in sorted(targets - {None}, key=str):
+        parse_target(str(text))
+    for text in evaluators - {None}:
+        _check_json(directory / MEASUREMENT_TABLE.file, str(text))
+
+
+def _check_json(path: Path, text: str) -> None:
+    try:
+        read_json(text)
+    except ValueError:
+        raise InvalidRequest(f"{path} has an evaluator that is no JSON: {told(text)}", hint=AGAIN) from None
+
+
+def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatch]:
+    """All columns, those that we do not know too."""
+    path = directory / table.file
+    _open(directory, table)
+    try:
+        with pq.ParquetFile(
+            path, page_checksum_verification=True, read_dictionary=_TEXTS[table.name]
+        ) as file:
+            for batch in file.iter_batches(size):
+                batch.validate(full=True)  # whether its texts are texts
+                check_texts(path, batch)
+                yield batch
+    except DAMAGE as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> InvalidRequest:
+    said = told(str(error).partition("\n")[0])
+    return InvalidRequest(f"{path} is torn or no Parquet: {said}", hint=AGAIN)

@@ -1,0 +1,123 @@
+"""The decision log: a job's rounds, the best known before each, and its result."""
+
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, cast, func, select
+
+from db.paging import Page, check_limit, decode_cursor, page
+from db.repositories.base import Repository
+from db.repositories.measurement_filters import comparable, eligible, failed
+from db.tables import CostModelRow, HeldWork, Job, Measurement, Round, Task
+from mallorn.core.states import MeasurementKind, RoundState, WorkKind
+from mallorn.core.values.decision_log import RoundForecast, RoundStatus
+from mallorn.core.version_name import VersionName
+
+_AS_STORED: Final = (
+    *("id", "index", "size", "searcher", "state", "worker", "error", "stats"),
+    *("created_at", "started_at", "finished_at"),
+)
+
+
+class DecisionLog(Repository):
+    """Reads rounds with their results."""
+
+    def list(
+        self,
+        job_id: str,
+        *,
+        task_index: int | None = None,
+        oldest_first: bool = False,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[RoundStatus]:
+        """A job's or task's rounds, in planning order or newest first."""
+        query = _decisions().where(Round.job_id == job_id)
+        if task_index is not None:
+            query = query.where(Task.index == task_index)
+        if cursor is not None:
+            last = decode_cursor(cursor, int)[0]
+            query = query.where(Round.index > last if oldest_first else Round.index < last)
+        order = Round.index.asc() if oldest_first else Round.index.desc()
+        rows = self.session.execute(query.order_by(order).limit(check_limit(limit) + 1))
+        return page([_status(row) for row in rows], limit, lambda found: (found.index,))
+
+
+def _decisions() -> Select[*tuple[Any, ...]]:
+    model = CostModelRow.family, CostModelRow.name, CostModelRow.version
+    task = Task.index.label("task_index"), Task.name.label("task_name"), Task.weight.label("weight")
+    counts = _count().label("trials"), _count(failed()).label("failures")
+    best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), comparable())
+    found_us = best.correlate(Round, Job).scalar_subquery()
+    times = _before().label("before_us"), found_us.label("found_us")
+    query = select(Round, *model, *task, *counts, *times, HeldWork.attempt)
+    held = HeldWork.kind == WorkKind.ROUND, HeldWork.subject == cast(Round.id, String)
+    return (
+        query.join(HeldWork, and_(*held))
+        .join(Task, Task.id == Round.task_id)
+        .join(Job, Job.id == Round.job_id)
+        .join(CostModelRow, CostModelRow.id == Round.cost_model_id, isouter=True)
+    )
+
+
+def _count(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
+    query = select(func.count(Measurement.id)).where(*_own_trials(), *conditions)
+    return query.correlate(Round).scalar_subquery()
+
+
+def _before() -> ScalarSelect[float | None]:
+    """The best before a round: a workload has one round in flight, so all rows up to its mark were known."""
+    same = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
+    known = *same, Measurement.id <= Round.seen_upto, eligible(), comparable()
+    query = select(Measurement.latency_us).where(*known).order_by(Measurement.latency_us).limit(1)
+    return query.correlate(Round, Job).scalar_subquery()
+
+
+def _own_trials() -> tuple[ColumnElement[bool], ...]:
+    return Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL
+
+
+def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
+    """One round with its measured outcome. Candidates found to compute wrong results are left out."""
+    planned, family, model_name, version = row[:4]
+    known = {name: value for name, value in row._mapping.items() if name in RoundStatus.model_fields}
+    model = None if family is None else VersionName(family, model_name, version)
+    noted = planned.reason
+    begun_and_ended = planned.started_at is not None and planned.finished_at is not None
+    return RoundStatus(
+        **known,
+        **{name: getattr(planned, name) for name in _AS_STORED},
+        policy=noted.policy,
+        score=noted.score,
+        why=noted.why,
+        forecast=noted.forecast,
+        gain_us=_gain_us(row.weight, row.before_us, row.found_us),
+        in_interval=_in_interval(planned, noted.forecast, row.found_us),
+        cost_model=None if model is None else str(model),
+        cost_model_version=None if model is None else model.version,
+        proposal=_proposal(planned, model),
+        seconds=planned.finished_at - planned.started_at if begun_and_ended else None,
+        reason=noted,
+    )
+
+
+def _gain_us(weight: int, before_us: float | None, found_us: float | None) -> float | None:
+    """The round's gain on the job's weighted total; None without an earlier time."""
+    if before_us is None:
+        return None
+    return weight * (before_us - min(before_us, before_us if found_us is None else found_us))
+
+
+def _proposal(planned: Round, model: VersionName | None) -> str | None:
+    if model is None or not model.is_base:
+        return None
+    return f"{'' if planned.seen_upto else 'first round '}proposed by {model}"
+
+
+def _in_interval(planned: Round, forecast: RoundForecast | None, found_us: float | None) -> bool | None:
+    """A forecast is for the whole round: one that was cut short, or has mere bounds, does not judge it."""
+    stats = planned.stats
+    if forecast is None or found_us is None or planned.state != RoundState.DONE:
+        return None
+    if stats is not None and stats.disturbance is not None and stats.disturbance.bounds:
+        return None
+    return forecast.low_us <= found_us <= forecast.high_us

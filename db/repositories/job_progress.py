@@ -1,0 +1,146 @@
+"""The progress of a job."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from db.repositories.measurement_filters import best_of_task, left_unbuilt
+from db.tables import Job, Measurement, Round, Task
+from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
+from mallorn.core.states import MeasurementKind, RoundState
+
+
+class _OfJob(Protocol):
+    @property
+    def job_id(self) -> str: ...
+
+
+OfJob = TypeVar("OfJob", bound=_OfJob)
+Outcomes = Mapping[str | None, dict[str, int]]  # how many, by job and outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Trials of a job and their outcomes; what is by task is by its id, times for tasks that have one."""
+
+    spent: int
+    in_flight: int  # candidates of open rounds that are not committed yet
+    outcomes: dict[str, int]
+    best_us: dict[int, float]
+    weights: dict[int, int]  # how often the model calls each task
+    steered: bool  # True after the first pass: some task has a second round
+    awaited: int  # tasks with a round and no time yet that may still get one
+
+    @property
+    def failures(self) -> dict[str, int]:
+        return {
+            name: count for name, count in self.outcomes.items() if name not in (Outcome.OK, LEFT_UNBUILT)
+        }
+
+    @property
+    def left_unbuilt(self) -> int:
+        return self.outcomes.get(LEFT_UNBUILT, 0)
+
+
+def progress(session: Session, job: Job) -> Progress:
+    """That of one job."""
+    return progress_of(session, [job])[job.id]
+
+
+def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
+    """By job: few queries however many jobs, each answered from an index; none reads rows of others.
+
+    Build errors are read themselves: their text tells what was left unbuilt.
+    """
+    ids = [job.id for job in jobs]
+    outcomes, tasks = _told_apart(session, count_by_outcome(session, ids)), _tasks(session, ids)
+    in_flight, visits = _in_flight(session, ids), _visits(session, ids)
+    return {
+        job.id: _progress(outcomes[job.id], tasks[job.id], visits[job.id], in_flight.get(job.id, 0))
+        for job in jobs
+    }
+
+
+def _progress(
+    outcomes: dict[str, int], tasks: Sequence["_Task"], visits: Sequence["_Visit"], in_flight: int
+) -> Progress:
+    best_us = {task.task_id: task.best_us for task in tasks if task.best_us is not None}
+    return Progress(
+        spent=sum(outcomes.values()),
+        in_flight=in_flight,
+        outcomes=outcomes,
+        best_us=best_us,
+        weights={task.task_id: task.weight for task in tasks},
+        steered=any(visit.rounds > 1 for visit in visits),
+        awaited=sum(visit.task_id not in best_us and not visit.retired for visit in visits),
+    )
+
+
+def count_by_outcome(session: Session, job_ids: Sequence[str]) -> Outcomes:
+    """Trials of jobs by outcome."""
+    trials = Measurement.job_id.in_(job_ids), Measurement.kind == MeasurementKind.TRIAL
+    key = Measurement.job_id, Measurement.outcome
+    found: defaultdict[str | None, dict[str, int]] = defaultdict(dict)
+    for job_id, outcome, count in session.execute(select(*key, func.count()).where(*trials).group_by(*key)):
+        found[job_id][outcome] = count
+    return found
+
+
+def _told_apart(session: Session, outcomes: Outcomes) -> Outcomes:
+    """The same, in which what was left unbuilt is no build error."""
+    ids = [job_id for job_id, counts in outcomes.items() if Outcome.BUILD_ERROR in counts]
+    trials = Measurement.job_id.in_(ids), Measurement.kind == MeasurementKind.TRIAL
+    query = select(Measurement.job_id, func.count()).where(*trials, left_unbuilt())
+    found = defaultdict[str | None, dict[str, int]](dict, outcomes)
+    for job_id, left in session.execute(query.group_by(Measurement.job_id)) if ids else ():
+        counts = Counter(found[job_id]) - Counter({Outcome.BUILD_ERROR: left})
+        found[job_id] = {**counts, LEFT_UNBUILT: left}
+    return found
+
+
+def _in_flight(session: Session, job_ids: Sequence[str]) -> dict[str, int]:
+    of_open = Round.job_id.in_(job_ids), Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
+    trial = Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL
+    committed = select(func.count()).where(*trial).correlate(Round).scalar_subquery()
+    left: Counter[str] = Counter()
+    for job_id, size, done in session.execute(select(Round.job_id, Round.size, committed).where(*of_open)):
+        left[job_id] += max(0, size - done)
+    return left
+
+
+class _Task(NamedTuple):
+    job_id: str
+    task_id: int
+    weight: int
+    best_us: float | None
+
+
+def _tasks(session: Session, job_ids: Sequence[str]) -> Mapping[str, list[_Task]]:
+    query = select(Task.job_id, Task.id, Task.weight, best_of_task()).join(Job, Job.id == Task.job_id)
+    return _by_job(_Task(*row) for row in session.execute(query.where(Task.job_id.in_(job_ids))))
+
+
+class _Visit(NamedTuple):
+    job_id: str
+    task_id: int
+    retired: str
+    rounds: int
+
+
+def _visits(session: Session, job_ids: Sequence[str]) -> Mapping[str, list[_Visit]]:
+    """The number of rounds of each task that has any."""
+    key = Round.job_id, Task.id, Task.retired
+    query = select(*key, func.count(Round.id)).join(Round, Round.task_id == Task.id)
+    rows = session.execute(query.where(Round.job_id.in_(job_ids)).group_by(*key))
+    return _by_job(_Visit(*row) for row in rows)
+
+
+def _by_job(rows: Iterable[OfJob]) -> Mapping[str, list[OfJob]]:
+    found: defaultdict[str, list[OfJob]] = defaultdict(list)
+    for row in rows:
+        found[row.job_id].append(row)
+    return found

@@ -1,0 +1,228 @@
+"""The finish's report: what was found, how fast the whole model is, what was left out and why.
+
+Every key may be missing: a finish leaves out what it could not do, and earlier versions knew fewer.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from mallorn.core.values.base import Value
+from mallorn.core.values.disturbance import Disturbance
+from mallorn.core.values.expected_gain import Outlook
+
+
+class ModelLatency(Value):
+    """How long one run of the whole model takes with one engine, in microseconds."""
+
+    median: float
+    low: Annotated[float, Field(description="Lower end of the median's 95 % interval.")]
+    high: Annotated[float, Field(description="Upper end of it.")]
+    bursts: Annotated[list[float], Field(description="What it is the median of.")] = []
+
+
+class Conditions(Value):
+    """How quiet the host was while candidates were timed, and the whole model."""
+
+    steady: Annotated[bool, Field(description="False: the figures are not certain.")] = True
+    note: Annotated[str, Field(description="What disturbed, in a sentence; empty where nothing did.")] = ""
+    trials: Annotated[
+        Disturbance | None, Field(description="What disturbed the job's candidates; null: not known.")
+    ] = None
+
+
+class Limits(Value):
+    """How near the tuned model comes to what the machine computes at most."""
+
+    flop: Annotated[float | None, Field(description="Operations of one run of the model.")] = None
+    peak_gflops: Annotated[
+        float | None,
+        Field(
+            description="What its machine computes at most; null: nobody measured it, or the host was busy."
+        ),
+    ] = None
+    peak_share: Annotated[
+        float | None, Field(description="Share of it that the tuned model reaches; null: not known.")
+    ] = None
+
+
+class NotDone(Value):
+    """A step that the finish left out."""
+
+    step: str = "a step"
+    why: str = "for a reason that was not kept"
+    hint: Annotated[str, Field(description="What would bring it about; may be empty.")] = ""
+
+
+class Swap(Value):
+    """A task whose schedule was exchanged for one that is faster inside the whole model."""
+
+    task: str
+    before_us: float
+    after_us: float
+
+
+class BeforeAfter(Value):
+    """The whole model's median latency with several sets of schedules, timed in turn."""
+
+    before: Annotated[float, Field(description="With what is fastest alone.")]
+    after: Annotated[float | None, Field(description="With the exchanged ones; null: none were.")] = None
+    guesses: Annotated[
+        float | None,
+        Field(
+            description="With what a job without trials hands out, the best of three first guesses a task; "
+            "null: each task was won by one."
+        ),
+    ] = None
+
+
+class InsideTheModel(Value):
+    """What deciding close contests inside the whole model brought."""
+
+    tasks: Annotated[list[Swap], Field(description="What was exchanged.")] = []
+    latency_us: BeforeAfter | None = None
+    taken: Annotated[bool, Field(description="Whether the exchanged schedules are handed out.")] = False
+    guessed: Annotated[bool, Field(description="Whether the first guesses are, being the fastest.")] = False
+    seconds: float = 0.0
+
+    @property
+    def beside_guesses(self) -> tuple[float, float] | None:
+        """The whole model with first guesses and as it is handed out; None where that was not timed."""
+        timed = self.latency_us
+        if timed is None or timed.guesses is None:
+            return None
+        found = timed.guesses if self.guessed else timed.after if self.taken else timed.before
+        return timed.guesses, found or timed.before
+
+
+class PointTimes(Value):
+    """The whole model at one of the sizes of a range that are tuned."""
+
+    sizes: dict[str, int]
+    latency_us: Annotated[dict[str, ModelLatency | None], Field(description="By engine.")] = {}
+    error: Annotated[
+        float | None, Field(description="Largest relative error against onnxruntime; null: not known.")
+    ] = None
+
+
+class BesidePrograms(Value):
+    """The whole model's median latency beside so many other programs, in microseconds."""
+
+    programs: int
+    alone_us: Annotated[float, Field(description="With what is fastest alone.")]
+    loaded_us: Annotated[
+        float | None, Field(description="With what is fastest beside others; null: that is the same.")
+    ] = None
+
+
+class Contention(Value):
+    """What another version of the schedules, for busy machines, brings."""
+
+    tasks: Annotated[list[Swap], Field(description="What differs, by times beside the most programs.")] = []
+    loads: Annotated[list[BesidePrograms], Field(description="Both versions, timed in turn.")] = []
+    wins_from: Annotated[
+        int | None,
+        Field(description="Programs from which on the other version wins, and is exported; null: never."),
+    ] = None
+    seconds: float = 0.0
+
+
+class Source(StrEnum):
+    """What a schedule rests on that was chosen without measuring."""
+
+    SAME = "same"  # measurements of the very same workload
+    NEAR = "near"  # those of the same loops in other sizes
+    LEARNED = "learned"  # a base
+    MODELLED = "modelled"  # a model of the machine that the job asked for
+    CONSTRUCTED = "constructed"  # the machine's figures alone
+
+
+class Sure(StrEnum):
+    """How much one may rely on such a schedule."""
+
+    MEASURED = "measured"  # on the job's own kind of device
+    LIKELY = "likely"  # by measurements of other devices, sizes or networks
+    GUESSED = "guessed"  # by nobody's measurements
+
+
+class Answered(Value):
+    """The schedule of a task that was chosen without measuring."""
+
+    source: Source
+    because: Annotated[str, Field(description="What it rests on, in words.")]
+    sure: Sure
+    expected_us: Annotated[
+        float | None, Field(description="As it was timed before, on this target; null: nobody has.")
+    ] = None
+    checked: Annotated[
+        bool, Field(description="Whether it was built, run, and what it computes is right.")
+    ] = False
+
+
+class FinishReport(Value):
+    """What a finish found out."""
+
+    found: Annotated[int | None, Field(description="Workloads of the model that have a schedule.")] = None
+    of: Annotated[int | None, Field(description="Workloads that the model has.")] = None
+    missing: Annotated[list[str], Field(description="Workloads without a schedule.")] = []
+    without_schedule: Annotated[list[str], Field(description="Tasks that no candidate won.")] = []
+    tasks_us: Annotated[
+        dict[str, float], Field(description="Median latency of each task's schedule, measured again.")
+    ] = {}
+    latency_us: Annotated[
+        dict[str, ModelLatency | None],
+        Field(description="The whole model's by engine: `untuned`, `tuned`, `onnxruntime`."),
+    ] = {}
+    points: Annotated[
+        list[PointTimes],
+        Field(description="Of a job for a range of shapes: each of its points; the rest tells of the last."),
+    ] = []
+    conditions: Annotated[Conditions | None, Field(description="Null: the model was not timed.")] = None
+    not_timed: Annotated[str, Field(description="Why the model was not timed; of earlier versions.")] = ""
+    inside_the_model: Annotated[
+        InsideTheModel | None, Field(description="Null: there was nothing to decide, or no time for it.")
+    ] = None
+    contention: Annotated[Contention | None, Field(description="Null: it was not asked for.")] = None
+    found_by: Annotated[
+        dict[str, int], Field(description="Tasks by how their schedules were found: `default`, `mutation`.")
+    ] = {}
+    answers: Annotated[
+        dict[str, Answered],
+        Field(description="By task, of a job with the mode `one-shot` or `zero-shot`."),
+    ] = {}
+    error_vs_untuned: Annotated[
+        float | None, Field(description="Largest relative error against TVM's default build.")
+    ] = None
+    error_vs_onnxruntime: Annotated[
+        float | None, Field(description="Largest relative error against onnxruntime.")
+    ] = None
+    outlook: Annotated[
+        Outlook | None, Field(description="What the planner expected when tuning ended; null: not known.")
+    ] = None
+    limits: Annotated[Limits | None, Field(description="Null: the model was not timed.")] = None
+    measured_by: Annotated[
+        str, Field(description="The measurer; empty in those of earlier versions, which had devices.")
+    ] = ""
+    trials: Annotated[int | None, Field(description="Spent when the finish ended.")] = None
+    outcomes: Annotated[dict[str, int], Field(description="Trials by outcome.")] = {}
+    finish_sec: Annotated[float | None, Field(description="How long the finish took.")] = None
+    not_done: Annotated[list[NotDone], Field(description="Steps that were left out.")] = []
+
+    @property
+    def steady(self) -> bool:
+        """Whether nothing disturbed the timings of the job, as far as one knows."""
+        return self.conditions is None or self.conditions.steady
+
+    @property
+    def note(self) -> str:
+        """What disturbed it, in a sentence."""
+        return "" if self.conditions is None else self.conditions.note
+
+    @property
+    def peak_share(self) -> float | None:
+        """Share of the machine's peak that the whole model reaches, or its tasks where it was not timed."""
+        if self.outlook is not None and self.outlook.limit_us is not None:
+            tuned = self.latency_us.get("tuned")
+            return self.outlook.reached if tuned is None else min(1.0, self.outlook.limit_us / tuned.median)
+        return None if self.limits is None else self.limits.peak_share

@@ -1,0 +1,44 @@
+"""Rows as a pandas DataFrame, where pandas is installed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from mallorn.core.install_command import need
+from mallorn.core.values.base import Value
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.results.history import CurvePoint
+
+if TYPE_CHECKING:
+    import pandas
+
+HISTORY: Final = ("round", "trials", "seconds", "total_us", "task", "found_us", "searcher", "cost_model")
+
+
+def frame(kind: type[Value], rows: Iterable[Value]) -> "pandas.DataFrame":
+    """One line a row, one column a field of their kind. Raises MissingPackage."""
+    return _frame((row.model_dump(mode="json") for row in rows), kind.model_fields)
+
+
+def history_frame(points: Sequence[CurvePoint], rounds: Iterable[RoundStatus]) -> "pandas.DataFrame":
+    """A job's way down, with the round that ended at each point."""
+    ended = {row.index: row for row in rounds}
+    return _frame((_line(point, ended) for point in points), HISTORY)
+
+
+def _line(point: CurvePoint, ended: Mapping[int, RoundStatus]) -> dict[str, object]:
+    row = None if point.round is None else ended.get(point.round)
+    return {
+        "round": point.round,
+        "trials": point.trials,
+        "seconds": point.sec,
+        "total_us": point.total_us,
+        "task": row and row.task_name,
+        "found_us": row and row.found_us,
+        "searcher": row and row.searcher,
+        "cost_model": row and row.cost_model,
+    }
+
+
+def _frame(rows: Iterable[dict[str, object]], columns: Iterable[str]) -> "pandas.DataFrame":
+    pandas = need("pandas", "a DataFrame", "notebook")
+    return pandas.DataFrame(list(rows), columns=list(columns))

@@ -1,0 +1,75 @@
+"""All that a report tells of a job."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mallorn.core.outcomes import NOT_COMPILED
+from mallorn.core.values.dataset import Record
+from mallorn.core.values.decision_log import LoggedRound, RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.results.decision_summary import with_totals
+from mallorn.results.history import CurvePoint, curve
+from mallorn.wording.units import first_line
+
+FAILURES_READ: Final = 500  # of each outcome, the newest
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Candidates that failed in the same words."""
+
+    outcome: str
+    words: str
+    count: int
+    tasks: tuple[str, ...]
+    example: str
+
+
+@dataclass(frozen=True)
+class Story:
+    """A job, its tasks, its rounds with totals (oldest first) and its failures."""
+
+    job: JobStatus
+    tasks: Sequence[TaskStatus]
+    rounds: Sequence[LoggedRound]
+    failures: Sequence[Failure]
+
+    @classmethod
+    def of(
+        cls,
+        job: JobStatus,
+        tasks: Sequence[TaskStatus],
+        rounds: Iterable[RoundStatus],
+        failed: Iterable[Record],
+    ) -> "Story":
+        """A job, its rounds, oldest first, and its failed records."""
+        return cls(job, tasks, with_totals(rounds, tasks), grouped(failed))
+
+    @property
+    def points(self) -> list[CurvePoint]:
+        return curve(self.rounds, self.tasks, self.job.created_at)
+
+
+def grouped(failed: Iterable[Record]) -> list[Failure]:
+    """Failures by outcome and the first line of their text, most frequent first.
+
+    What was left unbuilt is none: it has the outcome of those whose build failed.
+    """
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in failed:
+        if (record.error or "").startswith(NOT_COMPILED):
+            continue
+        groups[record.outcome, first_line(record.error or "")].append(record)
+    found = [
+        Failure(
+            outcome,
+            words,
+            len(records),
+            tuple(sorted({record.workload_name for record in records})),
+            records[0].error or "",
+        )
+        for (outcome, words), records in groups.items()
+    ]
+    return sorted(found, key=lambda failure: (-failure.count, failure.outcome, failure.words))

@@ -1,0 +1,156 @@
+"""The decision log as a person reads it: lines for a pipe, rows for a terminal."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from mallorn.core.states import RoundState
+from mallorn.core.values.decision_log import LoggedRound
+from mallorn.results.decision_summary import FIRST_VISITS
+from mallorn.wording.units import Cell, Column, first_line, latency
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A round in words, or the heading of those of the first pass."""
+
+    round: Cell
+    task: str
+    trials: str
+    why: str
+    expected: str = ""
+    found: str = ""
+    total: str = ""
+    seconds: str = ""
+
+
+ROUND_COLUMNS: Final = (
+    Column[LogRow]("ROUND", lambda row: row.round),
+    Column[LogRow]("TASK", lambda row: row.task),
+    Column[LogRow]("TRIALS", lambda row: row.trials),
+    Column[LogRow]("WHY", lambda row: row.why),
+    Column[LogRow]("EXPECTED", lambda row: row.expected),
+    Column[LogRow]("FOUND", lambda row: row.found),
+    Column[LogRow]("TOTAL", lambda row: row.total),
+    Column[LogRow]("SEC", lambda row: row.seconds),
+)
+
+
+def log_lines(rounds: Sequence[LoggedRound]) -> Iterator[str]:
+    """One line a round; the rounds of the first pass stand under one that says what they were for."""
+    for heading, group in _groups(rounds):
+        if heading:
+            yield f"first pass: {heading.why}; {heading.task}, {heading.trials} trials"
+        for row in group:
+            yield f"  {_line(row, told=True)}" if heading else _line(row)
+
+
+def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
+    """The same as rows of a table."""
+    for heading, group in _groups(rounds):
+        if heading:
+            yield heading
+        for row in group:
+            yield LogRow(
+                round=row.index,
+                task=_task(row),
+                trials=_trials(row),
+                why=_why(row, told=bool(heading)),
+                expected=_expected(row),
+                found=_found(row),
+                total=_total(row),
+                seconds="" if row.seconds is None else f"{row.seconds:.1f}",
+            )
+
+
+def _groups(rounds: Sequence[LoggedRound]) -> Iterator[tuple[LogRow | None, list[LoggedRound]]]:
+    """Neighbours of the first pass with their heading; all others with none."""
+    for first_pass, neighbours in groupby(rounds, key=lambda row: row.policy == FIRST_VISITS):
+        group = list(neighbours)
+        yield (_heading(group) if first_pass and len(group) > 1 else None), group
+
+
+def _heading(group: Sequence[LoggedRound]) -> LogRow:
+    return LogRow(
+        round=f"{group[0].index} to {group[-1].index}",
+        task=f"{len({row.task_index for row in group})} tasks",
+        trials=str(sum(row.trials for row in group)),
+        why=group[0].why.partition(":")[0],  # what follows is about the one task
+    )
+
+
+def _line(row: LoggedRound, told: bool = False) -> str:
+    expected = f"expected {_expected(row)}" if row.forecast else ""
+    expected_and_found = ", ".join(part for part in (expected, _found(row)) if part)
+    total = f"total {_total(row)}" if _total(row) else ""
+    parts = [_why(row, told), expected_and_found, total]
+    spent = f" in {row.seconds:.1f} s" if row.seconds is not None else ""
+    head = f"round {row.index}  {_task(row)}  {_trials(row)} trials: "
+    return head + "; ".join(part for part in parts if part) + spent
+
+
+def _why(row: LoggedRound, told: bool) -> str:
+    """Why the round was made, unless its heading told, which base proposed it, and what it went without."""
+    without = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
+    parts = "" if told else row.why, row.proposal, *without, _disturbed(row)
+    return "; ".join(part for part in parts if part)
+
+
+def _task(row: LoggedRound) -> str:
+    return f"{row.task_name} x{row.weight}"
+
+
+def _disturbed(row: LoggedRound) -> str:
+    stats = row.stats
+    return "" if stats is None or stats.disturbance is None else stats.disturbance.words
+
+
+def _trials(row: LoggedRound) -> str:
+    whole = row.state.open or row.trials == row.size
+    return str(row.size) if whole else f"{row.trials} of {row.size}"
+
+
+def _expected(row: LoggedRound) -> str:
+    return _pair(row.forecast.low_us, row.forecast.high_us, "to") if row.forecast else ""
+
+
+def _found(row: LoggedRound) -> str:
+    """What became of a round, in words."""
+    match row.state:
+        case RoundState.QUEUED:
+            return "waits for a worker"
+        case RoundState.LEASED:
+            return f"{row.trials} of {row.size} measured by {row.worker}"
+        case RoundState.POISON:
+            return f"given up: {first_line(row.error)}"
+        case RoundState.CANCELLED:
+            return "cancelled"
+        case RoundState.DONE:
+            return _measured(row)
+
+
+def _measured(row: LoggedRound) -> str:
+    if not row.trials:
+        return "nothing left to try"
+    if row.found_us is None:
+        return f"nothing valid, {row.failures} failed"
+    verdict = {True: " (in)", False: " (out)", None: ""}[row.in_interval]
+    return f"found {latency(row.found_us)}{verdict}"
+
+
+def _total(row: LoggedRound) -> str:
+    """The weighted total before and after; empty while it is unknown or the round is not over."""
+    before_us, after_us = row.total_before_us, row.total_after_us
+    if after_us is None or row.state.open:
+        return ""
+    if before_us is None:
+        return latency(after_us)
+    return latency(after_us) if after_us == before_us else _pair(before_us, after_us, "->")
+
+
+def _pair(one_us: float, other_us: float, joint: str) -> str:
+    """Two latencies in one unit."""
+    if max(one_us, other_us) >= 1000:
+        return f"{one_us / 1000:.3f} {joint} {other_us / 1000:.3f} ms"
+    return f"{one_us:.1f} {joint} {other_us:.1f} us"

@@ -1,0 +1,111 @@
+"""Judges models on held-out rows, beside a control that learned from shuffled labels."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+
+from costmodels.base import CostModel
+from costmodels.evaluation import fitted as fit
+from costmodels.evaluation import judge
+from costmodels.metrics import network_score
+from costmodels.splits import Split, by_host, by_task, scrambled, within_task
+from costmodels.splits import by_network as networks_out
+from mallorn.core.errors import InvalidRequest
+from research.pretraining.training_arrays import Rows
+from research.pretraining.training_data import Weights
+
+FOLDS: Final = 5
+NETWORK_TOP: Final = (1, 5)
+Figures = dict[str, float]
+Networks = Mapping[str, Weights]
+Make = Callable[[], CostModel]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One split of the rows, named by what is held out: a fold of tasks, a network, a target, a host."""
+
+    name: str
+    split: Split
+    weights: Mapping[int, float]  # how often the network held out calls each task; empty: none is
+
+
+def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold]:
+    """The folds of a split. Raises InvalidRequest for rows that cannot be split so."""
+    match name:
+        case "within-task":
+            yield Fold("late rows", within_task(rows.tasks, rows.features), {})
+        case "by-task":
+            _need(len(rows.workloads), "task", "by-task")
+            for number, split in enumerate(by_task(rows.tasks, seed=seed, folds=FOLDS)):
+                yield Fold(f"fold {number}", split, {})
+        case "by-network":
+            yield from _by_network(rows, networks)
+        case "by-target":
+            _need(len(rows.target_names), "target", "by-target")
+            for split in by_task(rows.targets, seed=seed):
+                yield Fold(rows.target_names[rows.targets[split.test[0]]], split, {})
+        case "by-host":
+            _need(len(rows.host_names), "host", "by-host")
+            for split in by_host(rows.hosts):
+                yield Fold(rows.host_names[rows.hosts[split.test[0]]], split, {})
+        case _:
+            raise InvalidRequest(f"there is no split {name}", hint=f"known: {', '.join(SPLITS)}")
+
+
+SPLITS: Final = ("within-task", "by-task", "by-network", "by-target", "by-host")
+
+
+def figures(
+    make: Make, rows: Rows, split: str, seeds: int, networks: Networks | None = None, control: bool = False
+) -> list[Figures]:
+    """Figures for each seed, as means over the folds; with `control` for labels that were shuffled first."""
+    data = rows.with_labels(scrambled(rows.labels, rows.groups, seed=0)) if control else rows
+    return [
+        mean([_judged(make, data, fold, seed) for fold in folds(split, data, networks or {}, seed)])
+        for seed in range(seeds)
+    ]
+
+
+def mean(found: list[Figures]) -> Figures:
+    """The mean of each figure, without undefined ones; NaN if all are."""
+    known = {
+        name: [figures[name] for figures in found if name in figures and not np.isnan(figures[name])]
+        for name in found[0]
+    }
+    return {name: float(np.mean(values)) if values else float("nan") for name, values in known.items()}
+
+
+def _judged(make: Make, rows: Rows, fold: Fold, seed: int) -> Figures:
+    model = fit(make, rows.features, rows.labels, rows.groups, fold.split, seed=seed)
+    test = fold.split.test
+    mean_score, spread = model.predict(rows.features[test])
+    found = asdict(judge(mean_score, spread, rows.labels[test], rows.groups[test]))
+    if fold.weights:
+        for top in NETWORK_TOP:
+            found[f"network_{top}"] = network_score(
+                mean_score, rows.latencies_us[test], rows.tasks[test], dict(fold.weights), top
+            )
+    return found
+
+
+def _by_network(rows: Rows, networks: Networks) -> Iterator[Fold]:
+    numbers = {key: number for number, key in enumerate(rows.workloads)}
+    known = {
+        name: {numbers[key]: float(weight) for key, weight in weights.items() if key in numbers}
+        for name, weights in networks.items()
+    }
+    measured = {name: weights for name, weights in known.items() if weights}
+    _need(len(measured), "network", "by-network")
+    for name, split in networks_out(rows.tasks, {name: set(own) for name, own in measured.items()}):
+        yield Fold(name, split, measured[name])
+
+
+def _need(count: int, what: str, split: str) -> None:
+    if count < 2:
+        raise InvalidRequest(
+            f"the measurements are of {count} {what}{'' if count == 1 else 's'}: the split {split} needs two",
+            hint="mallorn evaluate MODEL --split within-task",
+        )

@@ -1,0 +1,72 @@
+"""The features of training data, in the view that a cost model reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from db.repositories.targets import Targets
+from db.repositories.workloads import Workloads, tir_of
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.registry import resolve
+from mallorn.core.targets import parse_target
+from research.pretraining.training_arrays import Rows, rows_of
+from research.pretraining.training_data import TaskData
+from workers.round.feature_lookup import LOWERED, Seen, Viewer, Work
+
+
+class LoweredViews(Protocol):
+    """A source of views that need a compiler."""
+
+    def see(self, task: TaskData, view: str) -> Seen:
+        """The candidates of a task in this view. Raises InvalidRequest if the view is not available."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """Fills views that need a compiler, for tasks of the viewer's database."""
+
+    viewer: Viewer
+    most_new: int  # candidates of a task that are lowered for the first time
+
+    def see(self, task: TaskData, view: str) -> Seen:
+        """Raises InvalidRequest for a task of another database."""
+        if task.workload_id is None:
+            raise _not_here(view)
+        with self.viewer.database.session() as session:
+            tir = tir_of(Workloads(session).get(task.workload_id))
+            target = Targets(session).find(parse_target(task.target).key)
+        if target is None:
+            raise _not_here(view)
+        facts = task.workload_id, target.id, tir, task.target, task.descriptors
+        return self.viewer.see(view, Work(*facts, task.sketches), task.candidates, self.most_new)
+
+
+def rows_for(tasks: Sequence[TaskData], view: str, lowering: LoweredViews | None = None) -> Rows:
+    """The rows of tasks as a model of this view takes them; candidates that cannot be seen are left out.
+
+    Raises InvalidRequest for a view that needs a compiler where there is none.
+    """
+    if view in LOWERED and lowering is None:
+        raise _not_here(view)
+    seen = [_see(task, view, lowering) for task in tasks]
+    known = [
+        task if found.known.all() else task.take(np.flatnonzero(found.known).tolist())
+        for task, found in zip(tasks, seen, strict=True)
+    ]
+    return rows_of(known, [found.rows[found.known] for found in seen])
+
+
+def _see(task: TaskData, view: str, lowering: LoweredViews | None) -> Seen:
+    if view in LOWERED and lowering is not None:
+        return lowering.see(task, view)
+    rows = resolve("features", view)().extract(task.sketches, task.descriptors, task.candidates)
+    return Seen(rows, np.ones(len(task.trials), dtype=np.bool_))
+
+
+def _not_here(view: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the view {view!r} needs a compiler, and the programs of a dataset",
+        hint="mallorn dataset import DIR   (then without Parquet files)",
+    )

@@ -1,0 +1,86 @@
+"""Training data as arrays: what cost models take, and which rows belong together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from costmodels.base import Groups, Indices, Matrix, Vector
+from costmodels.labels import bounded_sample, labels
+from mallorn.core.errors import InvalidRequest
+from research.pretraining.training_data import TaskData
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Measurements in their order. Rows are compared within groups: a workload on a target in a context."""
+
+    features: Matrix
+    labels: Vector
+    groups: Groups
+    tasks: Groups  # workloads, whatever they were measured on
+    targets: Groups
+    hosts: Groups  # classes of equal machines; -1 for what never reached a device
+    latencies_us: Vector  # infinite where nothing valid came out
+    workloads: Sequence[str]  # the names of `tasks`
+    target_names: Sequence[str]  # the names of `targets`
+    host_names: Sequence[str]  # the names of `hosts`
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, lines: Indices) -> "Rows":
+        """Some of the rows; tasks, targets and hosts keep their names."""
+        each = "features", "labels", "groups", "tasks", "targets", "hosts", "latencies_us"
+        return replace(self, **{name: getattr(self, name)[lines] for name in each})
+
+    def with_labels(self, new: Vector) -> "Rows":
+        """The same candidates with other labels."""
+        return replace(self, labels=new)
+
+
+def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
+    """The rows of all tasks. Raises InvalidRequest if there are none, or for bad times."""
+    if not any(task.trials for task in measured):
+        raise InvalidRequest("there are no measurements to learn from", hint="mallorn dataset stats")
+    groups = _groups(measured)
+    workloads, tasks = np.unique([task.workload for task in measured], return_inverse=True)
+    targets, places = np.unique([task.target for task in measured], return_inverse=True)
+    host_names = sorted({task.host for task in measured} - {""})
+    hosts = [host_names.index(task.host) if task.host else -1 for task in measured]
+    latencies = [latency for task in measured for latency in task.latencies_us]
+    return Rows(
+        features=np.vstack(features),
+        labels=_labels(measured, groups),
+        groups=groups,
+        tasks=tasks[groups],
+        targets=places[groups],
+        hosts=np.array(hosts, dtype=np.int64)[groups],
+        latencies_us=np.array([np.inf if us is None else us for us in latencies], dtype=np.float32),
+        workloads=[str(name) for name in workloads],
+        target_names=[str(name) for name in targets],
+        host_names=host_names,
+    )
+
+
+def thinned(measured: Sequence[TaskData], limit: int) -> Sequence[TaskData]:
+    """At most `limit` rows: a third are the best, the others an even sample."""
+    groups = _groups(measured)
+    if len(groups) <= limit:
+        return measured
+    # The sample prefers late rows as the newest, but here they are those of the last task.
+    mixed = np.random.default_rng(0).permutation(len(groups))
+    chosen = np.sort(mixed[bounded_sample(_labels(measured, groups)[mixed], limit, seed=0)])
+    starts = np.searchsorted(groups, np.arange(len(measured)))
+    kept = [chosen[groups[chosen] == number] - starts[number] for number in range(len(measured))]
+    return [task.take(lines.tolist()) for task, lines in zip(measured, kept, strict=True) if len(lines)]
+
+
+def _groups(measured: Sequence[TaskData]) -> Groups:
+    sizes = np.array([len(task.trials) for task in measured], dtype=np.int64)
+    return np.repeat(np.arange(len(measured)), sizes)
+
+
+def _labels(measured: Sequence[TaskData], groups: Groups) -> Vector:
+    trials = [trial for task in measured for trial in task.trials]
+    return labels([trial.latency_us for trial in trials], groups, [trial.outcome for trial in trials])

@@ -1,0 +1,177 @@
+"""Recorded tasks in one Parquet file: a row a measurement, the hosts in the metadata.
+
+What is alike on many rows (traces, shapes, targets) is repeated on each of them: dictionaries and zstd make
+that free, and any reader of Parquet can use a file without knowing ours.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.install_command import install_line
+from mallorn.core.outcomes import Outcome
+from mallorn.core.storable import compact_json, read_json, told
+from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
+from mallorn.core.values.trial import Trial
+from research.replay.recorded_task import RecordedTask
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from db.dataset.unpacked_size import check_groups
+    from research.replay.parquet_file import facts_of, write_rows
+except ModuleNotFoundError:
+    raise InvalidRequest(
+        "recordings are Parquet files, and pyarrow is not installed", hint=install_line("bench")
+    ) from None
+
+FACTS: Final = b"mallorn.facts"
+TASK: Final = ("workload", "target", "context")  # what one task's rows have in common
+Row = dict[str, Any]  # of the file, by the names of SCHEMA
+SCHEMA: Final = pa.schema(
+    [
+        ("workload", pa.string()),
+        ("name", pa.string()),
+        ("op", pa.string()),
+        ("structure", pa.string()),
+        ("flops", pa.float64()),
+        ("args", pa.string()),
+        ("descriptors", pa.list_(pa.float64())),
+        ("target", pa.string()),
+        ("context", pa.string()),
+        ("sketch", pa.string()),
+        ("ordinal", pa.int32()),
+        ("choices", pa.string()),
+        ("trace", pa.string()),
+        ("decisions", pa.list_(pa.int32())),
+        ("outcome", pa.string()),
+        ("latency_us", pa.float64()),
+        ("run_us", pa.list_(pa.float32())),
+        ("build_ms", pa.float32()),
+        ("origin", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+
+
+def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, object]) -> None:
+    """Write a file atomically."""
+    write_rows(path, SCHEMA, [row for task in tasks for row in _rows(task)], FACTS, facts)
+
+
+def read_tasks(path: Path) -> list[RecordedTask]:
+    """The tasks of a file, in its order. Raises NotFound without it, InvalidRequest if it is none of ours."""
+    _check(path)
+    try:
+        check_groups(path, pq.ParquetFile(path))
+        rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
+        return [
+            _task(list(group)) for _, group in groupby(rows, key=lambda row: [row[name] for name in TASK])
+        ]
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+        said = told(str(error).partition("\n")[0])
+        raise InvalidRequest(
+            f"{path} is torn or no recording: {said}", hint=f"mallorn record MODEL.onnx --out {path}"
+        ) from None
+
+
+def read_facts(path: Path) -> Any:
+    """The facts about the hosts that measured it."""
+    _check(path)
+    return facts_of(path, FACTS)
+
+
+def _check(path: Path) -> None:
+    if not path.is_file():
+        raise NotFound(f"there is no recording at {path}", hint=f"mallorn record MODEL.onnx --out {path}")
+    try:
+        schema = pq.read_schema(path)
+        ours = schema.names == SCHEMA.names and FACTS in (schema.metadata or {})
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        said = told(str(error).partition("\n")[0])
+        raise InvalidRequest(f"{path} is not a Parquet file: {said}", hint=f"ls -l {path}") from None
+    if not ours:
+        raise InvalidRequest(f"{path} is not a recording", hint=f"mallorn record MODEL.onnx --out {path}")
+
+
+def _rows(task: RecordedTask) -> Iterator[Row]:
+    shared = {
+        "workload": task.workload,
+        "name": task.name,
+        "op": task.op,
+        "structure": task.structure,
+        "flops": task.flops,
+        "args": compact_json(task.args),
+        "descriptors": task.descriptors,
+        "target": task.target,
+        "context": compact_json(task.context),
+    }
+    sketches = {
+        sketch.key: {
+            "ordinal": sketch.ordinal,
+            "choices": compact_json(pack_choices(sketch.choices)),
+            "trace": sketch.trace,
+        }
+        for sketch in task.sketches
+    }
+    for trial in task.trials:
+        yield {
+            **shared,
+            "sketch": trial.candidate.sketch,
+            **sketches[trial.candidate.sketch],
+            "decisions": trial.candidate.decisions,
+            "outcome": str(trial.outcome),
+            "latency_us": trial.latency_us,
+            "run_us": trial.run_us,
+            "build_ms": trial.build_ms,
+            "origin": trial.origin,
+            "error": trial.error,
+        }
+
+
+def _task(rows: Sequence[Row]) -> RecordedTask:
+    first = rows[0]
+    sketches = {
+        row["sketch"]: Sketch(
+            row["sketch"], row["trace"], unpack_choices(read_json(row["choices"])), row["ordinal"]
+        )
+        for row in {row["sketch"]: row for row in rows}.values()
+    }
+    torn = next((row for row in rows if len(row["decisions"]) != sketches[row["sketch"]].width), None)
+    if torn is not None:
+        raise ValueError(f"{len(torn['decisions'])} decisions for {sketches[torn['sketch']].width} choices")
+    return RecordedTask(
+        workload=first["workload"],
+        name=first["name"],
+        op=first["op"],
+        structure=first["structure"],
+        flops=first["flops"],
+        args=_object(first["args"]),
+        descriptors=tuple(first["descriptors"]),
+        target=first["target"],
+        context=_object(first["context"]),
+        sketches=tuple(sketches.values()),
+        trials=tuple(_trial(row) for row in rows),
+    )
+
+
+def _object(text: str) -> dict[str, object]:
+    value = read_json(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"{told(text)} where an object should be")
+    return value
+
+
+def _trial(row: Row) -> Trial:
+    return Trial(
+        candidate=Candidate(row["sketch"], tuple(row["decisions"])),
+        outcome=Outcome(row["outcome"]),
+        latency_us=row["latency_us"],
+        run_us=tuple(row["run_us"]),
+        build_ms=row["build_ms"],
+        origin=row["origin"],
+        error=row["error"],
+    )

@@ -1,0 +1,81 @@
+"""Exports of `mallorn tune` and stock MetaSchedule's logs as measurements: programs become workloads."""
+
+from pathlib import Path
+from typing import Final
+
+from db.dataset.snapshots import Progress
+from db.repositories.tuner_log_records import STOCK
+from db.session import Database
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.states import SEARCH
+from mallorn.core.targets import parse_target
+from mallorn.core.values.manifest import MANIFEST, RECORDS, MeasuredOn, read_manifest
+from research.tuner_logs.read_lines import LoadedLog, Problem, Report
+from research.tuner_logs.store_records import Provenance, named, store_records
+from workers.interfaces.model_compiler import BadLine, Graphs, RestoredLog
+from workers.subprocesses.errors import ChildCrashed, ChildTimeout
+
+BATCH: Final = 64  # lines in one call and one transaction
+ORIGIN: Final = "metaschedule"
+# The log says on which target, and neither on which host nor how its times were taken, nor when.
+LOG: Final = Provenance(STOCK, ORIGIN, 0.0, MeasuredOn(host_class="unknown", evaluator={"log": ORIGIN}))
+
+
+def load_metaschedule(
+    database: Database, directory: Path, report: Report, progress: Progress
+) -> tuple[LoadedLog, set[int]]:
+    """Store every record that rebuilds here; what became of those, and which lines (from 1) do not."""
+    loaded, left = LoadedLog(), set[int]()
+    with (directory / RECORDS).open("rb") as lines:
+        total = sum(1 for _ in lines)
+    with Graphs() as graphs:
+        for start in range(0, total, BATCH):
+            found = _read(graphs, directory, start, min(BATCH, total - start))
+            for bad in found.problems:
+                if bad.file == RECORDS:
+                    left.add(bad.line)
+                else:
+                    report(Problem(str(directory / bad.file), bad.line, bad.error))
+            with database.transaction() as session:
+                added = store_records(session, found, lambda _: LOG)
+            loaded.added += added
+            loaded.known += len(found.records) - added
+            progress(min(start + BATCH, total), total)
+    return loaded, left
+
+
+def _read(graphs: Graphs, directory: Path, start: int, count: int) -> RestoredLog:
+    """Lines that kill or hold up their reader stay as they are: by halves, until each of them is alone."""
+    try:
+        return graphs.read_log(str(directory), start, count)
+    except (ChildCrashed, ChildTimeout) as error:
+        if count == 1:
+            return RestoredLog([], [BadLine(RECORDS, start + 1, error.message)], "", 1)
+        half = count // 2
+        first = _read(graphs, directory, start, half)
+        second = _read(graphs, directory, start + half, count - half)
+        version = first.tvm_version or second.tvm_version
+        return RestoredLog(first.records + second.records, first.problems + second.problems, version, count)
+
+
+EXPORT: Final = "export"
+
+
+def load_export(database: Database, directory: Path, report: Report) -> LoadedLog:
+    """Store an export's schedules unless they are here. Raises InvalidRequest for an invalid manifest."""
+    manifest = read_manifest(directory / MANIFEST)
+    if manifest.mode != SEARCH:
+        raise InvalidRequest(
+            f"the schedules in {directory} are {manifest.mode}: nobody has measured them",
+            hint="mallorn tune MODEL   (measures what is known, and exports that)",
+        )
+    with Graphs() as graphs:
+        found = graphs.read_export(str(directory), parse_target(manifest.target).text)
+    for bad in found.problems:
+        report(Problem(str(directory / bad.file), bad.line, bad.error))
+    tuned_at = manifest.tuned_at or (directory / RECORDS).stat().st_mtime
+    log = Provenance(named(f"mallorn:{manifest.job}"), EXPORT, tuned_at, manifest.measured_on)
+    names = {entry.workload: entry.task for entry in manifest.workloads}
+    with database.transaction() as session:
+        added = store_records(session, found, lambda _: log, names)
+    return LoadedLog(added, len(found.records) - added, len(found.problems))

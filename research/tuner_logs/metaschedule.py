@@ -1,0 +1,62 @@
+"""MetaSchedule's JSON database: two files in a directory, a program or a record a line."""
+
+import hashlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from db.repositories.tuner_log_records import ForeignTrial
+from mallorn.core.errors import NotFound
+from mallorn.core.outcomes import Outcome
+from mallorn.core.storable import compact_json
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
+from research.tuner_logs.read_lines import Report, read_lines, run_times_us, text
+
+FORMAT: Final = "metaschedule"
+# All the log says of a failure is the time 1e10: whether it was built is not known.
+FAILURE: Final = "1e10"
+
+
+def read_database(
+    directory: Path, report: Report, only: Collection[int] | None = None
+) -> Iterator[ForeignTrial]:
+    """The records of one database, or of some of its lines (from 1); bad ones are reported and left out.
+
+    Raises NotFound unless both files are there.
+    """
+    check(directory)
+    programs = dict(read_lines(directory / WORKLOADS, _program, report))
+    found = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
+    return (record for number, record in found if only is None or number + 1 in only)
+
+
+def check(directory: Path) -> None:
+    """Raises NotFound unless both files are there."""
+    for name in (WORKLOADS, RECORDS):
+        if not (directory / name).is_file():
+            raise NotFound(
+                f"no MetaSchedule database in {directory}: {name} is missing", hint=f"ls {directory}"
+            )
+
+
+def _program(line: Any) -> str:
+    """The hash of the program's bytes: the log's own one differs between platforms."""
+    _, program = line
+    return hashlib.sha256(text(program).encode()).hexdigest()
+
+
+def _record(line: Any, programs: dict[int, str]) -> ForeignTrial:
+    index, (trace, run_secs, target, _) = line
+    if index not in programs:
+        raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
+    instructions, decisions = trace
+    times = run_times_us(run_secs)
+    return ForeignTrial(
+        format=FORMAT,
+        task=programs[index],
+        target=text(target) if isinstance(target, str) else compact_json(target),
+        steps=compact_json([instructions, decisions]),
+        outcome=Outcome.OK if times else Outcome.RUN_ERROR,
+        failure=None if times else FAILURE,
+        run_us=times,
+    )

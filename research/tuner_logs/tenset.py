@@ -1,0 +1,59 @@
+"""TenSet's measure records, and any other log of auto_scheduler: a JSON object a line."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from db.repositories.tuner_log_records import ForeignTrial
+from mallorn.core.errors import NotFound
+from mallorn.core.outcomes import Outcome
+from mallorn.core.storable import compact_json
+from research.tuner_logs.read_lines import Report, read_lines, run_times_us, text
+
+FORMAT: Final = "tenset"
+# auto_scheduler's MeasureErrorNo.
+OUTCOMES: Final = {
+    0: Outcome.OK,
+    1: Outcome.BUILD_ERROR,  # the schedule could not be applied
+    2: Outcome.BUILD_ERROR,  # host code
+    3: Outcome.BUILD_ERROR,  # device code
+    4: Outcome.RUN_ERROR,
+    5: Outcome.WRONG_RESULT,
+    6: Outcome.BUILD_TIMEOUT,
+    7: Outcome.RUN_TIMEOUT,
+    8: Outcome.RUN_ERROR,  # unknown
+}
+
+
+def read_records(path: Path, report: Report) -> Iterator[ForeignTrial]:
+    """The records of one file; lines that cannot be read are reported and left out.
+
+    Raises NotFound without the file.
+    """
+    if not path.is_file():
+        raise NotFound(f"there is no file {path}", hint=f"ls {path.parent}")
+    return (record for _, record in read_lines(path, _record, report))
+
+
+def _record(line: Any) -> ForeignTrial:
+    (task, target, *_), (_stages, steps) = line["i"]
+    costs, code, _all_cost, timestamp = line["r"]
+    if code not in OUTCOMES:
+        raise ValueError(f"unknown failure code {code!r}")
+    outcome = OUTCOMES[code]
+    times = run_times_us(costs) if outcome is Outcome.OK else ()
+    if outcome is Outcome.OK and not times:
+        raise ValueError("a success without a time")
+    if not math.isfinite(timestamp):
+        raise ValueError(f"a date that is none: {timestamp!r}")
+    return ForeignTrial(
+        format=FORMAT,
+        task=text(task),
+        target=text(target),
+        steps=compact_json(steps),
+        outcome=outcome,
+        failure=str(code) if code else None,
+        run_us=times,
+        measured_at=float(timestamp),
+    )

@@ -1,0 +1,81 @@
+"""Credit of each arm for its trials, computed from the history alone."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from costmodels.base import Column
+from costmodels.labels import UNINFORMATIVE
+from searchers.base import DEFAULT, Trial, means_of
+
+# The discount makes older trials irrelevant; the cut bounds the cost.
+RECENT: Final = 512
+WINDOW: Final = 16  # trials ranked against each other: about one round
+DISCOUNT: Final = 0.985
+# A new best by a tenth or more is worth this many trials that were the fastest of their window.
+GAIN_WORTH: Final = 4.0
+FULL_GAIN: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Mean credit of each arm, and its number of trials, both discounted by age."""
+
+    mean: Column
+    trials: Column
+
+    def upper(self, exploration: float) -> Column:
+        """The upper confidence bound of each arm (UCB1 on discounted counts)."""
+        doubt = np.sqrt(np.log1p(self.trials.sum()) / (1.0 + self.trials))
+        return np.asarray(self.mean + exploration * doubt)
+
+    def shares(self, exploration: float, temperature: float, floor: float) -> Column:
+        """Each arm's share of a batch, at least `floor`; the shares add up to one."""
+        hope = self.upper(exploration)
+        weight = np.exp((hope - hope.max()) / temperature)
+        return np.asarray(floor + (1.0 - floor * len(hope)) * weight / weight.sum())
+
+
+def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> Credit:
+    """The recent credit of each arm; an arm without trials gets the overall mean."""
+    older, recent = history[:-RECENT], history[-RECENT:]
+    best_us = min(map(_time_us, older), default=np.inf)
+    earned, weight = _earned(recent, best_us)
+    place = {arm: number for number, arm in enumerate(arms)}
+    owner = np.array([_place(trial, place, arm_of) for trial in recent], dtype=np.int64)
+    mine = owner >= 0
+    trials = np.bincount(owner[mine], weights=weight[mine], minlength=len(arms))
+    total = np.bincount(owner[mine], weights=(weight * earned)[mine], minlength=len(arms))
+    common = total.sum() / trials.sum() if trials.sum() else 0.0
+    return Credit((total + common) / (trials + 1.0), trials.astype(np.float64))
+
+
+def _place(trial: Trial, place: dict[str, int], arm_of: Callable[[str], str]) -> int:
+    """The arm that a trial belongs to, or none: defaults and trials that never ran count for nobody."""
+    if trial.outcome in UNINFORMATIVE or means_of(trial.origin) == DEFAULT:
+        return -1
+    return place.get(arm_of(trial.origin), -1)
+
+
+def _earned(trials: Sequence[Trial], best_us: float) -> tuple[Column, Column]:
+    """Credit and weight of each trial, oldest first."""
+    times_us = np.array([_time_us(trial) for trial in trials], dtype=np.float64)
+    before_us = np.minimum.accumulate(np.concatenate([[best_us], times_us]))[:-1]
+    better = np.isfinite(before_us) & (times_us < before_us)
+    gain = np.zeros(len(times_us))
+    gain[better] = np.minimum(1.0, np.log(before_us[better] / times_us[better]) / FULL_GAIN)
+    rank = np.zeros(len(times_us))
+    for end in range(len(times_us), 0, -WINDOW):
+        lines = slice(max(0, end - WINDOW), end)
+        near = times_us[lines]
+        # The share of the others that each trial beats; failures beat none.
+        slower = (near[None, :] > near[:, None]).sum(axis=1) / max(1, len(near) - 1)
+        rank[lines] = np.where(np.isfinite(near), slower, 0.0)
+    weight = np.power(DISCOUNT, np.arange(len(times_us))[::-1].astype(np.float64))
+    return rank + GAIN_WORTH * gain, weight
+
+
+def _time_us(trial: Trial) -> float:
+    return float("inf") if trial.time_us is None else trial.time_us

@@ -1,0 +1,119 @@
+"""A genetic algorithm on decision vectors: tournaments, crossover choice by choice, islands by sketch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.base import Column, Indices, Vector
+from searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
+from searchers.batch_searcher import Request
+from searchers.decision_features import places_by_sketch
+from searchers.pooled_searcher import PooledSearcher, score
+from searchers.space import Candidate, Space
+from searchers.timed_candidates import Measured, fastest
+
+LEAST_SHARE = 0.25  # of an equal share, for even the worst island
+
+
+def islands(candidates: Sequence[Candidate]) -> list[Indices]:
+    """The members of each sketch, in the order of their first members."""
+    names = [candidate.sketch for candidate in candidates]
+    return [np.array(lines, dtype=np.int64) for lines in places_by_sketch(names).values()]
+
+
+def shares(fitness: Vector, members: Sequence[Indices], champions: int) -> Column:
+    """Each island's share of births: by the mean of its best members, with a floor."""
+    means = [float(np.sort(fitness[lines])[-champions:].mean()) for lines in members]
+    heat = np.exp(np.array(means) - max(means))
+    fair = LEAST_SHARE / len(members)
+    return np.asarray(fair + (1 - LEAST_SHARE) * heat / heat.sum())
+
+
+def tournament(
+    rng: np.random.Generator, fitness: Vector, lines: Indices, winners: int, contestants: int
+) -> Indices:
+    """The winners of this many small tournaments on an island."""
+    drawn = lines[rng.integers(len(lines), size=(winners, contestants))]
+    best = fitness[drawn].argmax(axis=1)
+    return np.asarray(drawn[np.arange(winners), best])
+
+
+def elite(fitness: Vector, lines: Indices, count: int) -> Indices:
+    """The best members of an island, best first."""
+    return np.asarray(lines[np.argsort(-fitness[lines], kind="stable")[:count]])
+
+
+@dataclass(eq=False, kw_only=True)
+class Genetic(PooledSearcher):
+    """Breeds generations on one island per sketch; the cost model's score is the fitness.
+
+    Without a model the measured candidates are the population, their latencies the fitness, and one
+    generation of children is proposed.
+    """
+
+    population: int = 768
+    generations: int = 5
+    remembered: int = 128
+    champions: int = 16
+    contestants: int = 4
+    crossover: float = 0.6
+    mutation: float = 0.4
+    optimism: float = 0.5
+
+    def pool(self, asked: Request) -> dict[Candidate, str]:
+        space, rng = asked.space, asked.rng
+        known = fastest(asked.history, self.remembered)
+        if asked.model is None:
+            return self._children_of_measured(space, known, asked.count, rng)
+        founders = dict.fromkeys(known.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
+        strangers = space.sample(rng, max(1, self.population - len(founders)))
+        pool = dict.fromkeys(strangers, RANDOM) | founders
+        alive = list(pool)
+        for _ in range(self.generations):
+            fitness = score(space, asked.model, alive).promise(self.optimism)
+            champions = [
+                alive[at] for lines in islands(alive) for at in elite(fitness, lines, self.champions)
+            ]
+            children = self._breed(space, alive, fitness, max(1, self.population - len(champions)), rng)
+            alive = list(dict.fromkeys([*champions, *children]))
+            pool = children | pool
+        return pool
+
+    def _children_of_measured(
+        self, space: Space, known: Measured, count: int, rng: np.random.Generator
+    ) -> dict[Candidate, str]:
+        strangers = dict.fromkeys(space.sample(rng, count), RANDOM)
+        if not known:
+            return strangers
+        fitness = -known.slowdown.astype(np.float32)
+        children = self._breed(space, known.candidates, fitness, 2 * count, rng)
+        return children | strangers
+
+    def _breed(
+        self, space: Space, alive: list[Candidate], fitness: Vector, count: int, rng: np.random.Generator
+    ) -> dict[Candidate, str]:
+        """Children in random order; some are mutated, and those without crossover always are."""
+        mothers, fathers = self._couples(alive, fitness, count, rng)
+        crossed = rng.random(count) < self.crossover
+        partners = np.where(crossed, fathers, mothers)
+        born = space.cross_all(rng, [alive[at] for at in mothers], [alive[at] for at in partners])
+        changed = np.flatnonzero(~crossed | (rng.random(count) < self.mutation))
+        children = dict.fromkeys(born, CROSSOVER)
+        mutants = space.mutate_all(rng, [born[at] for at in changed])
+        for at, mutant in zip(changed, mutants, strict=True):
+            born[at] = mutant
+        children = dict.fromkeys(mutants, MUTATION) | children
+        return {child: children[child] for child in born}
+
+    def _couples(
+        self, alive: list[Candidate], fitness: Vector, count: int, rng: np.random.Generator
+    ) -> Indices:
+        """Parents in two rows: winners of tournaments on the same island."""
+        members = islands(alive)
+        sizes = rng.multinomial(count, shares(fitness, members, self.champions))
+        chosen = [
+            tournament(rng, fitness, lines, 2 * size, self.contestants).reshape(2, size)
+            for lines, size in zip(members, sizes, strict=True)
+        ]
+        return rng.permutation(np.hstack(chosen), axis=1)

@@ -1,0 +1,66 @@
+"""Several searchers share every round by the credit of their candidates."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Final
+
+import numpy as np
+
+from costmodels.base import CostModel, Indices
+from mallorn.core.registry import resolve
+from searchers.algorithms.arm_credit import credit
+from searchers.base import Proposal, Searcher, Trial, named, searcher_of
+from searchers.fill_batch import Filter, defaults_first, pending, random_fill
+from searchers.samplers.base import BatchSampler
+from searchers.space import Space
+
+ARMS: Final = ("evolutionary", "ga", "sa", "roller", "random")
+NAME: Final = "portfolio"
+
+
+@dataclass(eq=False)
+class Portfolio(Searcher):
+    """A bandit over searchers. It keeps no state: credit comes from the origins in the history.
+
+    A trial earns its rank among its neighbours, and more if it was a new best; older trials count less.
+    Shares are a softmax of upper bounds, with a floor, so that an arm that helps later is still tried.
+    """
+
+    sampler: BatchSampler | None = None
+    _: KW_ONLY
+    arms: Sequence[str] = ARMS
+    exploration: float = 0.15
+    temperature: float = 0.15
+    floor: float = 0.05
+
+    def propose(
+        self,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> list[Proposal]:
+        sieve = Filter(space, history)
+        batch = defaults_first(space, history, sieve, count)
+        sizes = self.sizes(history, count - len(batch), rng)
+        for arm in np.argsort(-sizes, kind="stable"):
+            if sizes[arm]:
+                searcher: Searcher = resolve("search", self.arms[arm])(self.sampler)
+                known = [*history, *pending(batch)]
+                proposals = searcher.propose(space, known, model, int(sizes[arm]), rng)
+                batch += [named(proposal, self.arms[arm]) for proposal in proposals]
+        sieve.pass_over(proposal.candidate for proposal in batch)
+        batch += random_fill(space, sieve, count - len(batch), rng)
+        return [named(proposal, NAME) for proposal in batch]
+
+    def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
+        """The number of candidates of each arm: its share rounded down, remainders drawn at random."""
+        earned = credit(history, self.arms, searcher_of)
+        wanted = count * earned.shares(self.exploration, self.temperature, self.floor)
+        sizes = np.floor(wanted).astype(np.int64)
+        rest = wanted - sizes
+        left = count - int(sizes.sum())
+        if left:
+            sizes += rng.multinomial(left, rest / rest.sum())
+        return sizes

@@ -1,0 +1,38 @@
+"""What the constructor of schedules holds for best, in its order, and what lies beside the fastest so far."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from searchers.base import MUTATION, Proposal
+from searchers.batch_searcher import BatchSearcher, Request
+from searchers.fill_batch import Filter, take
+from searchers.roller.rank_candidates import ranked
+from searchers.space import Candidate
+from searchers.timed_candidates import fastest
+
+RANKED: Final = "ranked"
+BESIDE: Final = 0.25  # of a batch, once something was measured
+_ELITE: Final = 8
+_SPARE: Final = 2  # candidates of the ranking for each that is wanted: some are invalid
+
+
+@dataclass(eq=False, kw_only=True)
+class Roller(BatchSearcher):
+    """Goes down the ranking of the constructor; a quarter of a batch are neighbours of the fastest."""
+
+    random_share: float = 0.0
+
+    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
+        space = asked.space
+        beside = take(sieve, _neighbours(asked), round(BESIDE * asked.count), MUTATION)
+        known = len(space.defaults()) + len(asked.history)
+        best = ranked(space.sketches, space.nests, space.machine, known + _SPARE * asked.count)
+        return take(sieve, best, asked.count - len(beside), RANKED) + beside
+
+
+def _neighbours(asked: Request) -> list[Candidate]:
+    elite = fastest(asked.history, _ELITE).candidates
+    if not elite:
+        return []
+    drawn = asked.rng.integers(len(elite), size=asked.count)
+    return asked.space.mutate_all(asked.rng, [elite[at] for at in drawn])

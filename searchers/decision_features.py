@@ -1,0 +1,138 @@
+"""The columns of the view `decisions`: equal for every workload, computed without lowering.
+
+Tiles are right-aligned, so that the last spatial axis (the one that is vectorised) and its innermost factor
+lie in the same columns whatever the rank. Everything is in log2, where products of factors are sums.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from costmodels.tiling_columns import derived
+from searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
+from searchers.tile_arrays import Rows
+
+DESCRIPTORS, ORDINALS, STRUCTURES = 32, 8, 16
+SPATIAL_AXES, SPATIAL_LEVELS = 6, 5
+REDUCTION_AXES, REDUCTION_LEVELS = 4, 3
+LISTED, LOCATIONS, DERIVED = 8, 4, 25
+
+SHARED = DESCRIPTORS + ORDINALS + STRUCTURES + 1
+TILED = SPATIAL_AXES * SPATIAL_LEVELS + REDUCTION_AXES * REDUCTION_LEVELS
+FEATURES = SHARED + TILED + LISTED + LOCATIONS + DERIVED
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of a sketch's decision vector are spatial tiles, reduction tiles, lists, locations."""
+
+    spatial: tuple[slice, ...]
+    reduction: tuple[slice, ...]
+    listed: tuple[tuple[int, Choice], ...]
+    locations: tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def layout(sketch: Sketch) -> Layout:
+    """Sort the choices of a sketch; tiles with fewer levels than the deepest are reductions."""
+    deepest = max((c.width for c in sketch.choices if c.kind is ChoiceKind.TILE), default=0)
+    spatial: list[slice] = []
+    reduction: list[slice] = []
+    listed: list[tuple[int, Choice]] = []
+    locations: list[int] = []
+    for columns, choice in sketch.places:
+        if choice.kind is ChoiceKind.TILE:
+            group = spatial if choice.width == deepest else reduction
+            group.append(columns)
+        elif choice.kind is ChoiceKind.CATEGORICAL:
+            listed.append((columns.start, choice))
+        else:
+            locations.append(columns.start)
+    return Layout(tuple(spatial), tuple(reduction), tuple(listed), tuple(locations))
+
+
+def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
+    """One row of features per decision vector of a sketch."""
+    where = layout(sketch)
+    logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
+    spatial = _levels(logs, where.spatial, SPATIAL_LEVELS)
+    reduction = _levels(logs, where.reduction, REDUCTION_LEVELS)
+    listed = _listed(where, rows)
+    shared = np.tile(_shared(sketch, tuple(descriptors)), (len(rows), 1))
+    locations = _pad(rows[:, list(where.locations)].astype(np.float32), LOCATIONS)
+    tiles = [_last_axes(spatial, SPATIAL_AXES), _last_axes(reduction, REDUCTION_AXES)]
+    return np.hstack([shared, *tiles, _pad(listed, LISTED), locations, derived(spatial, reduction, listed)])
+
+
+def describe_all(
+    sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
+) -> Matrix:
+    """One row of features per candidate of any of the sketches."""
+    matrix = np.zeros((len(candidates), FEATURES), dtype=np.float32)
+    for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
+        sketch = sketches[key]
+        matrix[lines] = describe(sketch, descriptors, decision_rows(sketch, candidates, lines))
+    return matrix
+
+
+def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:
+    """The places in a list of each sketch."""
+    places: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        places.setdefault(name, []).append(at)
+    return places
+
+
+def decision_rows(sketch: Sketch, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
+    """The decision vectors of some candidates of one sketch, as a matrix."""
+    rows = np.array([candidates[at].decisions for at in lines], dtype=np.int32)
+    return rows.reshape(len(lines), sketch.width)
+
+
+@lru_cache(maxsize=1024)
+def _shared(sketch: Sketch, descriptors: tuple[float, ...]) -> Matrix:
+    row = np.zeros(SHARED, dtype=np.float32)
+    kept = descriptors[:DESCRIPTORS]
+    row[: len(kept)] = kept
+    row[DESCRIPTORS + min(sketch.ordinal, ORDINALS - 1)] = 1
+    structure = ";".join(f"{c.kind}{c.width}" for c in sketch.choices)
+    bucket = hashlib.sha256(structure.encode()).digest()[0] % STRUCTURES
+    row[DESCRIPTORS + ORDINALS + bucket] = 1
+    row[-1] = len(sketch.choices)
+    return row
+
+
+def _levels(logs: Matrix, tiles: Sequence[slice], levels: int) -> Matrix:
+    """Rows x axes x levels, the innermost level last; levels beyond the fixed number join the outermost."""
+    out = np.zeros((len(logs), len(tiles), levels), dtype=np.float32)
+    for axis, columns in enumerate(tiles):
+        tile = logs[:, columns]
+        kept = min(levels, tile.shape[1])
+        out[:, axis, levels - kept :] = tile[:, tile.shape[1] - kept :]
+        out[:, axis, 0] += tile[:, : tile.shape[1] - kept].sum(axis=1)
+    return out
+
+
+def _listed(where: Layout, rows: Rows) -> Matrix:
+    """The value of each categorical choice on a log scale; its index if it has no labels."""
+    out = np.zeros((len(rows), len(where.listed)), dtype=np.float32)
+    for position, (column, choice) in enumerate(where.listed):
+        indices = rows[:, column]
+        values = np.array(choice.labels)[indices] if choice.labels else indices
+        out[:, position] = np.log2(1 + np.abs(values)) * np.sign(values)
+    return out
+
+
+def _last_axes(levels: Matrix, axes: int) -> Matrix:
+    out = np.zeros((len(levels), axes, levels.shape[2]), dtype=np.float32)
+    kept = min(axes, levels.shape[1])
+    out[:, axes - kept :] = levels[:, levels.shape[1] - kept :]
+    return out.reshape(len(levels), -1)
+
+
+def _pad(matrix: Matrix, width: int) -> Matrix:
+    kept = matrix[:, :width]
+    return np.pad(kept, ((0, 0), (0, width - kept.shape[1])))

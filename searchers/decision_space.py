@@ -1,0 +1,156 @@
+"""Decision vectors: all operations of a Space that need no programs, on arrays."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mallorn.core.registry import resolve
+from mallorn.core.values.machine import Machine
+from searchers.decision_features import decision_rows, describe_all, places_by_sketch
+from searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
+from searchers.tile_arrays import Rows, TileRule
+
+
+class ListRule:
+    """The values of a CATEGORICAL or LOCATION choice, drawn by weight."""
+
+    width = 1
+
+    def __init__(self, choice: Choice) -> None:
+        self._values = np.array(choice.values, dtype=np.int32)
+        weights = np.array(choice.weights or [1.0] * len(choice.values), dtype=np.float64)
+        self._weights = weights / weights.sum()
+        self._support = self._values[self._weights > 0]
+
+    @property
+    def mutable(self) -> bool:
+        return len(self._support) > 1
+
+    def sample(self, rng: np.random.Generator, count: int) -> Rows:
+        return rng.choice(self._values, size=(count, 1), p=self._weights)
+
+    def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
+        """Another value for each row, all equally likely, so that rare ones are tried too."""
+        others = self._support != rows
+        pick = np.floor(rng.random(len(rows)) * others.sum(axis=1)).astype(np.int64)
+        chosen: Rows = self._support[(others.cumsum(axis=1) > pick[:, None]).argmax(axis=1)]
+        return chosen[:, None]
+
+    def well_formed(self, rows: Rows) -> NDArray[np.bool_]:
+        return np.isin(rows[:, 0], self._values)
+
+
+class SketchRules:
+    """The choices of one sketch and their places in the decision vector."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch = sketch
+        self.rules = [TileRule(c) if c.kind is ChoiceKind.TILE else ListRule(c) for c in sketch.choices]
+        self.columns = [columns for columns, _ in sketch.places]
+        self.owner = np.repeat(np.arange(len(self.rules)), [rule.width for rule in self.rules])
+        self.mutable = np.array([i for i, rule in enumerate(self.rules) if rule.mutable], dtype=np.int64)
+
+    def sample(self, rng: np.random.Generator, count: int) -> Rows:
+        drawn = [rule.sample(rng, count) for rule in self.rules]
+        return np.hstack([np.empty((count, 0), dtype=np.int32), *drawn])
+
+    def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
+        """Change one choice of every row; rows of a sketch without freedom stay the same."""
+        changed = rows.copy()
+        if not self.mutable.size:
+            return changed
+        chosen = rng.choice(self.mutable, size=len(rows))
+        for index in self.mutable:
+            lines, columns = np.flatnonzero(chosen == index), self.columns[index]
+            changed[lines, columns] = self.rules[index].mutate(rng, rows[lines, columns])
+        return changed
+
+    def cross(self, rng: np.random.Generator, mothers: Rows, fathers: Rows) -> Rows:
+        from_father = rng.random((len(mothers), len(self.rules))) < 0.5
+        return np.where(from_father[:, self.owner], fathers, mothers)
+
+    def well_formed(self, rows: Rows) -> NDArray[np.bool_]:
+        good = np.ones(len(rows), dtype=np.bool_)
+        for rule, columns in zip(self.rules, self.columns, strict=True):
+            good &= rule.well_formed(rows[:, columns])
+        return good
+
+
+class DecisionSpace(Space):
+    """A Space over given sketches. Subclasses decide what is valid and which defaults are sane."""
+
+    def __init__(self, sketches: Sequence[Sketch], descriptors: Sequence[float], machine: Machine) -> None:
+        self._sketches = tuple(sketches)
+        self._descriptors = tuple(descriptors)
+        self._machine = machine
+        self._rules = {sketch.key: SketchRules(sketch) for sketch in self._sketches}
+
+    @property
+    def sketches(self) -> Sequence[Sketch]:
+        return self._sketches
+
+    @property
+    def machine(self) -> Machine:
+        return self._machine
+
+    def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
+        ordinals = rng.permutation(
+            (np.arange(count) + rng.integers(len(self._sketches))) % len(self._sketches)
+        )
+        names = [self._sketches[ordinal].key for ordinal in ordinals]
+        return self._by_sketch(names, lambda rules, lines: rules.sample(rng, len(lines)))
+
+    def mutate(self, rng: np.random.Generator, parent: Candidate) -> Candidate:
+        return self.mutate_all(rng, [parent])[0]
+
+    def cross(self, rng: np.random.Generator, mother: Candidate, father: Candidate) -> Candidate:
+        return self.cross_all(rng, [mother], [father])[0]
+
+    def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
+        names = [parent.sketch for parent in parents]
+        return self._by_sketch(names, lambda rules, at: rules.mutate(rng, _rows(rules, parents, at)))
+
+    def cross_all(
+        self, rng: np.random.Generator, mothers: Sequence[Candidate], fathers: Sequence[Candidate]
+    ) -> list[Candidate]:
+        partners = [f if f.sketch == m.sketch else m for m, f in zip(mothers, fathers, strict=True)]
+        names = [mother.sketch for mother in mothers]
+        return self._by_sketch(
+            names, lambda rules, at: rules.cross(rng, _rows(rules, mothers, at), _rows(rules, partners, at))
+        )
+
+    def features(self, candidates: Sequence[Candidate]) -> Matrix:
+        return describe_all(self.by_key, self._descriptors, candidates)
+
+    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+        extracted: Matrix = resolve("features", view)().extract(self.by_key, self._descriptors, candidates)
+        return extracted
+
+    def well_formed(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """True for each candidate that names a sketch of this space and obeys all its choices."""
+        answer = [False] * len(candidates)
+        for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
+            if rules := self._rules.get(name):
+                fitting = [at for at in lines if len(candidates[at].decisions) == rules.sketch.width]
+                good = rules.well_formed(_rows(rules, candidates, fitting))
+                for at, obeys in zip(fitting, good, strict=True):
+                    answer[at] = bool(obeys)
+        return answer
+
+    def _by_sketch(
+        self, names: Sequence[str], make: Callable[[SketchRules, list[int]], Rows]
+    ) -> list[Candidate]:
+        """Make the rows of each sketch together, and return them in the order of the request."""
+        made: list[Candidate | None] = [None] * len(names)
+        places = places_by_sketch(names)
+        for sketch in self._sketches:
+            if lines := places.get(sketch.key):
+                rows = make(self._rules[sketch.key], lines).tolist()
+                for at, decisions in zip(lines, rows, strict=True):
+                    made[at] = Candidate(sketch.key, tuple(decisions))
+        return [candidate for candidate in made if candidate is not None]
+
+
+def _rows(rules: SketchRules, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
+    return decision_rows(rules.sketch, candidates, lines)

@@ -1,0 +1,83 @@
+"""A small fully connected network in numpy, with ReLU layers."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.dense_layers import Adam
+from searchers.learning.learned_parameters import Lesson, fits
+from searchers.learning.serial_matmul import Array, product
+
+Rows = NDArray[np.floating]
+Slope = Callable[[Array], Array]  # the gradient of the loss by the outputs
+
+KEPT = 1e-6  # columns that vary less are rounding noise
+
+
+class DenseNetwork:
+    """Rows in, `outputs` numbers a row out.
+
+    Columns are scaled by the rows it is made with; constant ones are ignored. One that goes on from a lesson
+    keeps the scales of the rows that it was made with first.
+    """
+
+    def __init__(
+        self, rows: Rows, hidden: Sequence[int], outputs: int, rate: float, rng: np.random.Generator
+    ) -> None:
+        spread = rows.std(axis=0)
+        self._columns = np.flatnonzero(spread > KEPT)
+        self._centre = rows[:, self._columns].mean(axis=0, dtype=np.float64)
+        self._scale = 1 / spread[self._columns]
+        sizes = [len(self._columns), *hidden, outputs]
+        self._weights = [rng.normal(0, np.sqrt(2 / max(1, a)), size=(a, b)) for a, b in pairwise(sizes)]
+        self._weights[-1] *= 0.1  # starts near zero
+        self._biases = [np.zeros(size) for size in sizes[1:]]
+        self._width = rows.shape[1]
+        self._rate = rate
+        self._adam = Adam([*self._weights, *self._biases], rate)
+
+    def lesson(self) -> Lesson:
+        """All that makes it what it is; how Adam's steps went is forgotten."""
+        scales = {"columns": self._columns.astype(np.float64), "centre": self._centre, "scale": self._scale}
+        weights = {f"weight{at}": weight for at, weight in enumerate(self._weights)}
+        return scales | weights | {f"bias{at}": bias for at, bias in enumerate(self._biases)}
+
+    def go_on(self, lesson: Lesson) -> None:
+        """Take up a lesson; one of a network of another shape is left alone."""
+        used = len(lesson.get("columns", ()))
+        sizes = [used, *(len(bias) for bias in self._biases)]
+        weights = {f"weight{at}": pair for at, pair in enumerate(pairwise(sizes))}
+        biases = {f"bias{at}": (size,) for at, size in enumerate(sizes[1:])}
+        scales = dict.fromkeys(("columns", "centre", "scale"), (used,))
+        if not fits(lesson, {**scales, **weights, **biases}):
+            return
+        columns = lesson["columns"].astype(np.int64)
+        if not ((columns >= 0) & (columns < self._width)).all():
+            return
+        self._columns, self._centre, self._scale = columns, lesson["centre"], lesson["scale"]
+        self._weights = [lesson[name].copy() for name in weights]
+        self._biases = [lesson[name].copy() for name in biases]
+        self._adam = Adam([*self._weights, *self._biases], self._rate)
+
+    def __call__(self, rows: Rows) -> Array:
+        return self._layers(rows)[-1]
+
+    def learn(self, rows: Rows, slope: Slope) -> None:
+        """One step down a loss, given its gradient by the outputs."""
+        layers = self._layers(rows)
+        error = slope(layers[-1])
+        weights: list[Array] = []
+        biases: list[Array] = []
+        for at in reversed(range(len(self._weights))):
+            weights.insert(0, product(layers[at].T, error))
+            biases.insert(0, error.sum(axis=0))
+            error = product(error, self._weights[at].T) * (layers[at] > 0)
+        self._adam.step([*weights, *biases])
+
+    def _layers(self, rows: Rows) -> list[Array]:
+        layers = [np.clip((rows[:, self._columns] - self._centre) * self._scale, -5.0, 5.0)]
+        for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
+            layers.append(np.maximum(0.0, product(layers[-1], weight) + bias))
+        return [*layers, product(layers[-1], self._weights[-1]) + self._biases[-1]]

@@ -1,0 +1,147 @@
+"""A sketch as a sequence of knobs: factors of tiles, innermost first, and values of lists."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Column, Indices
+from costmodels.partial_rows import LAST, STEP, listed_column, place_column, reduction_column, spatial_column
+from searchers.decision_features import layout
+from searchers.learning.moves import support
+from searchers.space import Choice, ChoiceKind, Sketch
+from searchers.tile_arrays import Rows, divisors
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One decision: the column that it sets, and the tile that it takes a factor of."""
+
+    column: int
+    options: tuple[int, ...]
+    rest: int  # the tile's outermost column; for a list its own
+    extent: int  # 0 for a list
+
+
+class Knobs:
+    """The knobs of one sketch in order, and rows as option indices.
+
+    Options that `legal` allows, taken in order, make a well-formed row: the outermost level of a tile gets
+    the rest.
+    """
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.knobs = [knob for knob in _knobs(sketch) if knob.options]
+        start: list[int] = []
+        for choice in sketch.choices:
+            tiled = choice.kind is ChoiceKind.TILE
+            start += [choice.extent] + [1] * (choice.width - 1) if tiled else [choice.values[0]]
+        self._start = np.array(start, np.int32)
+        self.most = max((len(knob.options) for knob in self.knobs), default=1)
+        self.exists = np.zeros((len(self.knobs), self.most), dtype=np.bool_)
+        self._options = np.ones((len(self.knobs), self.most), dtype=np.int32)
+        for at, knob in enumerate(self.knobs):
+            self.exists[at, : len(knob.options)] = True
+            self._options[at, : len(knob.options)] = knob.options
+
+    def __len__(self) -> int:
+        return len(self.knobs)
+
+    def blank(self, count: int) -> Rows:
+        """Rows before any decision, with each tile's whole extent at the outermost level."""
+        return np.tile(self._start, (count, 1))
+
+    def legal(self, at: int, rows: Rows) -> Mask:
+        """The legal options of the next knob, given the earlier ones."""
+        if not self.knobs[at].extent:
+            return np.tile(self.exists[at], (len(rows), 1))
+        left = rows[:, self.knobs[at].rest]
+        return np.asarray((left[:, None] % self._options[at] == 0) & self.exists[at])
+
+    def set(self, at: int, rows: Rows, place: Indices) -> None:
+        """Set one knob of every row, in place."""
+        knob, value = self.knobs[at], self._options[at, place]
+        rows[:, knob.column] = value
+        if knob.extent:
+            rows[:, knob.rest] //= value
+
+    def places(self, rows: Rows) -> Indices:
+        """The option index of each knob; the nearest below if the value is no option."""
+        found = [np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs]
+        return np.maximum(0, np.array(found, dtype=np.int64).reshape(len(self), len(rows)).T)
+
+
+def pick(rng: np.random.Generator, logits: Column, legal: Mask) -> Indices:
+    """One legal option per row, drawn by softmax of the logits (Gumbel trick)."""
+    noisy = np.where(legal, logits + rng.gumbel(size=legal.shape), -np.inf)
+    return np.asarray(noisy.argmax(axis=1), dtype=np.int64)
+
+
+@lru_cache(maxsize=256)
+def knobs_of(sketch: Sketch) -> Knobs:
+    """The knobs of a sketch, cached."""
+    return Knobs(sketch)
+
+
+def _knobs(sketch: Sketch) -> list[Knob]:
+    knobs: list[Knob] = []
+    for columns, choice in sketch.places:
+        if choice.kind is ChoiceKind.TILE:
+            knobs += _of_tile(choice, columns.start)
+        else:
+            knobs.append(Knob(columns.start, tuple(support(choice).tolist()), columns.start, 0))
+    return knobs
+
+
+def _of_tile(choice: Choice, start: int) -> list[Knob]:
+    every = tuple(divisors(choice.extent))
+    innermost = tuple(option for option in every if option <= (choice.limit or choice.extent))
+    levels = range(choice.width - 1, 0, -1)
+    options = [innermost if level == choice.width - 1 else every for level in levels]
+    return [
+        Knob(start + level, mine, start, choice.extent) for level, mine in zip(levels, options, strict=True)
+    ]
+
+
+class Ordered:
+    """The knobs of a sketch in the order in which prefixes are decided."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch = sketch
+        self.knobs: Knobs = knobs_of(sketch)
+        steps = _steps(sketch)
+        mine = np.array([steps[knob.column] for knob in self.knobs.knobs], dtype=np.int64)
+        self.order = np.argsort(mine, kind="stable").tolist()
+        self._before = [int(mine[at]) - 1 for at in self.order] + [LAST]
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def step(self, decided: int) -> int:
+        """The step up to which rows are known once that many knobs are set."""
+        return self._before[decided]
+
+
+def _steps(sketch: Sketch) -> list[int]:
+    """For each column of a decision vector the step at which cost models see it decided."""
+    where = layout(sketch)
+    columns = np.zeros(sketch.width, dtype=np.int64)
+    for tiles, column in ((where.spatial, spatial_column), (where.reduction, reduction_column)):
+        for axis, tile in enumerate(reversed(tiles)):
+            for level, at in enumerate(reversed(range(tile.start, tile.stop))):
+                columns[at] = column(axis, level)
+    for place, (at, _) in enumerate(where.listed):
+        columns[at] = listed_column(place)
+    for place, at in enumerate(where.locations):
+        columns[at] = place_column(place)
+    steps: list[int] = STEP[columns].tolist()
+    return steps
+
+
+@lru_cache(maxsize=256)
+def ordered(sketch: Sketch) -> Ordered:
+    """The ordered knobs of a sketch, cached."""
+    return Ordered(sketch)

@@ -1,0 +1,113 @@
+"""The directions of a sketch: a prime moves between tile levels, or a list value goes up or down."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Indices
+from searchers.space import Choice, ChoiceKind, Sketch
+from searchers.tile_arrays import Rows, prime_powers
+
+STAY = -1
+UNLIMITED = np.iinfo(np.int32).max
+NO_EDGE = np.iinfo(np.int32).min
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One small change of a row; a list is its own source and target."""
+
+    source: int  # column that loses the factor
+    target: int  # column that gains it
+    factor: int = 1  # the prime that moves
+    limit: int = UNLIMITED  # upper limit of the target
+    step: int = 0  # in a list, one value down or up
+    edge: int = NO_EDGE  # the last value, where the step has no effect
+
+
+class Moves:
+    """Every direction of one sketch, as arrays."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        placed = [(choice, columns.start) for columns, choice in sketch.places]
+        self.directions = [d for choice, start in placed for d in _directions(choice, start)]
+        fields = [[d.source, d.target, d.factor, d.limit, d.step, d.edge] for d in self.directions]
+        table = np.array(fields, dtype=np.int64).reshape(-1, 6)
+        self._source, self._target, self._factor, self._limit, self._step, self._edge = table.T
+        self._lists = {start: support(c) for c, start in placed if c.kind is not ChoiceKind.TILE}
+        self.knobs = self._knobs({start for _, start in placed})
+
+    def __len__(self) -> int:
+        return len(self.directions)
+
+    def legal(self, rows: Rows) -> Mask:
+        """The directions that change each row."""
+        return self._may(rows[:, self._source], rows[:, self._target], np.arange(len(self)))
+
+    def apply(self, rows: Rows, chosen: Indices) -> Rows:
+        """One step of each row; STAY and illegal directions leave it where it is."""
+        moved = rows.copy()
+        line = np.flatnonzero(chosen != STAY)
+        way = chosen[line]
+        may = self._may(rows[line, self._source[way]], rows[line, self._target[way]], way)
+        line, way = line[may], way[may]
+        tiled = self._step[way] == 0
+        self._shift(moved, line[~tiled], way[~tiled])
+        line, way = line[tiled], way[tiled]
+        factor = self._factor[way].astype(np.int32)
+        moved[line, self._source[way]] //= factor
+        moved[line, self._target[way]] *= factor
+        return moved
+
+    def _may(self, given: Rows, taken: Rows, way: Indices) -> Mask:
+        grown = taken.astype(np.int64) * self._factor[way]
+        fits = (given % self._factor[way] == 0) & (grown <= self._limit[way])
+        return np.asarray(fits & (given != self._edge[way]), dtype=np.bool_)
+
+    def _shift(self, moved: Rows, line: Indices, way: Indices) -> None:
+        for column, values in self._lists.items():
+            mine = self._source[way] == column
+            at = np.searchsorted(values, moved[line[mine], column]) + self._step[way[mine]]
+            moved[line[mine], column] = values[np.clip(at, 0, len(values) - 1)]
+
+    def _knobs(self, outermost: set[int]) -> Indices:
+        """Pairs of opposite directions, down and up: a prime at an inner level of a tile, or a list."""
+        index = {(d.source, d.target, d.factor, d.step): at for at, d in enumerate(self.directions)}
+        pairs = [
+            (at, index[d.target, d.source, d.factor, -d.step])
+            for at, d in enumerate(self.directions)
+            if d.step < 0 or (d.step == 0 and d.target in outermost)
+        ]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+@lru_cache(maxsize=256)
+def moves_of(sketch: Sketch) -> Moves:
+    """The directions of a sketch, cached."""
+    return Moves(sketch)
+
+
+def support(choice: Choice) -> NDArray[np.int32]:
+    """The values of a list with a positive weight, ascending."""
+    weights = choice.weights or (1.0,) * len(choice.values)
+    drawn = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
+    return np.array(sorted(drawn), dtype=np.int32)
+
+
+def _directions(choice: Choice, start: int) -> list[Direction]:
+    if choice.kind is not ChoiceKind.TILE:
+        values = support(choice).tolist()
+        ends = ((-1, values[0]), (1, values[-1])) if len(values) > 1 else ()
+        return [Direction(start, start, step=step, edge=edge) for step, edge in ends]
+    last = choice.width - 1
+    limit = choice.limit or choice.extent
+    return [
+        Direction(start + source, start + target, prime, limit if target == last else UNLIMITED)
+        for prime, _ in prime_powers(choice.extent)
+        for source, target in permutations(range(choice.width), 2)
+    ]

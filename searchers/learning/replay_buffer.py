@@ -1,0 +1,59 @@
+"""Steps with their rewards, to be learnt from repeatedly."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Indices
+from searchers.learning.moves import Mask, Moves
+from searchers.learning.serial_matmul import Array
+from searchers.space import Matrix
+from searchers.tile_arrays import Rows
+
+
+class Transitions(NamedTuple):
+    """State, direction, reward, next state and the directions open there."""
+
+    state: Matrix
+    way: Indices
+    reward: Array
+    after: Matrix
+    legal: Mask
+
+    def drawn(self, rng: np.random.Generator, count: int) -> "Transitions":
+        at = rng.integers(len(self.way), size=count)
+        return Transitions(self.state[at], self.way[at], self.reward[at], self.after[at], self.legal[at])
+
+
+def joined(steps: Sequence[Transitions]) -> Transitions:
+    """Several batches of steps as one."""
+    return Transitions(*(np.concatenate(column) for column in zip(*steps, strict=True)))
+
+
+def reward(gain: NDArray[np.floating]) -> Array:
+    """A bounded reward from a difference of log speeds; failures would drown the rest otherwise."""
+    return np.asarray(np.tanh(gain), dtype=np.float64)
+
+
+def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Transitions:
+    """The steps between measured rows, rewarded by the measurements."""
+    start = np.repeat(np.arange(len(rows)), len(moves))
+    way = np.tile(np.arange(len(moves)), len(rows))
+    end = _places(rows, moves.apply(rows[start], way))
+    taken = np.flatnonzero((end >= 0) & (end != start))
+    start, end, way = start[taken], end[taken], way[taken]
+    gain = reward(speed[end] - speed[start])
+    return Transitions(features[start], way, gain, features[end], moves.legal(rows[end]))
+
+
+def _places(rows: Rows, wanted: Rows) -> Indices:
+    """The index of each wanted row among the rows; -1 if it is missing."""
+    if not len(rows):
+        return np.empty(0, dtype=np.int64)
+    salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below
+    codes = rows @ salt
+    order = np.argsort(codes)
+    at = order[np.minimum(np.searchsorted(codes[order], wanted @ salt), len(rows) - 1)]
+    return np.where((rows[at] == wanted).all(axis=1), at, -1)

@@ -1,0 +1,102 @@
+"""Prices decision vectors during a search and remembers them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.base import Column, CostModel, Indices
+from searchers.decision_features import decision_rows, places_by_sketch
+from searchers.pooled_searcher import score
+from searchers.space import Candidate, Matrix, Sketch, Space
+from searchers.tile_arrays import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Rows of one sketch, their features and their prices."""
+
+    sketch: Sketch
+    rows: Rows
+    features: Matrix
+    promise: Column
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, lines: Indices) -> "Sight":
+        return Sight(self.sketch, self.rows[lines], self.features[lines], self.promise[lines])
+
+
+class Scout:
+    """The memory of one round: every candidate looked at, its origin and its price.
+
+    A price is the model's score, log(best latency / latency), plus a share of its spread. A difference of
+    prices is a reward.
+    """
+
+    def __init__(self, space: Space, model: CostModel, *, optimism: float) -> None:
+        self.space = space
+        self.model = model
+        self._optimism = optimism
+        self._origins: dict[Candidate, str] = {}
+        self._seen: dict[str, list[Sight]] = {}
+
+    def __len__(self) -> int:
+        return len(self._origins)
+
+    def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[Sight]:
+        """Price rows of several sketches with one call of the model; one sight per view."""
+        candidates = [each for sketch, rows in views for each in sketch.candidates(rows.tolist())]
+        pool = score(self.space, self.model, candidates)
+        promise = pool.promise(self._optimism).astype(np.float64)
+        sights, end = [], 0
+        for sketch, rows in views:
+            mine = slice(end, end := end + len(rows))
+            sights.append(Sight(sketch, rows, pool.features[mine], promise[mine]))
+            self._remember(sights[-1], candidates[mine], origin)
+        return sights
+
+    def _remember(self, sight: Sight, candidates: Sequence[Candidate], origin: str) -> None:
+        new = {c: at for at, c in enumerate(candidates) if c not in self._origins}
+        self._origins |= dict.fromkeys(new, origin)
+        seen = self._seen.setdefault(sight.sketch.key, [])
+        seen.append(sight.at(np.array(list(new.values()), dtype=np.int64)))
+
+    def look_at(self, candidates: Sequence[Candidate], origin: str) -> list[Sight]:
+        """Price candidates of any sketch; one sight per sketch."""
+        places = places_by_sketch([candidate.sketch for candidate in candidates])
+        known = [sketch for sketch in self.space.sketches if sketch.key in places]
+        views = [(sketch, decision_rows(sketch, candidates, places[sketch.key])) for sketch in known]
+        return self.look(views, origin) if views else []
+
+    def memory(self) -> list[Sight]:
+        """Everything seen so far, each candidate once; one sight per sketch."""
+        memory = []
+        for sketch in self.space.sketches:
+            if sights := self._seen.get(sketch.key):
+                columns = [(sight.rows, sight.features, sight.promise) for sight in sights]
+                memory.append(Sight(sketch, *map(np.concatenate, zip(*columns, strict=True))))
+        return memory
+
+    def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[Sight]:
+        """Candidates drawn from memory with probability exp(-greed * relative loss of speed)."""
+        memory = self.memory()
+        promise = np.concatenate([sight.promise for sight in memory])
+        loss = np.expm1(np.minimum(20.0, promise.max() - promise))
+        weight = np.exp(-greed * loss)
+        drawn = rng.choice(len(promise), size=count, p=weight / weight.sum())
+        return list(_split(memory, np.sort(drawn)))
+
+    def pool(self) -> dict[Candidate, str]:
+        """Every candidate seen, with its origin."""
+        return dict(self._origins)
+
+
+def _split(memory: Sequence[Sight], drawn: Indices) -> Iterable[Sight]:
+    begin = 0
+    for sight in memory:
+        mine = drawn[(drawn >= begin) & (drawn < begin + len(sight))] - begin
+        begin += len(sight)
+        if len(mine):
+            yield sight.at(mine)

@@ -1,0 +1,57 @@
+"""The base of the learners that keep what they learned for the task's next round."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.base import CostModel
+from searchers.base import Proposal, Trial
+from searchers.batch_searcher import BatchSearcher
+from searchers.learning.exploring_learner import HistorySample, Learner
+from searchers.learning.learned_parameters import Lessons
+from searchers.learning.scorer import Scout
+from searchers.space import Space
+from searchers.stateful import Remembering, State
+
+
+@dataclass(eq=False, kw_only=True)
+class Keeper(Remembering, Learner):
+    """A Learner whose policy goes on where the last round left it.
+
+    With `keeping` off it learns anew in each round, with `learning` off not at all: what a comparison needs
+    to tell what either brings.
+    """
+
+    learning: bool = True
+    keeping: bool = True
+
+    def __post_init__(self) -> None:
+        self._lessons = Lessons(self._kind)
+
+    @abstractmethod
+    def study(self, lessons: Lessons, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+        """As `explore`, from these lessons; what is learned replaces them."""
+
+    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+        self.study(self._lessons, scout, sample, rng)
+
+    def propose_from(
+        self,
+        state: State,
+        space: Space,
+        history: Sequence[Trial],
+        model: CostModel | None,
+        count: int,
+        rng: np.random.Generator,
+    ) -> tuple[list[Proposal], State]:
+        pupil = copy(self)  # nobody else sees what changes during the round
+        pupil._lessons = Lessons.read(self._kind, state if self.keeping and self.learning else None)
+        proposals = BatchSearcher.propose(pupil, space, history, model, count, rng)
+        return proposals, pupil._lessons.packed() if self.keeping and self.learning else None
+
+    @property
+    def _kind(self) -> str:
+        return type(self).__name__

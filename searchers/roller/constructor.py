@@ -1,0 +1,224 @@
+"""Decision vectors of one sketch that fit a machine, with the time that each should take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Final
+
+import numpy as np
+
+from costmodels.base import Column, Indices
+from mallorn.core.values.machine import Machine
+from searchers.loop_nest import Nest, read_across
+from searchers.roller.block_time import block_us, computing_us, feeding_us, moving_us, result_us
+from searchers.roller.build_tiles import build, cut_reduction, gpu_tiles
+from searchers.roller.sketch_blocks import SPATIAL_LEVELS, Block, PlacedChoice, blocks, home, places
+from searchers.roller.tiled_loops import Loops
+from searchers.space import ChoiceKind, Sketch
+from searchers.tile_arrays import Rows
+
+_MOST_TILES: Final = 256  # of a block, with which every other choice is tried
+_GPU_DEPTHS: Final = (4, 16, 1)
+_TENSORIZED: Final = "meta_schedule.auto_tensorize"
+_USUAL_UNROLL: Final = 64.0
+_UNKNOWN_US: Final = 1e9  # of a sketch that there is no model of: they stay in the order of their making
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Decision vectors of a sketch, their times, and numbers that tell how they differ."""
+
+    rows: Rows
+    us: Column
+    aspects: Indices
+
+
+class Tiled:
+    """Tiles of a block, and what they take but for choices that are no tiles."""
+
+    def __init__(self, block: Block, nest: Nest, tiles: Rows, machine: Machine) -> None:
+        self.tiles = tiles
+        self.loops = Loops(nest, tiles)
+        self.moving = moving_us(self.loops, machine)
+        self.aspects = _aspects(block, tiles)
+        self._machine = machine
+        self._working: dict[float, Column] = {}
+
+    def working(self, unroll: Column) -> Column:
+        """The instructions, where so much of each is unrolled."""
+        found = np.zeros(len(unroll))
+        for value in np.unique(unroll).tolist():
+            if value not in self._working:
+                self._working[value] = computing_us(self.loops, self._machine, value)
+            found = np.where(unroll == value, self._working[value], found)
+        return found
+
+
+class Constructor:
+    """Guesses at the sketches of a program. Blocks that several sketches tile are tiled once."""
+
+    def __init__(self, nests: Sequence[Nest], machine: Machine) -> None:
+        self._nests = nests
+        self._machine = machine
+        self._tiled: dict[Block, Tiled] = {}
+
+    def guesses(self, sketch: Sketch) -> Guesses:
+        """Those worth a look."""
+        of_sketch = blocks(sketch)
+        if self._modelled(of_sketch):
+            return self._guess_tiles(sketch, of_sketch[0], _machine_of(sketch, self._machine))
+        return self._guess_plainly(sketch, of_sketch)
+
+    def time_us(self, sketch: Sketch, rows: Rows) -> Column | None:
+        """What any decision vectors of a sketch should take; None where there is no model of it."""
+        of_sketch, machine = blocks(sketch), _machine_of(sketch, self._machine)
+        if not self._modelled(of_sketch):
+            return None
+        (block,) = of_sketch
+        tiles = np.hstack([rows[:, place.columns] for place in block.places])
+        return self._time_us(sketch, rows, Tiled(block, block.nest(self._nests), tiles, machine), machine)
+
+    def _modelled(self, of_sketch: Sequence[Block]) -> bool:
+        return len(of_sketch) == 1 and of_sketch[0].tiled and not self._machine.gpu
+
+    def tiled(self, block: Block, machine: Machine) -> Tiled:
+        """The best tiles of a block, fastest first."""
+        if block not in self._tiled:
+            limits = [place.choice.limit or place.choice.extent for place in block.places]
+            nest = block.nest(self._nests)
+            tiles = build(nest, machine, limits, _USUAL_UNROLL)
+            loops = Loops(nest, tiles)
+            moving = moving_us(loops, machine)
+            time = block_us(computing_us(loops, machine, _USUAL_UNROLL), moving, loops, machine)
+            best = np.argsort(time, kind="stable")[:_MOST_TILES]
+            self._tiled[block] = Tiled(block, nest, tiles[best], machine)
+        return self._tiled[block]
+
+    def _guess_tiles(self, sketch: Sketch, block: Block, machine: Machine) -> Guesses:
+        """The best tiles of one block, with every unrolling and every sane place of what feeds it."""
+        tiled = self.tiled(block, machine)
+        others = _others(sketch, len(block.spatial))
+        found: list[Guesses] = []
+        for values in product(*(values for _, values in others)):
+            rows = _filled(sketch, len(tiled.tiles))
+            for place, value in zip([place for place, _ in others], values, strict=True):
+                rows[:, place.start] = value
+            for place, columns in zip(block.places, _columns(block), strict=True):
+                rows[:, place.columns] = tiled.tiles[:, columns]
+            us = self._time_us(sketch, rows, tiled, machine)
+            also = np.tile(np.array(values, dtype=np.int64), (len(rows), 1))
+            found.append(Guesses(rows, us, np.hstack([tiled.aspects, also])))
+        return _joined(found)
+
+    def _time_us(self, sketch: Sketch, rows: Rows, tiled: Tiled, machine: Machine) -> Column:
+        """Decision vectors with these tiles."""
+        loops, unroll, feeding = tiled.loops, np.zeros(len(rows)), np.zeros(len(rows))
+        for place in places(sketch):
+            values = rows[:, place.start]
+            if place.choice.kind is ChoiceKind.CATEGORICAL:
+                unroll = np.maximum(unroll, np.array(place.choice.labels or place.choice.values)[values])
+            elif place.choice.kind is ChoiceKind.LOCATION:
+                for value in np.unique(values).tolist():
+                    feeding += np.where(values == value, feeding_us(loops, machine, value), 0.0)
+        result = result_us(loops, machine, home(sketch), read_across(loops.nest, self._nests))
+        beyond = np.vstack([tiled.moving, result])
+        return block_us(tiled.working(unroll), beyond, loops, machine) + feeding
+
+    def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
+        """What there is no model of: all choices that are no tiles, in the order of what is sane."""
+        others = _others(sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].tiled else 1)
+        versions = [self._plain_tiles(sketch, of_sketch, at) for at in range(len(_GPU_DEPTHS))]
+        pairs = list(product(product(*(values for _, values in others)), versions))
+        rows = _filled(sketch, len(pairs))
+        for row, (values, tiles) in zip(rows, pairs, strict=True):
+            for place, factors in tiles:
+                row[place.columns] = factors
+            for (place, _), value in zip(others, values, strict=True):
+                row[place.start] = value
+        rows = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
+        return Guesses(rows, _UNKNOWN_US * (1.0 + np.arange(len(rows)) / 1e3), rows.astype(np.int64))
+
+    def _plain_tiles(
+        self, sketch: Sketch, of_sketch: Sequence[Block], version: int
+    ) -> list[tuple[PlacedChoice, list[int]]]:
+        found: list[tuple[PlacedChoice, list[int]]] = []
+        for block in of_sketch:
+            if block.tiled and not self._machine.gpu:
+                best = self.tiled(block, _machine_of(sketch, self._machine)).tiles
+                row = best[min(version, len(best) - 1)]
+                tiles = [row[columns].tolist() for columns in _columns(block)]
+            elif self._machine.gpu and block.spatial[0].choice.width > SPATIAL_LEVELS:
+                tiles = gpu_tiles(block, _GPU_DEPTHS[version])
+            else:
+                tiles = cut_reduction(block, self._machine)
+            found += zip(block.places, tiles, strict=True)
+        return found
+
+
+def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
+    """Where an instruction fills a whole vector, vectors are tiled instead of numbers."""
+    slower = {"lanes": 1, "core_gflops": machine.core_gflops / machine.lanes}
+    return machine.model_copy(update=slower) if _TENSORIZED in sketch.trace else machine
+
+
+def _joined(found: Sequence[Guesses]) -> Guesses:
+    rows, us, aspects = (
+        np.concatenate([getattr(each, name) for each in found]) for name in ("rows", "us", "aspects")
+    )
+    return Guesses(rows, us, aspects)
+
+
+def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
+    """The choices that are no tiles, and what is worth trying of each, the usual first."""
+    found = places(sketch)
+    chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in found) > 1
+    return [
+        (
+            place,
+            _unrolls(place)
+            if place.choice.kind is ChoiceKind.CATEGORICAL
+            else _locations(place, spatial, chained),
+        )
+        for place in found
+        if place.choice.kind is not ChoiceKind.TILE
+    ]
+
+
+def _unrolls(place: PlacedChoice) -> list[int]:
+    labels = place.choice.labels or place.choice.values
+    return sorted(place.choice.values, key=lambda value: abs(labels[value] - _USUAL_UNROLL))
+
+
+def _locations(place: PlacedChoice, spatial: int, chained: bool) -> list[int]:
+    """Inside the loops that the cores share, or beforehand. As late as can be is ruinous for a chain."""
+    values = place.choice.values
+    inside = [value for value in values if value >= spatial - 1]
+    beforehand = [value for value in values if value == -1]
+    return (inside[:1] + beforehand + ([] if chained else inside[1:3])) or [values[0]]
+
+
+def _filled(sketch: Sketch, count: int) -> Rows:
+    """Rows with what the rules of a sketch suggested, and nothing else yet."""
+    rows = np.zeros((count, sketch.width), dtype=np.int32)
+    for place in places(sketch):
+        if place.choice.suggested:
+            rows[:, place.columns] = place.choice.suggested
+    return rows
+
+
+def _columns(block: Block) -> list[slice]:
+    """Where the tiles of each axis lie in a row of the block alone."""
+    ends = np.cumsum([0, *(place.choice.width for place in block.places)])
+    return [slice(int(start), int(end)) for start, end in pairwise(ends)]
+
+
+def _aspects(block: Block, tiles: Rows) -> Indices:
+    """Chunks, tiles beside, registers, depth and vectors of each row, as a number each."""
+    starts = np.array([columns.start for columns in _columns(block)])
+    spatial, reduced = starts[: len(block.spatial)], starts[len(block.spatial) :]
+    groups = [tiles[:, spatial + level] for level in (0, 2, 3)] + [
+        tiles[:, reduced + 1],
+        tiles[:, spatial[-1:] + 3],
+    ]
+    named = [np.unique(group, axis=0, return_inverse=True)[1].reshape(-1) for group in groups]
+    return np.column_stack(named).astype(np.int64)

@@ -1,0 +1,50 @@
+"""A promising and diverse batch: a greedy determinantal point process."""
+
+import numpy as np
+
+from costmodels.base import Column, Indices
+from searchers.feature_scaling import Points, scaled, squared_distances
+from searchers.samplers.base import BatchSampler, ScoredPool
+
+
+class Diverse(BatchSampler):
+    """Takes, one by one, the candidate that adds most volume of promise and distance.
+
+    The kernel is quality x similarity x quality; `weight` balances promise against distance.
+    """
+
+    def __init__(self, optimism: float = 0.5, *, considered: int = 12, weight: float = 2.0) -> None:
+        self.optimism = optimism
+        self.considered = considered
+        self.weight = weight
+
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
+        promise = pool.promise(self.optimism).astype(np.float64)
+        ranked = np.argsort(-promise, kind="stable")
+        near_top = ranked[: self.considered * count]
+        if len(near_top) < 2 or len(near_top) <= count:
+            return near_top[:count]
+        lead = promise[near_top] - promise[near_top[0]]
+        points = scaled(pool.features[near_top])
+        chosen = near_top[_volume(points, self.weight * lead, count)]
+        rest = ranked[~np.isin(ranked, chosen)]
+        return np.concatenate([chosen, rest[: count - len(chosen)]]).astype(np.int64)
+
+
+def _volume(points: Points, log_quality: Column, count: int) -> Indices:
+    """Greedy maximisation of the determinant by Cholesky rows; a step costs points times chosen ones."""
+    distance = squared_distances(points, points)
+    similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
+    left = np.ones(len(points))  # squared volume that a point would add
+    factor = np.zeros((count, len(points)))
+    chosen: list[int] = []
+    while len(chosen) < count:
+        gain = log_quality + 0.5 * np.log(np.maximum(left, 1e-12))
+        gain[chosen] = -np.inf
+        best = int(gain.argmax())
+        step = len(chosen)
+        root = np.sqrt(max(left[best], 1e-12))
+        factor[step] = (similar[best] - factor[:step, best] @ factor[:step]) / root
+        left = np.maximum(0.0, left - factor[step] ** 2)
+        chosen.append(best)
+    return np.array(chosen, dtype=np.int64)

@@ -1,0 +1,51 @@
+"""Whole searches on a space that answers at once, to test searchers and compare them by trials."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from costmodels.base import CostModel
+from costmodels.labels import labels
+from searchers.base import Searcher, Trial
+from searchers.space import Space
+from searchers.stateful import continued
+from searchers.synthetic_space import SyntheticSpace
+
+
+def simulate(
+    space: SyntheticSpace,
+    searcher: Searcher,
+    make_model: Callable[[], CostModel] | None,
+    *,
+    trials: int,
+    batch: int,
+    seed: int,
+) -> list[Trial]:
+    """Propose, measure and refit until `trials` candidates are measured or the space has no more."""
+    history: list[Trial] = []
+    searcher = continued(searcher)
+    while len(history) < trials:
+        model = trained(space, history, make_model, seed) if make_model and history else None
+        rng = np.random.default_rng([seed, len(history)])
+        proposals = searcher.propose(space, history, model, min(batch, trials - len(history)), rng)
+        if not proposals:
+            break
+        history += [replace(space.measure(p.candidate), origin=p.origin) for p in proposals]
+    return history
+
+
+def trained(
+    space: Space, history: Sequence[Trial], make_model: Callable[[], CostModel], seed: int
+) -> CostModel:
+    """A model fit on all measurements so far."""
+    group = np.zeros(len(history), dtype=np.int64)
+    label = labels([t.latency_us for t in history], group, [t.outcome for t in history])
+    model = make_model()
+    model.fit(space.features([t.candidate for t in history]), label, group, seed=seed)
+    return model
+
+
+def best_us(history: Sequence[Trial]) -> float:
+    """The least latency measured."""
+    return min(trial.latency_us for trial in history if trial.latency_us is not None)

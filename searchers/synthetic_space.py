@@ -1,0 +1,161 @@
+"""A synthetic matrix product whose latency is a formula: fast, with a known optimum, without a compiler.
+
+The formula has the interactions that make real kernels hard: lanes, registers, two caches, load balance,
+unrolling against the instruction cache, regions that cannot be built and bodies that never finish compiling.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Column
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.machine import Cache, Machine
+from searchers.base import Trial
+from searchers.decision_space import DecisionSpace
+from searchers.space import Candidate, Choice, ChoiceKind, Sketch
+from searchers.tile_arrays import Rows, tilings
+
+LANES, REGISTERS, CORES = 16, 24, 4
+IN_FLIGHT = 12
+FLOPS_PER_US = 50_000.0
+L1_BYTES, L2_BYTES = 32 * 1024, 512 * 1024
+TASK_US = 0.05
+MACHINE = Machine(
+    cores=CORES,
+    lanes=LANES,
+    registers=REGISTERS,
+    in_flight=IN_FLIGHT,
+    core_gflops=FLOPS_PER_US / 1e3,
+    gflops={"float32": CORES * FLOPS_PER_US / 1e3},
+    caches=(Cache(bytes=L1_BYTES, gbytes_per_sec=100.0), Cache(bytes=L2_BYTES, gbytes_per_sec=40.0)),
+    memory_gbytes_per_sec=20.0,
+    fork_us=TASK_US,
+)
+UNROLLS = (0, 16, 64, 512)
+LARGEST_BLOCK = 8 * 1024  # points of the two innermost levels; above it a candidate is invalid
+LARGEST_BODY = 4 * 1024  # unrolled statements; above it the build times out
+TILED, RFACTOR = "tiled", "rfactor"
+
+
+class SyntheticSpace(DecisionSpace):
+    """C[m, n] += A[m, k] * B[k, n] on an imaginary CPU."""
+
+    def __init__(self, m: int = 256, n: int = 256, k: int = 256) -> None:
+        self.shape = (m, n, k)
+        sketches = [self._sketch(name, ordinal) for ordinal, name in enumerate((TILED, RFACTOR))]
+        super().__init__(sketches, np.log2(self.shape).tolist(), MACHINE)
+
+    def _sketch(self, name: str, ordinal: int) -> Sketch:
+        m, n, k = self.shape
+        choices = (
+            Choice(ChoiceKind.TILE, 4, extent=m, limit=64),
+            Choice(ChoiceKind.TILE, 4, extent=n, limit=64),
+            Choice(ChoiceKind.TILE, 2, extent=k, limit=64),
+            Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2, 3), labels=UNROLLS, weights=(0.25,) * 4),
+            Choice(ChoiceKind.LOCATION, 1, values=(-1, 0, 1)),
+        )
+        return Sketch(name, "", choices, ordinal)
+
+    def defaults(self) -> list[Candidate]:
+        """Whole rows in parallel and vector-wide innermost tiles."""
+        m, n, k = self.shape
+        lanes = np.gcd(n, LANES).item()
+        rows, depth = np.gcd(m, 8).item(), np.gcd(k, LANES).item()
+        decisions = (m // rows, 1, 1, rows, 1, n // lanes, 1, lanes, k // depth, depth, 1, 0)
+        return [Candidate(TILED, decisions)]
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        return [bool(known) for known in ~np.isnan(self.latency_us(candidates))]
+
+    def latency_us(self, candidates: Sequence[Candidate]) -> Column:
+        """The exact time of each candidate; NaN where it cannot be built."""
+        width = self.sketches[0].width
+        rows = np.array([c.decisions for c in candidates], dtype=np.int32).reshape(-1, width)
+        return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))
+
+    def measure(self, candidate: Candidate) -> Trial:
+        """The outcome that a device would report."""
+        latency = float(self.latency_us([candidate])[0])
+        if np.isnan(latency):
+            return Trial(candidate, Outcome.BUILD_ERROR, None)
+        if np.isinf(latency):
+            return Trial(candidate, Outcome.BUILD_TIMEOUT, None)
+        return Trial(candidate, Outcome.OK, latency, build_ms=self._build_ms(candidate))
+
+    @staticmethod
+    def _build_ms(candidate: Candidate) -> float:
+        """Build times, longer for longer unrolled bodies."""
+        *_, rows, _, _, _, columns, _, depth, unroll, _ = candidate.decisions
+        body = rows * np.ceil(columns / LANES) * depth
+        return 300.0 + float(body if body <= UNROLLS[unroll] else 0)
+
+    @cached_property
+    def optimum_us(self) -> float:
+        """The least latency of all candidates, found by trying every one."""
+        return min(float(np.nanmin(self._latency(rows, rfactor))) for rows, rfactor in self._everything())
+
+    def _everything(self) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
+        (outer, inner, depth), limit = (tilings(e, w) for e, w in zip(self.shape, (4, 4, 2), strict=True)), 64
+        rest = np.array(list(product(range(len(UNROLLS)), (-1, 0, 1))), dtype=np.int32)
+        inner, depth = inner[inner[:, -1] <= limit], depth[depth[:, -1] <= limit]
+        at = np.indices((len(inner), len(depth), len(rest))).reshape(3, -1)
+        tail = np.hstack([inner[at[0]], depth[at[1]], rest[at[2]]])
+        for head in outer[outer[:, -1] <= limit]:
+            rows = np.hstack([np.tile(head, (len(tail), 1)), tail])
+            for rfactor in (False, True):
+                yield rows, np.full(len(rows), rfactor)
+
+    def _latency(self, rows: Rows, rfactor: NDArray[np.bool_]) -> Column:
+        values = rows.astype(np.float64).T
+        m, n, k = values[0:4], values[4:8], values[8:10]
+        unroll, location = np.array(UNROLLS, dtype=np.float64)[rows[:, 10]], values[11]
+        body = m[3] * np.ceil(n[3] / LANES) * k[1]
+        tasks = m[0] * n[0] * np.where(rfactor, k[0], 1)
+        slowdown = _lanes(n[3]) * _registers(m[3] * np.ceil(n[3] / LANES), k[1]) * _caches(m, n, k)
+        block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
+        slowdown *= _unrolling(body, unroll) * np.asarray(
+            np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
+        )
+        balance = np.ceil(tasks / CORES) * CORES / tasks
+        flops_us = 2.0 * np.prod(self.shape) / CORES / FLOPS_PER_US
+        merge_us = np.where(rfactor, self.shape[0] * self.shape[1] * k[0] / FLOPS_PER_US, 0.0)
+        latency = flops_us * slowdown * balance + merge_us + TASK_US * tasks + 2.0
+        latency[(unroll >= body) & (body * k[0] > LARGEST_BODY) & (unroll > 64)] = np.inf
+        latency[m[2] * m[3] * n[2] * n[3] > LARGEST_BLOCK] = np.nan
+        latency[(location == 1) & (m[1] * n[1] > 256)] = np.nan
+        return np.asarray(latency, dtype=np.float64)
+
+
+def _lanes(width: Column) -> Column:
+    """The cost of idle lanes in the last vector."""
+    return np.ceil(width / LANES) * LANES / width
+
+
+def _registers(accumulators: Column, depth: Column) -> Column:
+    """The cost of too few accumulators (waiting), too many (spilling) and short depths (reloading)."""
+    waiting = 1 + np.maximum(0, IN_FLIGHT - accumulators) / 8
+    spilling = 1 + 0.4 * np.log2(np.maximum(1, accumulators / REGISTERS)) * (1 + 0.2 * np.log2(depth))
+    reloading = 1 + 4.0 / depth
+    return waiting * spilling * reloading
+
+
+def _caches(m: Column, n: Column, k: Column) -> Column:
+    """The cost of blocks that exceed the first or second cache."""
+    rows, columns = m[2] * m[3], n[2] * n[3]
+    first = 4 * (rows * k[1] + columns * k[1] + rows * columns)
+    rows, columns, depth = rows * m[1], columns * n[1], k[0] * k[1]
+    second = 4 * (rows * depth + columns * depth + rows * columns)
+    reuse = 1 + 2.0 / np.minimum(rows, columns)
+    misses = 0.4 * np.log2(np.maximum(1, first / L1_BYTES)) + 0.2 * np.log2(np.maximum(1, second / L2_BYTES))
+    return np.asarray((1 + misses) * reuse, dtype=np.float64)
+
+
+def _unrolling(body: Column, unroll: Column) -> Column:
+    """The cost of loop overhead without unrolling, and of instruction misses in long unrolled bodies."""
+    unrolled = body <= unroll
+    overhead = np.where(unrolled, 1.0, 1 + 2.0 / np.sqrt(body))
+    return overhead * np.where(unrolled & (body > 128), 1 + 0.15 * np.log2(body / 128), 1.0)

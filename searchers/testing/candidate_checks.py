@@ -1,0 +1,60 @@
+"""Checks of a single candidate, and a space so small that a search exhausts it."""
+
+# ruff: noqa: S101
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mallorn.core.values.machine import assumed
+from searchers.decision_space import DecisionSpace
+from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
+
+SEEDS = (0, 1, 2)
+
+
+def generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def split(sketch: Sketch, decisions: Sequence[int]) -> list[tuple[int, ...]]:
+    """The decisions of each choice of a sketch."""
+    return [tuple(decisions[columns]) for columns, _ in sketch.places]
+
+
+def assert_well_formed(space: Space, candidate: Candidate) -> None:
+    """Factors multiply up and stay within limits, values are among the allowed ones, all are plain ints."""
+    sketch = space.by_key[candidate.sketch]
+    assert len(candidate.decisions) == sketch.width
+    assert all(type(value) is int for value in candidate.decisions)
+    for choice, part in zip(sketch.choices, split(sketch, candidate.decisions), strict=True):
+        if choice.kind is ChoiceKind.TILE:
+            assert math.prod(part) == choice.extent
+            assert all(factor > 0 for factor in part)
+            assert not choice.limit or part[-1] <= choice.limit
+        else:
+            assert part[0] in choice.values
+
+
+class TinySpace(DecisionSpace):
+    """Ten candidates, valid where the first factor is odd or the index 1."""
+
+    def __init__(self) -> None:
+        choices = (
+            Choice(ChoiceKind.TILE, 2, extent=12, limit=6),
+            Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1), labels=(0, 16), weights=(0.5, 0.5)),
+        )
+        super().__init__([Sketch("tiny", "", choices)], [1.0], assumed(cores=2, lanes=4))
+
+    def everything(self) -> set[Candidate]:
+        return {Candidate("tiny", (12 // f, f, i)) for f in (1, 2, 3, 4, 6) for i in (0, 1)}
+
+    def possible(self) -> set[Candidate]:
+        return {candidate for candidate in self.everything() if self.valid([candidate])[0]}
+
+    def defaults(self) -> list[Candidate]:
+        return [Candidate("tiny", (12, 1, 0)), Candidate("tiny", (3, 4, 0))]
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        return [c.decisions[0] % 2 == 1 or c.decisions[2] == 1 for c in candidates]

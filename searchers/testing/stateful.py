@@ -1,0 +1,88 @@
+"""The conformance kit of searchers that keep what they learned."""
+# ruff: noqa: S101
+
+import pytest
+
+from costmodels.base import CostModel
+from searchers.base import Searcher, Trial
+from searchers.stateful import MOST_BYTES, Remembering
+from searchers.synthetic_space import SyntheticSpace
+from searchers.testing.candidate_checks import TinySpace, assert_well_formed, generator
+from searchers.testing.searchers import SearcherTestCase
+
+
+class RememberingTestCase(SearcherTestCase):
+    """As SearcherTestCase, whose checks hold too: give the fixture `searcher`."""
+
+    @pytest.fixture
+    def learner(self, searcher: Searcher) -> Remembering:
+        assert isinstance(searcher, Remembering)
+        return searcher
+
+    @pytest.fixture
+    def state(
+        self, learner: Remembering, space: SyntheticSpace, history: list[Trial], model: CostModel | None
+    ) -> bytes:
+        """What two rounds have left."""
+        first = learner.propose_from(None, space, history[:20], model, 16, generator(1))[1]
+        second = learner.propose_from(first, space, history, model, 16, generator(2))[1]
+        assert second is not None
+        return second
+
+    def test_a_round_without_a_state_is_the_first(
+        self, learner: Remembering, space: SyntheticSpace, history: list[Trial], model: CostModel | None
+    ) -> None:
+        proposals, _ = learner.propose_from(None, space, history, model, 16, generator(3))
+        assert proposals == learner.propose(space, history, model, 16, generator(3))
+
+    def test_what_a_round_proposes_and_leaves_is_a_pure_function_of_the_arguments(
+        self,
+        learner: Remembering,
+        space: SyntheticSpace,
+        history: list[Trial],
+        model: CostModel | None,
+        state: bytes,
+    ) -> None:
+        first = learner.propose_from(state, space, history, model, 16, generator(3))
+        learner.propose_from(None, space, history[:5], model, 8, generator(4))
+        assert learner.propose_from(state, space, history, model, 16, generator(3)) == first
+
+    def test_a_state_changes_what_is_proposed(
+        self,
+        learner: Remembering,
+        space: SyntheticSpace,
+        history: list[Trial],
+        model: CostModel | None,
+        state: bytes,
+    ) -> None:
+        anew, _ = learner.propose_from(None, space, history, model, 32, generator(3))
+        assert learner.propose_from(state, space, history, model, 32, generator(3))[0] != anew
+
+    def test_a_state_is_bounded(self, state: bytes) -> None:
+        assert 0 < len(state) <= MOST_BYTES
+
+    @pytest.mark.parametrize("damage", ["cut", "flipped", "text", "empty"])
+    def test_a_damaged_state_is_none(
+        self,
+        learner: Remembering,
+        space: SyntheticSpace,
+        history: list[Trial],
+        model: CostModel | None,
+        state: bytes,
+        damage: str,
+    ) -> None:
+        middle = len(state) // 2
+        flipped = state[: middle - 64] + bytes(b ^ 0xFF for b in state[middle - 64 : middle]) + state[middle:]
+        damaged = {"cut": state[:middle], "flipped": flipped, "text": b"no state", "empty": b""}[damage]
+        anew, _ = learner.propose_from(None, space, history, model, 16, generator(3))
+        assert learner.propose_from(damaged, space, history, model, 16, generator(3))[0] == anew
+
+    def test_a_state_of_another_space_is_none_to_it(
+        self, learner: Remembering, model: CostModel | None, state: bytes
+    ) -> None:
+        tiny, other = TinySpace(), SyntheticSpace(96, 32, 64)
+        anew, _ = learner.propose_from(None, tiny, [], model, 4, generator(3))
+        assert learner.propose_from(state, tiny, [], model, 4, generator(3))[0] == anew
+        known = [other.measure(each) for each in dict.fromkeys(other.sample(generator(0), 20))]
+        for proposal in learner.propose_from(state, other, known, model, 16, generator(3))[0]:
+            assert_well_formed(other, proposal.candidate)

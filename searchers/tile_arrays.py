@@ -1,0 +1,130 @@
+"""Tile choices as arrays: sampling, changing and checking ordered factorisations of an extent."""
+
+from functools import lru_cache
+from itertools import combinations, permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from searchers.space import Choice
+
+Rows = NDArray[np.int32]
+
+MAX_REDRAWS = 8
+
+
+class TileRule:
+    """A TILE choice: `width` factors whose product is the extent, the last within the limit."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.width = choice.width
+        self.extent = choice.extent
+        self.limit = choice.limit or choice.extent
+        self._primes = prime_powers(choice.extent)
+        self._sources, self._targets, self._factors = _moves(choice.extent, choice.width)
+
+    @property
+    def mutable(self) -> bool:
+        """True if there is more than one way to tile."""
+        if self.width == 2:
+            return any(factor <= self.limit for factor in self._factors)
+        return self.width > 2 and self.extent > 1
+
+    def sample(self, rng: np.random.Generator, count: int) -> Rows:
+        """Uniform over ordered factorisations; rows above the limit after a few draws are repaired."""
+        rows = self._draw(rng, count)
+        for _ in range(MAX_REDRAWS):
+            over = np.flatnonzero(rows[:, -1] > self.limit)
+            if not over.size:
+                return rows
+            rows[over] = self._draw(rng, over.size)
+        return self.repair(rows)
+
+    def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
+        """Move one factor of each row from one loop to another, uniformly among the legal moves."""
+        legal = rows[:, self._sources] % self._factors == 0
+        grown = rows[:, -1:].astype(np.int64) * self._factors
+        legal &= (self._targets != self.width - 1) | (grown <= self.limit)
+        pick = np.floor(rng.random(len(rows)) * legal.sum(axis=1)).astype(np.int64)
+        move = (legal.cumsum(axis=1) > pick[:, None]).argmax(axis=1)
+        changed, line = rows.copy(), np.arange(len(rows))
+        changed[line, self._sources[move]] //= self._factors[move]
+        changed[line, self._targets[move]] *= self._factors[move]
+        return changed
+
+    def well_formed(self, rows: Rows) -> NDArray[np.bool_]:
+        positive = (rows > 0).all(axis=1)
+        exact = rows.astype(np.float64).prod(axis=1) == self.extent
+        return np.asarray(positive & exact & (rows[:, -1] <= self.limit))
+
+    def _draw(self, rng: np.random.Generator, count: int) -> Rows:
+        rows = np.ones((count, self.width), dtype=np.int32)
+        for prime, power in self._primes:
+            table = compositions(power, self.width)
+            exponents = table[rng.integers(len(table), size=count)]
+            rows *= np.power(prime, exponents, dtype=np.int32)
+        return rows
+
+    def repair(self, rows: Rows) -> Rows:
+        """Move factors from the innermost loop to the outermost until the limit holds; changes `rows`."""
+        for prime, power in reversed(self._primes):
+            for _ in range(power):
+                over = (rows[:, -1] > self.limit) & (rows[:, -1] % prime == 0)
+                rows[over, -1] //= prime
+                rows[over, 0] *= prime
+        return rows
+
+
+@lru_cache(maxsize=4096)
+def prime_powers(extent: int) -> tuple[tuple[int, int], ...]:
+    """The prime factorisation of an extent, smallest prime first."""
+    powers: dict[int, int] = {}
+    prime, rest = 2, extent
+    while prime * prime <= rest:
+        while rest % prime == 0:
+            powers[prime] = powers.get(prime, 0) + 1
+            rest //= prime
+        prime += 1
+    if rest > 1:
+        powers[rest] = powers.get(rest, 0) + 1
+    return tuple(powers.items())
+
+
+@lru_cache(maxsize=256)
+def compositions(total: int, parts: int) -> Rows:
+    """All ways to write `total` as an ordered sum of `parts` numbers, zero included, one a row."""
+    bars = list(combinations(range(total + parts - 1), parts - 1))
+    inner = np.array(bars, dtype=np.int32).reshape(len(bars), parts - 1)
+    ends = np.full((len(bars), 1), total + parts - 1, dtype=np.int32)
+    bounds = np.hstack([np.full_like(ends, -1), inner, ends])
+    return bounds[:, 1:] - bounds[:, :-1] - 1
+
+
+def tilings(extent: int, width: int) -> Rows:
+    """Every ordered factorisation of an extent, one a row."""
+    rows = np.ones((1, width), dtype=np.int32)
+    for prime, power in prime_powers(extent):
+        factors = np.power(prime, compositions(power, width), dtype=np.int32)
+        rows = (rows[:, None, :] * factors).reshape(-1, width)
+    return rows
+
+
+def divisors(extent: int) -> list[int]:
+    """All divisors in rising order."""
+    found = [1]
+    for prime, power in prime_powers(extent):
+        found = [base * prime**exponent for base in found for exponent in range(power + 1)]
+    return sorted(found)
+
+
+def largest_factor(extent: int, limit: int) -> int:
+    """The largest divisor that is at most `limit`, and at least one."""
+    return max(factor for factor in divisors(extent) if factor <= max(1, limit))
+
+
+@lru_cache(maxsize=1024)
+def _moves(extent: int, width: int) -> tuple[Rows, Rows, Rows]:
+    pairs = permutations(range(width), 2)
+    moves = [(source, target, factor) for source, target in pairs for factor in divisors(extent)[1:]]
+    table = np.array(moves, dtype=np.int32).reshape(len(moves), 3)
+    return table[:, 0], table[:, 1], table[:, 2]

@@ -1,0 +1,58 @@
+"""A bounded part of the history, so that late rounds cost no more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.base import Column, Indices
+from searchers.base import Trial
+from searchers.space import Candidate
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Timed candidates, and for each log(latency / best latency)."""
+
+    candidates: list[Candidate]
+    slowdown: Column
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def weights(self, temperature: float) -> Column:
+        """Boltzmann weights, nearly equal at high temperature."""
+        heat = np.exp(-self.slowdown / temperature)
+        return np.asarray(heat / heat.sum())
+
+    def draw(self, rng: np.random.Generator, count: int, temperature: float) -> list[Candidate]:
+        """Candidates drawn with replacement; fast ones more often at low temperature."""
+        if not self.candidates:
+            return []
+        drawn = rng.choice(len(self), size=count, p=self.weights(temperature))
+        return [self.candidates[at] for at in drawn]
+
+
+def fastest(history: Sequence[Trial], count: int) -> Measured:
+    """The fastest `count` of the history, without failures and wrong results."""
+    lines, latencies = _timed(history)
+    order = np.argsort(latencies, kind="stable")[:count]
+    return _measured(history, lines[order], latencies[order], latencies)
+
+
+def latest(history: Sequence[Trial], count: int) -> Measured:
+    """The timed candidates among the last `count` trials, oldest first, relative to the best of all."""
+    lines, latencies = _timed(history)
+    recent = lines >= len(history) - count
+    return _measured(history, lines[recent], latencies[recent], latencies)
+
+
+def _timed(history: Sequence[Trial]) -> tuple[Indices, Column]:
+    timed = [(at, trial.time_us) for at, trial in enumerate(history) if trial.time_us is not None]
+    lines = np.array([at for at, _ in timed], dtype=np.int64)
+    return lines, np.array([latency for _, latency in timed], dtype=np.float64)
+
+
+def _measured(history: Sequence[Trial], lines: Indices, latencies: Column, everything: Column) -> Measured:
+    best = everything.min(initial=np.inf)
+    return Measured([history[at].candidate for at in lines], np.log(latencies / best))

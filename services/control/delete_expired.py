@@ -1,0 +1,67 @@
+"""Deletes what the settings say has been kept for long enough, a little at a time."""
+
+from contextlib import suppress
+from typing import Final
+
+from db.repositories.audit import Audit
+from db.repositories.job_removal import Removals
+from db.repositories.measurement_counts import Counts
+from db.repositories.workers import Workers
+from db.session import Database
+from mallorn.core.errors import Conflict, NotFound
+from mallorn.core.settings import Settings
+from mallorn.core.surviving_loop import Turn
+from services.artifact_removal import delete_model, remove_export
+
+# A minute later comes the next: nobody waits for a writer that deletes for long.
+AT_A_TIME: Final = 20
+ENTRIES_AT_A_TIME: Final = 1000
+WORKERS_KEPT_DAYS: Final = 7.0  # the fleet's page shows a day
+
+
+def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> None:
+    """What is old, each kind only where a setting asks for it; files left by a deletion; counts grow."""
+    turn = turn or Turn()
+    if settings.keep_jobs_days:
+        with turn.part("old jobs are not deleted"):
+            _delete_jobs(database, settings.keep_jobs_days)
+    if settings.keep_events_days:
+        with turn.part("old events are not deleted"), database.transaction() as session:
+            Removals(session).forget_logs(settings.keep_events_days, AT_A_TIME)
+    if settings.keep_models_days:
+        with turn.part("old models are not deleted"):
+            _delete_models(database, settings)
+    if settings.keep_audit_days:
+        with turn.part("old entries of the audit log are not deleted"), database.transaction() as session:
+            Audit(session).forget(settings.keep_audit_days, ENTRIES_AT_A_TIME)
+    with turn.part("files that a deletion left are not removed"):
+        _remove_leftovers(database)
+    with turn.part("old workers are not forgotten"), database.transaction() as session:
+        Workers(session).forget(WORKERS_KEPT_DAYS, ENTRIES_AT_A_TIME)
+    with turn.part("measurements are not counted"), database.transaction() as session:
+        Counts(session).grow()
+
+
+def _delete_jobs(database: Database, days: float) -> None:
+    with database.session() as session:
+        old = Removals(session).ended_before(days, AT_A_TIME)
+    for job_id in old:
+        # Someone may have resumed it since.
+        with suppress(Conflict), database.transaction() as session:
+            Removals(session).delete(job_id, None)
+
+
+def _delete_models(database: Database, settings: Settings) -> None:
+    with database.session() as session:
+        old = Removals(session).unused_models(settings.keep_models_days, AT_A_TIME)
+    for model in old:
+        # A job may have been submitted for it since, or its owner have deleted it.
+        with suppress(Conflict, NotFound):
+            delete_model(database, settings.artifacts, model.id, model.owner)
+
+
+def _remove_leftovers(database: Database) -> None:
+    with database.session() as session:
+        leftovers = [(job.id, job.export_uri) for job in Removals(session).leftovers(AT_A_TIME)]
+    for job_id, uri in leftovers:
+        remove_export(database, job_id, uri or "")

@@ -1,0 +1,169 @@
+"""One job's turn: read its state, ask the planner, write its answer."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.contexts import Contexts
+from db.repositories.devices import like_of
+from db.repositories.fail_job import fail_job
+from db.repositories.job_events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from db.repositories.targets import Targets
+from db.repositories.task_histories import Standing, Standings
+from db.repositories.tasks import Tasks
+from db.tables import Device, Job
+from mallorn.core import queues
+from mallorn.core.allowed_classes import check_classes
+from mallorn.core.device_wait_hint import WAITING
+from mallorn.core.errors import ClassRefused, MallornError, PluginFailed, UnknownName
+from mallorn.core.options import JobOptions, KeptOptions
+from mallorn.core.plugin_errors import blaming
+from mallorn.core.settings import settings
+from mallorn.core.states import ZERO_SHOT, JobState
+from mallorn.core.targets import Target
+from mallorn.core.values.decision_log import PlannedRound
+from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
+from mallorn.core.values.expected_gain import Outlook
+from mallorn.core.virtual_devices import stand_in
+from services.control.assign_families import group
+from services.control.planner_input import job_view, measuring_context
+from services.control.wait_for_device import WaitLimit, wait_for_device
+from services.control.wake_messages import Message
+from services.planner.planner import plan
+from services.planner.planner_values import JobPlan, JobView
+
+ANSWERS: Final = "what is known answers"
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Settled:
+    """What came of a turn. `over`: the job tunes no more."""
+
+    messages: list[Message] = field(default_factory=list)
+    opened: int = 0
+    candidates: int = 0
+    over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _JobStep:
+    """What one turn works with."""
+
+    session: Session
+    job: Job
+    options: JobOptions
+
+
+def take_turn(
+    session: Session, job_id: str, slots: int, devices: Sequence[Device], patience: WaitLimit
+) -> Settled:
+    """Settle a job and open at most `slots` rounds for it; `devices` are those of its target that answer."""
+    Jobs(session).lock_job(job_id)
+    job = Jobs(session).get(job_id, None)
+    if job.state != JobState.TUNING:
+        return Settled(over=True)
+    options = KeptOptions.model_validate(job.options)
+    step = _JobStep(session, job, options)
+    try:
+        options.check_known()
+        check_classes(step.options, settings().plugins)
+        with blaming(("policy", step.options.policy), ("families", step.options.families)):
+            return _turn(step, slots, devices, patience)
+    except UnknownName as error:
+        Jobs(session).say(job_id, error.reason)
+        return Settled(over=True)
+    except (ClassRefused, PluginFailed) as error:
+        return _give_up(step, error)
+
+
+def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit) -> Settled:
+    turn = Settled(messages=group(step.session, step.job, step.options))
+    if fitting := _fitting(step, devices):
+        _bind(step, fitting[0])
+    elif step.options.mode == ZERO_SHOT:  # it runs nothing, and waits for nobody
+        _write(step, turn, (), JobPlan(finished=ANSWERS))
+    elif not stand_in(Target(Targets(step.session).get(step.job.target_id).text)):
+        if wait_for_device(step.session, step.job, patience, devices):
+            return Settled(messages=turn.messages, over=True)
+        slots = 0
+    if not turn.over and step.job.context_id is not None:
+        _write(step, turn, *_decide(step, slots))
+    return turn
+
+
+def _give_up(step: _JobStep, error: MallornError) -> Settled:
+    """Without its policy or its families a job cannot go on as it was asked for."""
+    log.error("the job fails: %s", error, exc_info=error)
+    fail_job(step.session, step.job.id, JobState.TUNING, error)
+    return Settled(over=True)
+
+
+def _fitting(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
+    """Those whose times compare with what the job has measured."""
+    if step.job.context_id is None or not step.options.searches:
+        return devices
+    like = like_of(Contexts(step.session).get(step.job.context_id))
+    return [device for device in devices if like_of(device) == like]
+
+
+def _bind(step: _JobStep, device: Device) -> None:
+    """The first device of its target gives a job its measuring context."""
+    jobs, job = Jobs(step.session), step.job
+    if job.cause in WAITING:
+        jobs.say(job.id, "")
+    if job.context_id is None:
+        jobs.bind_context(job.id, measuring_context(step.session, device, step.options))
+        step.session.refresh(job)
+
+
+def _decide(step: _JobStep, slots: int) -> tuple[Sequence[Standing], JobPlan]:
+    if not step.options.searches:
+        return (), JobPlan(finished=ANSWERS)
+    tasks, view = _view(step)
+    over = view.seconds_left is not None and view.seconds_left <= 0
+    if over and Rounds(step.session).withdraw(step.job.id):
+        tasks, view = _view(step)  # the time is over: rounds that nobody began are not waited for
+    return tasks, plan(replace(view, slots=view.open_rounds + slots))
+
+
+def _view(step: _JobStep) -> tuple[Sequence[Standing], JobView]:
+    tasks = Standings(step.session).of(step.job)
+    return tasks, job_view(step.session, step.job, step.options, tasks)
+
+
+def _write(step: _JobStep, turn: Settled, tasks: Sequence[Standing], decision: JobPlan) -> None:
+    Tasks(step.session).retire(decision.retired)
+    if decision.finished:
+        turn.over = True
+        turn.messages += _finish(step, decision)
+    known = {task.id: task for task in tasks}
+    for planned in decision.rounds:
+        if (message := _open(step, planned, known[planned.task_id], decision.outlook)) is not None:
+            turn.messages.append(message)
+            turn.opened += 1
+            turn.candidates += planned.size
+
+
+def _open(step: _JobStep, planned: PlannedRound, task: Standing, outlook: Outlook | None) -> Message | None:
+    searcher = planned.searcher or step.options.search
+    row = Rounds(step.session).add(step.job, task.workload_id, planned, searcher)
+    if row is None:  # another job tunes this workload right now
+        return None
+    place = {"round": row.index, "task": task.index, "name": task.name, "size": row.size}
+    told = place | planned.reason.stored() | ({"outlook": outlook} if outlook else {})
+    Events(step.session).append(step.job.id, RoundPlannedEvent.model_validate(told))
+    return queues.RUN_ROUND, row.id
+
+
+def _finish(step: _JobStep, decision: JobPlan) -> list[Message]:
+    why = decision.finished
+    Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FINISHING, why)
+    Jobs(step.session).record(step.job.id, tuning_ended=why)
+    Events(step.session).append(step.job.id, FinishingEvent(why=why, outlook=decision.outlook))
+    return [(queues.FINISH_JOB, step.job.id)]

@@ -1,0 +1,154 @@
+"""One planning step of one target: settle the job that has news, then deal the free slots by fair share.
+
+A survey tells what the target has to tune with, and who wants it.
+"""
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from db.repositories.devices import Devices
+from db.repositories.fail_job import pause_job
+from db.repositories.job_shares import Shares
+from db.repositories.jobs import Jobs
+from db.repositories.leases import Holds, WorkItem
+from db.repositories.rounds import Rounds
+from db.repositories.targets import Targets
+from db.repositories.workers import Workers
+from db.session import Database
+from db.tables import Device
+from mallorn.core.errors import MallornError, StorageFull, Unavailable
+from mallorn.core.log_setup import about
+from mallorn.core.os_errors import refused
+from mallorn.core.surviving_loop import Turn, tell
+from mallorn.core.targets import Target
+from mallorn.core.virtual_devices import stand_in
+from services.control.plan_job import Settled, take_turn
+from services.control.wait_for_device import USUAL, WaitLimit
+from services.control.wake_messages import Message
+from services.planner.fair_share import JobShare, charged, dealt
+
+log = logging.getLogger(__name__)
+FRESH_SEC = 30.0  # a device that was silent for longer is not counted on
+PLAN_LEASE_SEC = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A target at the moment of planning; `able` are the jobs that have a task to open a round for.
+
+    Where something stands in for devices, every worker has one.
+    """
+
+    devices: tuple[Device, ...]
+    free_slots: int
+    jobs: tuple[JobShare, ...]
+    able: frozenset[str]
+
+
+def survey(session: Session, target_id: int) -> Survey:
+    """Read it all; what this costs does not grow with the rounds and measurements of the jobs."""
+    fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
+    devices = [device for device in fresh if not device.info.stopped]
+    claims = Shares(session).claims(target_id)
+    workers = len(Workers(session).able())
+    stands_in = stand_in(Target(Targets(session).get(target_id).text))
+    slots = _slots(workers if stands_in else len(devices), workers)
+    return Survey(
+        devices=tuple(devices),
+        free_slots=max(0, slots - Rounds(session).count_open(target_id)),
+        jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
+        able=frozenset(claim.id for claim in claims if claim.able),
+    )
+
+
+def _slots(devices: int, workers: int) -> int:
+    """A round for every device that a worker can serve, and one more, so that none waits for the planner."""
+    if not devices:
+        return 0
+    return max(1, min(devices, workers)) + 1
+
+
+def plan_job(
+    database: Database, job_id: str, holder: str, patience: WaitLimit = USUAL
+) -> list[Message] | None:
+    """Messages to send after the commits; None when another process plans this job's target right now."""
+    with database.transaction() as session:
+        target_id = Jobs(session).get(job_id, None).target_id
+        hold = Holds(session).claim(WorkItem.plan(target_id), holder, PLAN_LEASE_SEC)
+    if hold is None:
+        return None
+    try:
+        with database.session() as session:
+            seen = survey(session, target_id)
+        return _TargetStep(database, seen, patience).run(job_id)
+    finally:
+        with suppress(Unavailable, StorageFull), database.transaction() as session:
+            Holds(session).end(hold)
+
+
+class _TargetStep:
+    """Goes from job to job, each in a transaction of its own that locks this one job.
+
+    The lease saves work; these locks are what keeps two planners from spending one budget twice.
+    """
+
+    def __init__(self, database: Database, seen: Survey, patience: WaitLimit) -> None:
+        self._database = database
+        self._patience = patience
+        self._devices = seen.devices
+        self._free = seen.free_slots
+        self._jobs = {job.id: job for job in seen.jobs}
+        self._able = set(seen.able)
+        self._messages: list[Message] = []
+
+    def run(self, first: str) -> list[Message]:
+        """The job that has news is looked at in any case, every other one only when it is its turn."""
+        try:
+            if first in self._jobs:
+                self._look_at(first, self._deal(self._able | {first}).get(first, 0))
+            while slots := self._deal(self._able):
+                for job_id, count in slots.items():
+                    self._look_at(job_id, count)
+        except (Unavailable, StorageFull) as error:  # rounds that were opened wait for their message
+            log.warning("the rest of this planning step waits for the next: %s", error)
+        return self._messages
+
+    def _deal(self, able: set[str]) -> dict[str, int]:
+        return dealt(self._jobs.values(), able, self._free)
+
+    def _look_at(self, job_id: str, slots: int) -> None:
+        try:
+            with self._database.transaction() as session:
+                turn = take_turn(session, job_id, slots, self._devices, self._patience)
+                paid = charged([*self._jobs.values()], job_id, turn.candidates)
+                Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
+        except (Unavailable, StorageFull):
+            raise
+        except Exception as error:  # the others' turns go on
+            if (known := refused(error)) is not None:
+                raise known from error
+            self._set_aside(job_id, error)
+            return
+        self._jobs[job_id] = paid
+        self._note(job_id, slots, turn)
+
+    def _set_aside(self, job_id: str, error: Exception) -> None:
+        """Such a job rests until somebody has looked: the fault may be ours, and resumed it loses nothing."""
+        del self._jobs[job_id]
+        self._able.discard(job_id)
+        with about(job=job_id), Turn().part("a job that cannot be planned could not be told so"):
+            tell("planning a job broke off", error)
+            what = f"planning this job raised {type(error).__name__}: {error}"
+            with self._database.transaction() as session:
+                pause_job(session, job_id, MallornError(what, hint="the log of control has the details"))
+
+    def _note(self, job_id: str, slots: int, turn: Settled) -> None:
+        self._messages += turn.messages
+        self._free -= turn.opened
+        if turn.over:
+            del self._jobs[job_id]
+        if turn.opened < slots:
+            self._able.discard(job_id)

@@ -1,0 +1,115 @@
+"""A job's rows, and its workloads' rounds whichever job paid for them, as the planner's plain values."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from sqlalchemy.orm import Session
+
+from db.repositories.contexts import Contexts
+from db.repositories.job_shares import Shares
+from db.repositories.rounds import Rounds
+from db.repositories.task_histories import Standing, WorkloadRound
+from db.tables import Device, Job
+from mallorn.core.options import JobOptions
+from mallorn.core.states import RoundState
+from mallorn.core.values.machine import Machine
+from mallorn.core.values.roofline import least_us
+from services.planner.planner_values import JobView, Point, TaskView
+
+
+def points(job: Job, task: Standing) -> Iterator[Point]:
+    """The rounds that measured something, in closing order, on top of what was known before them."""
+    measured = [row for row in task.rounds if has_run(row) and row.trials]
+    # The job counted the dataset's rows when it was imported; those that are points now count once.
+    counted = [row for row in measured if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
+    trials = max(0, task.known_at_start - sum(row.trials for row in counted))
+    for row in measured:
+        trials += row.trials
+        yield Point(trials, row.best_us)
+
+
+def has_run(row: WorkloadRound) -> bool:
+    """Whether a round is closed, and not just withdrawn before anyone began it."""
+    return not row.state.open and (row.trials > 0 or row.state != RoundState.CANCELLED)
+
+
+def seconds_per_trial(rounds: Iterable[WorkloadRound]) -> float | None:
+    """Wall time of closed rounds over what they measured; None before the first."""
+    done = [row for row in rounds if row.state == RoundState.DONE and row.wall_sec and row.trials]
+    trials = sum(row.trials for row in done)
+    return sum(row.wall_sec or 0.0 for row in done) / trials if trials else None
+
+
+def barren(closed: Sequence[WorkloadRound]) -> int:
+    """Rounds since the last one that brought a valid result, those that never ran left out."""
+    count = 0
+    for row in reversed(closed):
+        if row.best_us is not None:
+            break
+        count += row.trials > 0 or row.state == RoundState.POISON
+    return count
+
+
+def lost(closed: Sequence[WorkloadRound]) -> int:
+    """How many of the newest rounds were given up after they lost worker after worker."""
+    ran = [row.state for row in closed if row.state != RoundState.CANCELLED]
+    return next((at for at, state in enumerate(reversed(ran)) if state != RoundState.POISON), len(ran))
+
+
+def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
+    """The context in which all times of a job with these options are taken on this class of host."""
+    host = device.host_class, device.tvm_version, device.threads
+    return Contexts(session).ensure(device.target_id, *host, options.timing()).id
+
+
+def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Standing]) -> JobView:
+    """What the planner needs to know of a job, now. It has no free slots until some are dealt to it."""
+    own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
+    everyones = [row for task in tasks for row in task.rounds]
+    return JobView(
+        id=job.id,
+        seed=job.seed,
+        policy=options.policy,
+        round_size=options.round_size,
+        trials=job.trials,
+        tasks=tuple(_task_view(job, task, options.only) for task in tasks),
+        rounds_planned=Rounds(session).next_index(job.id),
+        slots=0,
+        seconds_left=Shares(session).seconds_left(job.id),
+        seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(everyones),
+        task_trials=options.task_trials,
+    )
+
+
+def _task_view(job: Job, task: Standing, only: Sequence[str]) -> TaskView:
+    own = [row for row in task.rounds if row.job_id == job.id]
+    closed = [row for row in own if has_run(row)]
+    return TaskView(
+        id=task.id,
+        index=task.index,
+        name=task.name,
+        weight=task.weight,
+        flops=task.flops,
+        family=task.family,
+        trials=sum(row.trials for row in own),
+        in_flight=sum(row.size - row.trials for row in own if row.state.open),
+        blocked=bool(task.blocked),
+        rounds=len(closed),
+        points=tuple(points(job, task)),
+        known_us=task.known_us,
+        seconds_per_trial=seconds_per_trial(task.rounds),
+        failed_rounds=barren(closed),
+        lost_rounds=lost(closed),
+        left_out=bool(only) and not any(fnmatchcase(task.name, pattern) for pattern in only),
+        exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed),
+        retired=task.retired,
+        limit_us=_limit_us(job.machine, task),
+    )
+
+
+def _limit_us(machine: Machine | None, task: Standing) -> float | None:
+    """None where the machine was not measured: what is assumed of one limits nothing."""
+    if machine is None or not machine.measured:
+        return None
+    tensors = [(str(dtype), tuple(shape)) for _, dtype, shape in task.args["args"]]
+    return least_us(machine, task.flops, tensors) if task.flops or tensors else None

@@ -1,0 +1,70 @@
+"""What happens to a job that no device can serve: it waits, says so, and is paused in the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.contexts import Contexts
+from db.repositories.job_events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.loop_ticks import Ticks
+from db.repositories.rounds import Rounds
+from db.repositories.targets import Targets
+from db.repositories.waiting_jobs import Waiting
+from db.session import read_clock
+from db.tables import Context, Device, Job
+from mallorn.core import queues
+from mallorn.core.device_wait_hint import Here, paused_words, unlike_words, waiting_words
+from mallorn.core.settings import Settings
+from mallorn.core.states import Cause, JobState
+from mallorn.core.values.event import PausedEvent
+
+_FIELDS: Final = Settings.model_fields
+
+
+@dataclass(frozen=True, slots=True)
+class WaitLimit:
+    """How long a job waits for a device, and where one would be."""
+
+    limit_sec: float = _FIELDS["device_wait_sec"].default
+    here: Here = field(default_factory=lambda: Here(_FIELDS["tracker"].default))
+
+
+USUAL: Final = WaitLimit()
+
+
+def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Sequence[Device]) -> bool:
+    """Tell a job that it waits; True when that took too long, and it is paused instead.
+
+    `others` answer for its target, and times of theirs do not compare with the job's.
+    """
+    target = Targets(session).get(job.target_id).text
+    if unlike := _unlike(session, job, others):  # nor would the rounds that nobody began yet
+        Rounds(session).withdraw(job.id)
+    # What happened while nobody looked was no waiting.
+    waited_sec = read_clock(session) - max(Ticks(session).since(queues.SWEEP), Waiting(session).since(job))
+    if waited_sec > patience.limit_sec:
+        why = unlike or paused_words(job.id, target, patience.here, waited_sec, job.cause_detail)
+        lacking = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
+        Jobs(session).pause(job.id, None, why, Cause.UNLIKE if unlike else lacking, job.cause_detail)
+        Events(session).append(job.id, PausedEvent(state=JobState(job.state), trials=job.trials, why=why))
+        return True
+    if unlike:
+        Jobs(session).say(job.id, unlike, Cause.UNLIKE)
+    elif job.cause != Cause.NOT_HERE:  # whoever knows better why there is none has said so in more words
+        Jobs(session).say(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
+    return False
+
+
+def _unlike(session: Session, job: Job, others: Sequence[Device]) -> str:
+    """How the first of them differs from where the job's times were taken, in words."""
+    if job.context_id is None or not others:
+        return ""
+    was, other = Contexts(session).get(job.context_id), others[0]
+    return unlike_words(job.id, _told(was), f"{_told(other)}, governor {other.info.governor or 'unknown'}")
+
+
+def _told(row: Context | Device) -> str:
+    return f"{row.host_class} with TVM {row.tvm_version} and {row.threads} threads"

@@ -1,0 +1,112 @@
+"""What happens to a job, as it happens: a stream of server-sent events."""
+
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Annotated, Final
+
+import anyio
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+from db.repositories.job_events import Events
+from db.repositories.jobs import Jobs
+from db.tables import Event
+from mallorn.core.errors import Unavailable
+from mallorn.core.states import FINAL
+from mallorn.core.values.event import EVENT, read_event
+from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.authenticator import AGAIN_SEC
+from services.coordinator.web.dependencies import OwnerDep, Presented, shown
+from services.coordinator.web.openapi_responses import REF, described
+from services.coordinator.web.paging import MAX_INT
+
+log = logging.getLogger(__name__)
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+MEDIA_TYPE: Final = "text/event-stream"
+POLL_SEC: Final = 0.25  # while the database is silent
+HEARTBEAT_SEC: Final = 15.0
+BATCH: Final = 100
+News = tuple[list[Event], bool]  # the next events of a job, and whether they are the last
+SCHEMA: Final = EVENT.json_schema(ref_template=REF, mode="serialization")
+SCHEMAS: Final[dict[str, object]] = SCHEMA.pop("$defs")  # of all that an event is made of, by name
+STREAM: Final = described(
+    MEDIA_TYPE,
+    "Events until the job's last; `id` counts up, `event` is the kind, `data` is JSON of this schema. "
+    "Kinds of later versions may come, too.",
+    SCHEMA,
+)
+
+
+@router.get("/{job_id}/events", response_class=StreamingResponse, responses=STREAM)
+async def job_events(
+    parts: PartsDep,
+    owner: OwnerDep,
+    request: Request,
+    presented: Presented,
+    job_id: str,
+    after: Annotated[int, Query(ge=0, le=MAX_INT, description="Start behind this event.")] = 0,
+    last_event_id: Annotated[
+        int, Header(ge=0, le=MAX_INT, description="The same, as a browser that reconnects sends it.")
+    ] = 0,
+) -> StreamingResponse:
+    """Follow what happens to a job as server-sent events."""
+    start = last_event_id or after
+    # A missing job is a 404, not a stream.
+    first = await run_in_threadpool(news, parts, owner, job_id, start)
+    may_stay = partial(parts.door.still_open, *shown(request, presented))
+    events = stream(parts, owner, job_id, start, first, may_stay)
+    return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
+
+
+def news(parts: Parts, owner: str, job_id: str, after: int) -> News:
+    """Raises NotFound, also for another owner's job."""
+    # One snapshot: a job seen as ended shows all its events.
+    with parts.database.session() as session:
+        job = Jobs(session).get(job_id, owner)
+        events = Events(session).after(job_id, after, BATCH)
+        return events, job.state in FINAL and len(events) < BATCH
+
+
+async def stream(
+    parts: Parts, owner: str, job_id: str, after: int, first: News, may_stay: Callable[[], bool]
+) -> AsyncIterator[str]:
+    """Server-sent events until the job, this process or the key ends; comments keep proxies awake."""
+    (events, ended), last_asked = first, time.monotonic()
+    with parts.pulse.following(job_id):
+        while True:
+            for event in events:
+                yield format_event(event)
+                after = event.seq
+            if ended or parts.stopping.is_set():
+                return
+            if time.monotonic() - last_asked >= AGAIN_SEC:
+                if not await run_in_threadpool(may_stay):
+                    return
+                last_asked = time.monotonic()
+            if len(events) == BATCH or await parts.pulse.moved(job_id, after, HEARTBEAT_SEC):
+                events, ended = await _news(parts, owner, job_id, after)
+            else:
+                events = []
+                yield ": still here\n\n"
+
+
+async def _news(parts: Parts, owner: str, job_id: str, after: int) -> News:
+    """What `news` tells to all who have heard as much."""
+    try:
+        asked = partial(run_in_threadpool, news, parts, owner, job_id, after)
+        found: News = await parts.pulse.together((owner, job_id, after), asked)
+        return found
+    except Unavailable as error:
+        log.warning("the events of job %s wait for the database: %s", job_id, error.message)
+        await anyio.sleep(POLL_SEC)
+        return [], False
+
+
+def format_event(event: Event) -> str:
+    """One event on the wire; JSON holds no line break that could end it early."""
+    told = read_event(event.kind, event.payload).told()
+    return f"id: {event.seq}\nevent: {event.kind}\ndata: {json.dumps(told)}\n\n"

@@ -1,0 +1,65 @@
+"""What a device or a worker does right now, from what it said last and when, and what `local` means so."""
+
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.devices import Devices
+from db.repositories.targets import Targets
+from db.session import read_clock
+from db.tables import Device, Worker
+from mallorn.core.errors import Conflict, NoDevice
+from mallorn.core.host_id import host_id
+from mallorn.core.targets import Target
+from mallorn.core.values.fleet import DeviceState, WorkerState
+
+ONLINE_SEC: Final = 60.0
+SILENT_SEC: Final = 30.0
+
+
+def is_online(device: Device, seen_sec: float) -> bool:
+    """Whether a device can be counted on."""
+    return seen_sec < ONLINE_SEC and not device.info.stopped
+
+
+def state_of_device(device: Device, seen_sec: float) -> DeviceState:
+    """`seen_sec`: how long ago it was last seen."""
+    if device.info.stopped:
+        return DeviceState.STOPPED
+    if seen_sec >= ONLINE_SEC:
+        return DeviceState.SILENT
+    return DeviceState.MEASURING if device.info.busy else DeviceState.IDLE
+
+
+def state_of_worker(worker: Worker, seen_sec: float) -> WorkerState:
+    """`seen_sec`: how long ago it was last seen."""
+    if worker.info.stopped:
+        return WorkerState.STOPPED
+    if seen_sec > SILENT_SEC:
+        return WorkerState.SILENT
+    return WorkerState.BUSY if worker.busy_with and not worker.info.resting else WorkerState.IDLE
+
+
+def local_target(session: Session) -> Target:
+    """The target of a device that is online on the coordinator's own host.
+
+    The detected target of the host comes before others that it can execute, a CPU before accelerators.
+
+    Raises Conflict while no device of this host is known, NoDevice when all that are known are silent.
+    """
+    here = [device for device in Devices(session).list() if device.host_id == host_id()]
+    if not here:
+        raise Conflict("no device on this host has said yet what `local` is", hint="mallorn device")
+    now_sec = read_clock(session)
+    online = [device for device in here if is_online(device, now_sec - device.last_seen)]
+    if not online:
+        raise _silent(max(here, key=lambda device: device.last_seen), now_sec)
+    known = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
+    return max(known, key=lambda each: (each[0].info.is_local, each[1].is_cpu, each[0].last_seen))[1]
+
+
+def _silent(device: Device, now_sec: float) -> NoDevice:
+    return NoDevice(
+        f"`local` is the device {device.name}, which was last seen {now_sec - device.last_seen:.0f} s ago",
+        hint="mallorn device   (it is seen by workers: mallorn workers)",
+    )

@@ -1,0 +1,111 @@
+"""Finds devices and workers, and what ran on them."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+
+from db.repositories.activity import Activity, StageRuns
+from db.repositories.devices import Devices
+from db.repositories.targets import Targets
+from db.repositories.withdrawals import Withdrawals
+from db.repositories.workers import Workers
+from db.session import read_clock
+from db.tables import Device, Worker
+from mallorn.core.api_keys import Scope
+from mallorn.core.values.fleet import (
+    DeviceState,
+    DeviceStatus,
+    FleetActivity,
+    WithdrawIn,
+    Withdrawn,
+    WorkerState,
+    WorkerStatus,
+)
+from services.coordinator.fleet.device_states import is_online, state_of_device, state_of_worker
+from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.callers import needs
+from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.paging import ListOut
+
+router = APIRouter(tags=["fleet"])
+# A worker's id names one process: those of a day ago will not come back.
+KEEP_SEC: Final = 24 * 3600.0
+MAX_ROUNDS: Final = 5000
+MAX_STAGES: Final = 5000
+DAY_MINUTES: Final = 24 * 60
+SEES_FLEET: Final = needs(Scope.READ, Scope.DEVICE)
+
+
+@router.get("/devices", openapi_extra=SEES_FLEET)
+def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
+    """List all devices that were ever seen, with when that was."""
+    with parts.database.session() as session:
+        now_sec, targets = read_clock(session), {row.id: row.text for row in Targets(session).list()}
+        found = [_device(device, targets[device.target_id], now_sec) for device in Devices(session).list()]
+    return ListOut(items=sorted(found, key=lambda device: device.state is DeviceState.STOPPED))
+
+
+@router.post("/devices/{name}/withdraw", openapi_extra=needs(Scope.ADMIN))
+def withdraw_device(parts: PartsDep, name: str, wanted: WithdrawIn) -> Withdrawn:
+    """Take back what a device measured, and the schedules and the cost models that rest on it."""
+    if wanted.dry_run:
+        with parts.patient.session() as session:
+            return Withdrawals(session).count(name, wanted.since)
+    with parts.patient.transaction() as session:
+        return Withdrawals(session).withdraw(name, wanted.since)
+
+
+@router.get("/workers", openapi_extra=SEES_FLEET)
+def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
+    """List the worker slots seen within a day."""
+    with parts.database.session() as session:
+        now_sec = read_clock(session)
+        found = [_worker(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)]
+    return ListOut(items=sorted(found, key=lambda worker: worker.state is WorkerState.STOPPED))
+
+
+@router.get("/fleet/activity", openapi_extra=SEES_FLEET)
+def fleet_activity(
+    parts: PartsDep,
+    owner: OwnerDep,
+    minutes: Annotated[
+        float, Query(gt=0, le=DAY_MINUTES, allow_inf_nan=False, description="How far back.")
+    ] = 60,
+) -> FleetActivity:
+    """Show what ran lately, on which worker and device, and what waits."""
+    with parts.database.session() as session:
+        now_sec = read_clock(session)
+        rounds = Activity(session).rounds(owner, minutes * 60, MAX_ROUNDS)
+        stages = StageRuns(session).recent(owner, minutes * 60, MAX_STAGES)
+        jobs = Activity(session).queued()
+    return FleetActivity(
+        now=now_sec,
+        since=now_sec - minutes * 60,
+        stints=rounds,
+        stages=stages,
+        complete=len({each.round_id for each in rounds}) < MAX_ROUNDS and len(stages) < MAX_STAGES,
+        queued_rounds=jobs.pop("rounds"),
+        jobs=jobs,
+    )
+
+
+def _device(device: Device, target: str, now_sec: float) -> DeviceStatus:
+    seen_sec = max(0.0, now_sec - device.last_seen)
+    return DeviceStatus.from_row(
+        device,
+        target=target,
+        busy=device.info.busy,
+        state=state_of_device(device, seen_sec),
+        seen_sec=round(seen_sec, 3),
+        online=is_online(device, seen_sec),
+    )
+
+
+def _worker(worker: Worker, now_sec: float) -> WorkerStatus:
+    seen_sec = max(0.0, now_sec - worker.last_seen)
+    return WorkerStatus.from_row(
+        worker,
+        state=state_of_worker(worker, seen_sec),
+        uptime_sec=round(max(0.0, worker.last_seen - worker.started_at), 3),
+        seen_sec=round(seen_sec, 3),
+    )

@@ -1,0 +1,120 @@
+"""Rows of the database as the API shows them, with the verdict on a job and what is to come."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.job_events import Events
+from db.repositories.job_progress import Progress, progress_of
+from db.repositories.targets import Targets
+from db.repositories.tasks import TaskSummary
+from db.tables import Job
+from mallorn.core.options import KeptOptions
+from mallorn.core.states import JobState, TaskState
+from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
+from mallorn.core.values.expected_gain import Outlook
+from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
+from mallorn.results.verdict import judge
+
+PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "state"} | {
+    f"{moment}_at" for moment in ("created", "started", "finished")
+}
+
+
+def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | None]:
+    """By job what the planner expected at its last decision; a finish keeps it in its report."""
+    state = {job.id: JobState(job.state) for job in jobs}
+    events, done = Events(session), [job for job in jobs if job.state == JobState.DONE]
+    ending = [job_id for job_id, where in state.items() if where is JobState.FINISHING]
+    others = [job_id for job_id, where in state.items() if where not in (JobState.DONE, JobState.FINISHING)]
+    return {
+        **{job.id: job.report.outlook for job in done if job.report is not None},
+        **{job_id: event.outlook for job_id, event in events.newest_of(ending, FinishingEvent).items()},
+        **{job_id: event.outlook for job_id, event in events.newest_of(others, RoundPlannedEvent).items()},
+    }
+
+
+def job_out(session: Session, job: Job) -> JobStatus:
+    """A job with its target and progress."""
+    return jobs_out(session, [job])[0]
+
+
+def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
+    """The same of many; no more queries are made for a hundred than for one."""
+    targets = {row.id: row.text for row in Targets(session).list()}
+    progress, outlooks = progress_of(session, jobs), outlooks_of(session, jobs)
+    return [_job_out(job, targets[job.target_id], progress[job.id], outlooks.get(job.id)) for job in jobs]
+
+
+def shown_to(owner: str, job: JobStatus) -> JobStatus:
+    """A job as this owner may see it: of another's private one what it takes up, and not what it is."""
+    if job.owner == owner or not job.options.is_private:
+        return job
+    progress = JobProgress(trials=job.progress.trials, in_flight=job.progress.in_flight)
+    options = KeptOptions(private=job.options.private)
+    return JobStatus(**job.model_dump(include=PUBLIC), name="private", options=options, progress=progress)
+
+
+def _job_out(job: Job, target: str, progress: Progress, outlook: Outlook | None) -> JobStatus:
+    status = JobStatus.from_row(
+        job,
+        target=target,
+        progress=progress_out(progress, one_shape=not (job.graph and job.graph.dynamic)),
+        suggest=job.suggest if job.state == JobState.FAILED else None,
+        outlook=outlook,
+        verdict=None,
+        exported=job.export_uri is not None and job.export_deleted_at is None,
+        archived=job.archived_at is not None,
+    )
+    return status.model_copy(update={"verdict": judge(status)})
+
+
+def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
+    """Trials, failures and the estimate of the whole model; the tasks of a range add up to no run of it."""
+    best_us, weights = progress.best_us, progress.weights
+    # What the first pass left out is too small to matter. A task whose first time is still awaited is not: a
+    # sum without it would get worse when it comes.
+    first_pass_over = progress.steered and not progress.awaited
+    complete = bool(best_us) and (first_pass_over or len(best_us) == len(weights))
+    return JobProgress(
+        trials=progress.spent,
+        in_flight=progress.in_flight,
+        failures=progress.failures,
+        left_unbuilt=progress.left_unbuilt,
+        tasks=len(weights),
+        tasks_measured=len(best_us),
+        estimated_us=sum(best_us.get(task, 0.0) * weight for task, weight in weights.items())
+        if complete and one_shape
+        else None,
+    )
+
+
+def task_out(task: TaskSummary, job_state: JobState, stock_us: float | None) -> TaskStatus:
+    """One row of MetaSchedule's table."""
+    best_us = task.best_us
+    return TaskStatus(
+        index=task.index,
+        name=task.name,
+        flops=task.flops,
+        weight=task.weight,
+        gflops=task.flops / best_us / 1e3 if best_us else None,
+        latency_us=best_us,
+        weighted_latency_us=best_us * task.weight if best_us is not None else None,
+        stock_us=stock_us,
+        trials=task.trials,
+        failures=task.failures,
+        state=_task_state(task, job_state),
+        reason=task.retired,
+        family=task.family,
+        family_why=task.family_why,
+        workload=task.workload_key,
+    )
+
+
+def _task_state(task: TaskSummary, job_state: JobState) -> TaskState:
+    if task.in_flight:
+        return TaskState.MEASURING
+    if job_state.final:
+        return TaskState.DONE
+    return TaskState.RETIRED if task.retired else TaskState.WAITING

@@ -1,0 +1,77 @@
+"""Looks at jobs."""
+
+import os
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+from sqlalchemy import make_url
+
+from db.repositories.jobs import ACTIVE, Jobs
+from db.repositories.tasks import Tasks
+from db.repositories.tuner_log_records import Stock
+from mallorn.core.api_keys import Scope
+from mallorn.core.errors import StorageFull
+from mallorn.core.settings import Settings
+from mallorn.core.states import Cause, JobState
+from mallorn.core.values.job import JobStatus, TaskStatus
+from services.coordinator.jobs.job_views import job_out, jobs_out, shown_to, task_out
+from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.dependencies import CallerDep, JobOwnerDep, OwnerDep
+from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
+
+# With less than this a database of SQLite cannot be relied on to commit.
+LEAST_BYTES: Final = 256 * 1024
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+
+def full_disk_words(settings: Settings) -> str:
+    """What a job waits for while the embedded database has no room to grow; otherwise nothing."""
+    url = make_url(settings.database_url)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return ""
+    disk = os.statvfs(os.path.dirname(os.path.abspath(url.database)))
+    return StorageFull().message if disk.f_bavail * disk.f_frsize < LEAST_BYTES else ""
+
+
+@router.get("")
+def list_jobs(
+    parts: PartsDep,
+    caller: CallerDep,
+    state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
+    archived: Annotated[bool, Query(description="Those that were archived, instead of all others.")] = False,
+    all_owners: Annotated[bool, Query(description="Everybody's: for admins.")] = False,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 50,
+) -> PageOut[JobStatus]:
+    """List the owner's jobs, newest first; everybody's, if an admin asks for them."""
+    if all_owners:
+        caller.check((Scope.ADMIN,))
+    with parts.database.session() as session:
+        owner = None if all_owners else caller.owner
+        page = Jobs(session).list(owner, state, cursor, limit, archived=archived)
+        items = [shown_to(caller.owner, job) for job in jobs_out(session, page.items)]
+    return PageOut(items=items, next_cursor=page.cursor)
+
+
+@router.get("/{job_id}")
+def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
+    """Show one job, by its id or the beginning of it: state, progress and reports."""
+    return shown_to(caller.owner, get_job(parts, owner, job_id))
+
+
+def get_job(parts: Parts, owner: str, job_id: str) -> JobStatus:
+    """The same as its owner sees it."""
+    with parts.database.session() as session:
+        job = job_out(session, Jobs(session).find(job_id, owner))
+    if job.state in ACTIVE and (words := full_disk_words(parts.settings)):
+        return job.model_copy(update={"reason": words, "cause": Cause.OTHER})
+    return job
+
+
+@router.get("/{job_id}/tasks")
+def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskStatus]:
+    """List a job's tasks as MetaSchedule's table does; empty until the model is imported."""
+    with parts.database.session() as session:
+        state = JobState(Jobs(session).get(job_id, owner).state)
+        found, stock_us = Tasks(session).summaries(job_id), Stock(session).best_us(job_id)
+        return ListOut(items=[task_out(task, state, stock_us.get(task.id)) for task in found])

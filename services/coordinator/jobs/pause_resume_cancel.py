@@ -1,0 +1,136 @@
+"""Pauses, resumes and cancels jobs; archives and deletes them, and what they exported."""
+
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import APIRouter
+from sqlalchemy.orm import Session
+
+from db.repositories.fail_job import cancel
+from db.repositories.job_events import Events
+from db.repositories.job_removal import Removals
+from db.repositories.jobs import Jobs, came_to_finish, finish_left_something
+from db.repositories.owner_usage import Usage
+from db.tables import Job
+from mallorn.core import queues
+from mallorn.core.errors import Conflict
+from mallorn.core.states import SEARCH, Cause, JobState
+from mallorn.core.values.event import PausedEvent, ResumedEvent
+from mallorn.core.values.job import JobStatus
+from services.artifact_removal import remove_export
+from services.coordinator.jobs.job_views import job_out, shown_to
+from services.coordinator.jobs.requests import ResumeIn
+from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.dependencies import CallerDep, JobOwnerDep, OwnerDep
+from services.coordinator.web.quotas import check_work
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+# Who goes on with a job that is put back into a state.
+NEXT_TASK: Final = {
+    JobState.QUEUED: queues.IMPORT_MODEL,
+    JobState.IMPORTING: queues.IMPORT_MODEL,
+    JobState.TUNING: queues.PLAN,
+    JobState.FINISHING: queues.FINISH_JOB,
+}
+
+BY_ADMIN: Final = "by an admin"
+Steered = type[PausedEvent] | type[ResumedEvent]
+
+
+@router.post("/{job_id}/cancel")
+def cancel_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
+    """End a job now; its measurements stay. An admin ends anybody's."""
+    why = "by its owner" if owner == caller.owner else BY_ADMIN
+    with parts.database.transaction() as session:
+        return shown_to(caller.owner, job_out(session, cancel(session, job_id, owner, why)))
+
+
+@router.post("/{job_id}/pause")
+def pause_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
+    """Plan no more rounds until the job is resumed. An admin pauses anybody's; its owner resumes it."""
+    told = () if owner == caller.owner else (f"paused {BY_ADMIN}", Cause.OWNER)
+    with parts.database.transaction() as session:
+        paused = _announce(session, PausedEvent, Jobs(session).pause(job_id, owner, *told))
+        return shown_to(caller.owner, paused)
+
+
+@router.post("/{job_id}/resume")
+def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn | None = None) -> JobStatus:
+    """Go on with a paused job, or with a done one given more trials; nothing is measured again."""
+    # Without more trials, a finish that failed or left something out is done again.
+    request = request or ResumeIn()
+    with parts.database.transaction() as session:
+        _explain_refusal(Jobs(session).get(job_id, owner), request)
+        Usage(session).hold(owner)
+        job = Jobs(session).resume(job_id, owner, request.trials, auto=request.auto)
+        check_work(session, parts.settings, owner)
+        answer = _announce(session, ResumedEvent, job)
+    parts.waker.wake(NEXT_TASK[answer.state], job_id)
+    return answer
+
+
+def _explain_refusal(job: Job, request: ResumeIn) -> None:
+    more = request.trials > 0 or (request.auto and not job.auto)
+    mode = job.options.get("mode", SEARCH)
+    left = finish_left_something(job)
+    if mode != SEARCH and (more or (job.state == JobState.DONE and not left)):
+        what = f"job {job.id} is {mode}: it measures no candidates"
+        raise Conflict(what, hint="mallorn tune MODEL   (a search starts from what is known, too)")
+    if left or (more and came_to_finish(job)):
+        return
+    if job.state == JobState.DONE and not more:
+        raise Conflict(_why_done(job), hint=f"mallorn resume {job.id} --trials 100")
+    if job.state in (JobState.FAILED, JobState.CANCELLED):
+        raise Conflict(
+            f"job {job.id} has ended: {job.state}", hint="submit the model again; what was measured is reused"
+        )
+    if job.state not in (JobState.PAUSED, JobState.DONE):
+        raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
+
+
+def _why_done(job: Job) -> str:
+    if job.auto:
+        return f"job {job.id} ended by itself: {job.tuning_ended}"
+    return f"job {job.id} has spent its {'minutes' if job.trials is None else f'{job.trials} trials'}"
+
+
+def _announce(session: Session, event: Steered, job: Job) -> JobStatus:
+    Events(session).append(job.id, event(state=JobState(job.state), trials=job.trials))
+    return job_out(session, job)
+
+
+@router.post("/{job_id}/archive")
+def archive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Take a job that has ended out of the list; everything of it stays."""
+    with parts.database.transaction() as session:
+        return job_out(session, Removals(session).archive(job_id, owner))
+
+
+@router.post("/{job_id}/unarchive")
+def unarchive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Put an archived job back into the list."""
+    with parts.database.transaction() as session:
+        return job_out(session, Removals(session).unarchive(job_id, owner))
+
+
+@router.delete("/{job_id}/export")
+def delete_export(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
+    """Delete the files that an ended job exported; the job stays, and more trials export them again."""
+    with parts.database.transaction() as session:
+        Removals(session).delete_export(job_id, owner)
+        job = Removals(session).get(job_id, owner)
+        answer = job_out(session, job)
+    if job.export_uri is not None:
+        remove_export(parts.database, job_id, job.export_uri)
+    return answer
+
+
+@router.delete("/{job_id}", status_code=HTTPStatus.NO_CONTENT)
+def delete_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> None:
+    """Delete a job that has ended, with its log and exported files; its measurements and schedules stay."""
+    with parts.database.transaction() as session:
+        uri = Removals(session).get(job_id, owner).export_uri
+        Removals(session).delete(job_id, owner)
+    if uri is not None:
+        # If this process dies here, control removes the files that nobody refers to any more.
+        remove_export(parts.database, job_id, uri)

@@ -1,0 +1,50 @@
+"""Runs the coordinator."""
+
+from threading import Event
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+from db.repositories.api_keys import holds_keys
+from mallorn.core.addresses import check_binding
+from mallorn.core.settings import Settings
+from services.coordinator.app import create_app
+from services.coordinator.web.artifact_store import Store
+
+# For requests that are under way when the process is told to stop.
+SHUTDOWN_SEC: Final = 5
+# Longer than clients keep a connection that is idle (httpx: 5 s): then none is closed under a request.
+KEEP_ALIVE_SEC: Final = 75
+
+
+class Server(uvicorn.Server):
+    """Ends streams of events when it is told to stop; their readers come back to the next process."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called on SIGINT and SIGTERM."""
+        self._stopping.set()
+        super().handle_exit(sig, frame)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until stopped. Raises InvalidRequest for a public address while no key is configured."""
+    check_binding(
+        settings.host, bool(settings.api_keys or settings.oidc_issuer) or holds_keys(settings.database_url)
+    )
+    Store(settings.artifacts).sweep()
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        timeout_graceful_shutdown=SHUTDOWN_SEC,
+        timeout_keep_alive=KEEP_ALIVE_SEC,
+        server_header=False,
+        log_config=None,  # its lines go where those of all processes go
+    )
+    Server(config, app.state.parts.stopping).run()

@@ -1,0 +1,122 @@
+"""Sign-ins of browsers: a key becomes a cookie that no script can read, and a refusal a line on the page."""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote, unquote
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
+
+from db.repositories.sign_ins import SignIns
+from mallorn.core.api_keys import Scope, digest_of
+from mallorn.core.errors import MallornError, Unauthorized
+from mallorn.core.values.api_key import Session
+from services.coordinator.sign_in.provider import ProviderDep
+from services.coordinator.web.app_context import PartsDep, get_parts
+from services.coordinator.web.callers import Caller, needs
+from services.coordinator.web.dependencies import COOKIE, CallerDep, Presented
+
+SIGNED_IN_SEC: Final = 12 * 3600.0
+router = APIRouter(prefix="/session", tags=["session"])
+#: Asks nobody for a key: a page must learn that it needs one, and may always sign out.
+open_router = APIRouter(prefix="/session", tags=["session"])
+REFUSED_COOKIE: Final = "mallorn_refused"
+TOLD_SEC: Final = 60
+MOST_CHARS: Final = 500
+
+
+class OnThePage(APIRoute):
+    """Leads a refused browser back to the page, which says why; a program gets the error itself."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """The route, for browsers as well."""
+        handle = super().get_route_handler()
+
+        async def told(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except MallornError as error:
+                if "text/html" not in request.headers.get("Accept", ""):
+                    raise
+                return _back(request, error)
+
+        return told
+
+
+def home(request: Request) -> str:
+    """The page, as browsers reach it: behind a proxy only MALLORN_URL tells."""
+    return f"{(get_parts(request).settings.url or str(request.base_url)).rstrip('/')}/"
+
+
+def why_refused(request: Request) -> str | None:
+    """Why this browser was not signed in a moment ago."""
+    return unquote(request.cookies.get(REFUSED_COOKIE, "")) or None
+
+
+def forget(response: Response) -> None:
+    """It is signed in."""
+    response.delete_cookie(REFUSED_COOKIE, httponly=True, samesite="strict")
+
+
+def _back(request: Request, error: MallornError) -> Response:
+    # Not in the address: whoever makes a link would choose what the page says.
+    response = RedirectResponse(home(request), HTTPStatus.SEE_OTHER)
+    response.set_cookie(
+        REFUSED_COOKIE,
+        quote(error.message[:MOST_CHARS]),
+        max_age=TOLD_SEC,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@open_router.get("")
+def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Session:
+    """Say whom this browser is signed in as, and whether a key is needed here at all."""
+    try:
+        caller = parts.door.caller(None, request.cookies.get(COOKIE))
+    except Unauthorized:
+        name = provider.name if provider else None
+        return Session(keys=True, provider=name, refused=why_refused(request))
+    return _session(caller, parts.door.asks())
+
+
+@router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(*Scope))
+def sign_in(
+    request: Request, response: Response, parts: PartsDep, caller: CallerDep, presented: Presented
+) -> Session:
+    """Sign this browser in with the key of the request: it gets a cookie that lasts twelve hours."""
+    if presented is None or not parts.door.asks():
+        return _session(caller, parts.door.asks())
+    with parts.database.transaction() as session:
+        digest = digest_of(presented.credentials)
+        cookie = SignIns(session).create(caller.owner, caller.scopes, SIGNED_IN_SEC, digest)
+    hand_out(request, response, cookie)
+    return _session(caller, True)
+
+
+@open_router.delete("", status_code=HTTPStatus.NO_CONTENT)
+def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
+    """Sign this browser out; its cookie opens nothing from now on."""
+    if cookie := request.cookies.get(COOKIE):
+        with parts.database.transaction() as session:
+            SignIns(session).end(cookie)
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+
+
+def hand_out(request: Request, response: Response, cookie: str) -> None:
+    """No script reads it, and no other site's page sends it."""
+    if why_refused(request):
+        forget(response)
+    secure = request.url.scheme == "https"
+    response.set_cookie(
+        COOKIE, cookie, max_age=int(SIGNED_IN_SEC), httponly=True, samesite="strict", secure=secure
+    )
+
+
+def _session(caller: Caller, asks: bool) -> Session:
+    return Session(owner=caller.owner, scopes=caller.scopes, keys=asks)

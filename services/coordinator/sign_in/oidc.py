@@ -1,0 +1,97 @@
+"""Signing in with an identity provider: the authorization code flow, with PKCE."""
+
+import json
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import RedirectResponse
+
+from db.repositories.owners import Owners
+from db.repositories.sign_ins import SignIns
+from mallorn.core.api_keys import ALL_SCOPES, USUAL_SCOPES, new_secret
+from mallorn.core.errors import NotFound
+from mallorn.core.version import API
+from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC, OnThePage, hand_out, home
+from services.coordinator.sign_in.provider import Provider, ProviderDep, Refused
+from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.authenticator import LET_IN
+
+#: Between leaving and coming back a browser keeps what it left with.
+COOKIE: Final = "mallorn_oidc"
+AWAY_SEC: Final = 600
+KEPT: Final = ("state", "nonce", "verifier")
+REDIRECT: Final = HTTPStatus.SEE_OTHER
+
+
+def _open_provider(request: Request, provider: ProviderDep) -> Provider:
+    """Raises NotFound where there is none, and TooMany for an address that comes too often."""
+    if provider is None:
+        raise NotFound("no identity provider is set up here", hint="set MALLORN_OIDC_ISSUER")
+    address = request.client.host if request.client else "whoever asks"
+    provider.visits.take(address, address)
+    return provider
+
+
+OpenProvider = Annotated[Provider, Depends(_open_provider)]
+router = APIRouter(prefix="/session/oidc", tags=["session"], route_class=OnThePage)
+
+
+@router.get("", status_code=REDIRECT, response_class=RedirectResponse)
+def leave(request: Request, provider: OpenProvider) -> RedirectResponse:
+    """Send this browser to the identity provider; it comes back to `/session/oidc/callback`."""
+    kept = {name: new_secret() for name in KEPT}
+    response = RedirectResponse(provider.address(_callback(request), **kept), REDIRECT)
+    # Lax: it comes back with a navigation that another site began.
+    response.set_cookie(
+        COOKIE,
+        json.dumps(kept),
+        max_age=AWAY_SEC,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@router.get("/callback", status_code=REDIRECT, response_class=RedirectResponse)
+def come_back(
+    request: Request,
+    parts: PartsDep,
+    provider: OpenProvider,
+    state: Annotated[str, Query(description="As the browser left with it.")] = "",
+    code: Annotated[str, Query(description="What the provider tells who it is for.")] = "",
+    error: Annotated[str, Query(description="Why the provider did not.")] = "",
+) -> RedirectResponse:
+    """Take a browser back from the identity provider, sign it in, and show it the page."""
+    kept = _kept(request)
+    if not kept or kept["state"] != state:
+        raise Refused("this sign-in was not begun in this browser, or too long ago", hint="sign in again")
+    if error or not code:
+        raise Refused(
+            f"{provider.name} did not sign you in: {error[:200] or 'no code came'}", hint="sign in again"
+        )
+    owner = provider.owner(code, _callback(request), kept["nonce"], kept["verifier"])
+    scopes = ALL_SCOPES if owner in parts.settings.oidc_admins else USUAL_SCOPES
+    with parts.database.transaction() as session:
+        if Owners(session).is_put_out(owner):
+            raise Refused(f"{owner} was put out of this service", hint=LET_IN)
+        cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
+    response = RedirectResponse(home(request), REDIRECT)
+    response.delete_cookie(COOKIE, httponly=True, samesite="lax")
+    hand_out(request, response, cookie)
+    return response
+
+
+def _kept(request: Request) -> dict[str, str]:
+    """What the browser left with; empty where it brings nothing of ours."""
+    try:
+        kept = json.loads(request.cookies.get(COOKIE, ""))
+    except (ValueError, RecursionError):
+        return {}
+    whole = isinstance(kept, dict) and all(isinstance(kept.get(each), str) for each in KEPT)
+    return kept if whole else {}
+
+
+def _callback(request: Request) -> str:
+    return f"{home(request).rstrip('/')}{API}/session/oidc/callback"

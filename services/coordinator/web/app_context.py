@@ -1,0 +1,60 @@
+"""What a request needs: settings, database, artifact store and the waker, built once an app."""
+
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Annotated, Final, Self
+
+from fastapi import Depends, Request
+
+from db.session import Database
+from mallorn.core.settings import Settings
+from services.coordinator.web.artifact_store import Store
+from services.coordinator.web.authenticator import Door
+from services.coordinator.web.event_poller import Pulse
+from services.coordinator.web.rate_limit import Rates
+from services.coordinator.web.waker import Waker
+
+# Whoever asks is told soon that the database is silent: so long for a connection, so long for a statement.
+ANSWER_SEC: Final = 4.0
+# But for the few who ask for what takes long: they wait, as long as no single statement takes longer.
+PATIENT_SEC: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts behind the routes. Nothing here connects before it is used."""
+
+    settings: Settings
+    database: Database
+    patient: Database  # for what may take long
+    store: Store
+    waker: Waker
+    door: Door
+    rates: Rates
+    pulse: Pulse
+    stopping: Event = field(default_factory=Event)  # streams without an end of their own watch it
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        database = Database(settings.database_url, answer_sec=ANSWER_SEC)
+        patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
+        store, waker = Store(settings.artifacts), Waker(settings.redis_url)
+        door, rates = Door(settings, database), Rates(settings.quota_requests)
+        stopping = Event()
+        return cls(
+            settings, database, patient, store, waker, door, rates, Pulse(database, stopping), stopping
+        )
+
+    def close(self) -> None:
+        self.waker.close()
+        self.database.dispose()
+        self.patient.dispose()
+
+
+def get_parts(request: Request) -> Parts:
+    """The parts of the app that serves this request."""
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+PartsDep = Annotated[Parts, Depends(get_parts)]

@@ -1,0 +1,98 @@
+"""Keeps other web pages out, and tells browsers to be strict.
+
+Without API keys whoever reaches loopback is let in, and a browser on this machine reaches it for any page it
+shows. So a request must name a loopback host (against DNS rebinding), and one that changes something must
+not come from another origin.
+"""
+
+from contextlib import suppress
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mallorn.core.addresses import is_loopback
+from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
+from services.coordinator.web.authenticator import Door
+from services.coordinator.web.callers import SAFE_METHODS
+from services.coordinator.web.error_responses import error_body
+
+HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+class Guard:
+    """Middleware in front of all routes."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal, app = await self._refusal(scope), self._app
+        if refusal is not None:
+            app = cast(ASGIApp, JSONResponse(error_body(refusal), refusal.status_code))
+        await app(scope, receive, _with_headers(send))
+
+    async def _refusal(self, scope: Scope) -> MallornError | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not names_loopback(host) and not await self._asks():
+            return Forbidden(
+                f"this coordinator has no API keys and answers to loopback names only, not to {host!r}",
+                hint="use http://127.0.0.1, or make a key there: mallorn keys create NAME --here",
+            )
+        if scope["method"] not in SAFE_METHODS and is_cross_site(headers, host):
+            return Forbidden(
+                "this request comes from another web page and is refused",
+                hint="send it from the page of this coordinator, or without a browser",
+            )
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            return InvalidRequest("the address contains the character NUL", hint="see /docs")
+        return None
+
+    async def _asks(self) -> bool:
+        """Whether a key is needed; one that cannot be looked for is none."""
+        with suppress(Unavailable):
+            return await run_in_threadpool(self._door.asks)
+        return False
+
+
+def names_loopback(host: str) -> bool:
+    """Whether a Host header names this machine by a loopback address or as localhost."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    return is_loopback(name)
+
+
+def is_cross_site(headers: Headers, host: str) -> bool:
+    """Whether a browser says that the request comes from another origin; other clients say nothing."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != host
+
+
+def _with_headers(send: Send) -> Send:
+    async def wrapped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return wrapped

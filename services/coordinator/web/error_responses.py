@@ -1,0 +1,144 @@
+"""The one error shape: `{"error": class name, "detail": message, "hint": what to do next}`."""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match, Route
+
+from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
+from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions
+from mallorn.core.os_errors import refused
+
+log = logging.getLogger(__name__)
+CLIENT_CLOSED_REQUEST: Final = 499
+# These may come before a body is read: the server would go on to read, and drop, all of it.
+CLOSE: Final = {"Connection": "close"}
+ANSWER_HEADERS: Final[dict[int, dict[str, str]]] = {
+    401: {"WWW-Authenticate": "Bearer", **CLOSE},
+    413: CLOSE,
+    503: {"Retry-After": "5"},
+    507: CLOSE,
+}
+NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {
+    "options": JobOptions,
+    "evaluator": EvaluatorOptions,
+    "simulated": SimulatedOptions,
+}
+
+
+class ErrorBody(BaseModel):
+    """What went wrong and what to do about it."""
+
+    error: str = Field(description="Class of the error.")
+    detail: str = Field(description="What happened.")
+    hint: str = Field(description="What to do next; may be empty.")
+
+
+def error_body(error: MallornError) -> dict[str, str]:
+    return {"error": error.code, "detail": error.message, "hint": error.hint}
+
+
+def install(app: FastAPI) -> None:
+    """Let every failure of the app answer in the one shape."""
+    app.add_exception_handler(MallornError, _known)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(OSError, _refused)
+    app.add_exception_handler(MemoryError, _refused)
+    app.add_exception_handler(Exception, _unknown)
+
+
+def _known(request: Request, error: Exception) -> Response:
+    assert isinstance(error, MallornError)  # noqa: S101 - what it is registered for
+    if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        # A part that does not answer explains itself; anything else needs its traceback.
+        trace = error if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR else None
+        log.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=trace)
+    headers = ANSWER_HEADERS.get(error.status_code)
+    if isinstance(error, TooMany):
+        headers = {"Retry-After": str(error.retry_sec)}
+    return JSONResponse(error_body(error), error.status_code, headers)
+
+
+def _malformed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - what it is registered for
+    problems = error.errors()
+    return _known(request, InvalidRequest("; ".join(map(_problem, problems)), hint=_known_names(problems)))
+
+
+def _problem(problem: ErrorDetails) -> str:
+    _, *path = problem["loc"]
+    where = ".".join(str(part) for part in path) or "the body"
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: there is no such field"
+    if problem["type"] == "json_invalid":
+        return f"the body is not JSON: {_within(problem['ctx']['error'])} at character {path[0]}"
+    return f"{where}: {_within(problem['msg'])}"
+
+
+def _within(sentence: str) -> str:
+    """A sentence as the second half of another."""
+    return f"{sentence[:1].lower()}{sentence[1:]}"
+
+
+def _known_names(problems: Sequence[ErrorDetails]) -> str:
+    for problem in problems:
+        if problem["type"] == "extra_forbidden":
+            parent = NAMED_FIELDS.get(str(problem["loc"][-2]))
+            return f"known: {', '.join(sorted(parent.model_fields))}" if parent else "see /docs"
+    return "see /docs"
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return _known(request, NotFound(f"there is no {request.url.path}", hint="see /docs"))
+    if error.status_code == HTTPStatus.BAD_REQUEST:  # a body that is no text, or nested without end
+        return _known(request, InvalidRequest(f"the body cannot be read: {error.detail}", hint="see /docs"))
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the first route of a path names its own alone
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
+    name = HTTPStatus(error.status_code).phrase.title().replace(" ", "")
+    body = {
+        "error": name,
+        "detail": f"{request.method} {request.url.path}: {error.detail}",
+        "hint": "see /docs",
+    }
+    return JSONResponse(body, error.status_code, headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """What may be done with the path of a request."""
+    return {
+        method
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+
+
+def _gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    known = refused(error)
+    if known is None:
+        raise error
+    return _known(request, known)
+
+
+def _unknown(request: Request, error: Exception) -> Response:
+    # Starlette raises it again behind this answer, and the server logs the traceback.
+    log.error("%s %s failed: %r", request.method, request.url.path, error)
+    return JSONResponse(error_body(MallornError(hint="the coordinator's log tells more")), 500)

@@ -1,0 +1,161 @@
+"""The posterior of a learning curve: log latency of a round's best against the trials that came before it.
+
+`log y = start - drop * (1 - (1 + n / knot) ** -power) + noise`. For given knot, power and noise this is
+linear regression in closed form; a grid of these, weighted by evidence, gives the posterior exactly.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.planner.learning_curve import MEMO, Curve
+
+Array = NDArray[np.float64]
+
+# A round counts half as much this many rounds later, because the search changes.
+HALF_LIFE_ROUNDS: Final = 5.0
+START_SD: Final = 1.0
+KNOT_SD: Final = 1.2  # of logarithms, like the next two
+POWER_SD: Final = 0.6
+NOISE_SD: Final = 0.9
+LEAST_FREEDOM, MOST_FREEDOM = 3.0, 60.0  # of Student's t: how heavy the tails of a forecast can be
+
+_LOG_KNOT, _LOG_POWER = (
+    axis.reshape(-1, 1) for axis in np.meshgrid(np.linspace(1.5, 7.5, 9), np.linspace(-1.6, 1.2, 8))
+)
+_KNOT, _POWER = np.exp(_LOG_KNOT), np.exp(_LOG_POWER)
+_LOG_NOISE: Final[Array] = np.linspace(np.log(0.003), np.log(1.5), 12)
+_NOISE: Final[Array] = np.exp(_LOG_NOISE)
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePrior:
+    """The prior of a curve; logarithms of latency, knot and power."""
+
+    drop: float = 0.5  # from the first random batch to the end
+    drop_sd: float = 0.9
+    log_noise: float = -2.5  # of a round's best around the curve
+    log_knot: float = 3.5
+    log_power: float = -0.2
+
+
+REFERENCE: Final = CurvePrior()
+
+
+@dataclass(frozen=True, slots=True)
+class NextBest:
+    """Student's t for the log latency of the next standard round's best."""
+
+    centre: float
+    scale: float
+    freedom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A fitted figure, and the share of it that the data determine, 0 to 1."""
+
+    value: float
+    known: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One task's fitted figures, and what they predict."""
+
+    outlook: NextBest
+    drop: Figure
+    log_noise: Figure
+    log_knot: Figure
+    log_power: Figure
+
+
+@lru_cache(maxsize=2 * MEMO)
+def fit(seen: Curve, prior: CurvePrior) -> Fit:
+    """The exact posterior of a curve, and the prediction of its next round."""
+    weight = 0.5 ** (np.arange(len(seen.log_us) - 1, -1, -1) / HALF_LIFE_ROUNDS)
+    level = np.array(seen.log_us) - seen.log_us[0]
+    posterior = _posterior(weight, level, _fall(np.array(seen.before)), prior)
+    ahead = _fall(np.array([seen.ahead]))
+    return _summary(posterior, ahead, seen.log_us[0], prior)
+
+
+def _fall(trials: Array) -> Array:
+    """Minus the share of the drop done after this many trials: one row per shape."""
+    result: Array = (1.0 + trials / _KNOT) ** -_POWER - 1.0
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Posterior:
+    """Normals of (start, drop): one row per shape, one column per noise."""
+
+    share: Array  # of each of them in the mixture
+    start: Array
+    drop: Array
+    var_start: Array
+    var_drop: Array
+    cov: Array
+
+
+def _posterior(weight: Array, level: Array, fall: Array, prior: CurvePrior) -> _Posterior:
+    precise, firm = _NOISE**-2.0, prior.drop_sd**-2.0
+    a = weight.sum() * precise + START_SD**-2.0
+    b = _column(fall @ weight) * precise
+    d = _column(fall**2 @ weight) * precise + firm
+    right_start = (level @ weight) * precise
+    right_drop = _column(fall @ (weight * level)) * precise + firm * prior.drop
+    determinant = a * d - b * b
+    start = (d * right_start - b * right_drop) / determinant
+    drop = (a * right_drop - b * right_start) / determinant
+    misfit = (level**2 @ weight) * precise + firm * prior.drop**2 - start * right_start - drop * right_drop
+    evidence = _log_prior(prior) - np.log(determinant) / 2 - weight.sum() * _LOG_NOISE - misfit / 2
+    share = np.exp(evidence - evidence.max())
+    return _Posterior(share / share.sum(), start, drop, d / determinant, a / determinant, -b / determinant)
+
+
+def _log_prior(prior: CurvePrior) -> Array:
+    knot = (_LOG_KNOT - prior.log_knot) / KNOT_SD
+    power = (_LOG_POWER - prior.log_power) / POWER_SD
+    noise = (_LOG_NOISE - prior.log_noise) / NOISE_SD
+    result: Array = -(knot**2 + power**2 + noise**2) / 2
+    return result
+
+
+def _summary(post: _Posterior, fall: Array, origin: float, prior: CurvePrior) -> Fit:
+    return Fit(
+        outlook=_outlook(post, fall, origin),
+        drop=_figure(prior.drop_sd**2, post.share, post.drop, post.var_drop),
+        log_noise=_figure(NOISE_SD**2, post.share, _LOG_NOISE),
+        log_knot=_figure(KNOT_SD**2, post.share, _LOG_KNOT),
+        log_power=_figure(POWER_SD**2, post.share, _LOG_POWER),
+    )
+
+
+def _figure(prior_var: float, share: Array, mean: Array, var: Array | float = 0.0) -> Figure:
+    centre, spread = _moments(share, mean, var)
+    return Figure(centre, min(1.0, max(0.0, 1.0 - spread / prior_var)))
+
+
+def _outlook(post: _Posterior, fall: Array, origin: float) -> NextBest:
+    """The mixture as one Student's t with the same centre and moments of its log variance."""
+    spread = _NOISE**2 + post.var_start + 2 * fall * post.cov + fall**2 * post.var_drop
+    mean, centres_var = _moments(post.share, post.start + post.drop * fall)
+    log_var, doubt = _moments(post.share, np.log(spread))
+    # The inverse gamma with this variance of its logarithm, by the first terms of the polygamma series.
+    alpha = (1 + np.sqrt(1 + 2 * doubt)) / (2 * max(doubt, 1e-3))
+    freedom = float(np.clip(2 * alpha, LEAST_FREEDOM, MOST_FREEDOM))
+    scale_var = np.exp(log_var - 1 / freedom - 1 / (3 * freedom**2)) + centres_var
+    return NextBest(origin + mean, float(np.sqrt(scale_var)), freedom)
+
+
+def _moments(share: Array, mean: Array, var: Array | float = 0.0) -> tuple[float, float]:
+    centre = float((share * mean).sum())
+    return centre, float((share * ((mean - centre) ** 2 + var)).sum())
+
+
+def _column(values: Array) -> Array:
+    return values[:, None]

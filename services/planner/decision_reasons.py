@@ -1,0 +1,46 @@
+"""The reasons of a decision, in figures and words, for the decision log."""
+
+from typing import Final
+
+from mallorn.core.values.decision_log import RoundForecast, RoundNotes
+from services.planner.belief import Forecast
+from services.planner.planner_values import TaskView
+from services.planner.policy import Arm, TaskChoice
+
+SMALLEST_US: Final = 0.01  # smaller times do not help a reader
+
+
+def reason(choice: TaskChoice, ahead: Forecast, policy: str) -> RoundNotes:
+    """Why a round was planned, and its forecast."""
+    told = {"policy": policy, "score": choice.score, "why": choice.why, "best_us": choice.task.best_us}
+    return RoundNotes.model_validate({**told, "forecast": _figures(ahead), **choice.figures})
+
+
+def in_words(arm: Arm) -> str:
+    """The expected gain of an arm, in words."""
+    task, ahead = arm.task, arm.forecast
+    if task.best_us is None:
+        return f"expects {_us(ahead.expected_us)} us x {task.weight} in {arm.seconds:.1f} s"
+    drop = f"expects {_us(ahead.gain_us)} us off {_us(task.best_us)} us x {task.weight}"
+    return f"{drop} in {arm.seconds:.1f} s"
+
+
+def weighted_us(task: TaskView, ahead: Forecast) -> float:
+    """A task's share of the model's latency, as far as known."""
+    return task.weight * (ahead.expected_us if task.best_us is None else task.best_us)
+
+
+def figure(value: float) -> float:
+    """A number with as many digits as a reader of the log can use."""
+    return float(f"{value:.6g}")
+
+
+def _figures(ahead: Forecast) -> RoundForecast:
+    known = {name: figure(getattr(ahead, name)) for name in RoundForecast.model_fields}
+    return RoundForecast.model_validate(known)
+
+
+def _us(value: float) -> str:
+    if value < SMALLEST_US:
+        return f"under {SMALLEST_US}"
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

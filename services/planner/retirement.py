@@ -1,0 +1,48 @@
+"""When a task gets no more rounds, for good or until new evidence. It keeps no state."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from services.planner.belief import Forecast
+from services.planner.learning_curve import NOISE, curve
+from services.planner.planner_values import TaskView
+
+HOPELESS_ROUNDS: Final = 3  # rounds in a row without a valid result before a task is given up
+SMALLEST_PROMISE: Final = 0.02
+ROUNDS_TO_REST: Final = 4  # rounds with a result, and rounds since the last gain
+
+
+def over(task: TaskView, task_trials: int | None) -> str:
+    """Why a task is finished for good; empty if it is not."""
+    if task.left_out:
+        return "the job asks for other tasks only"
+    if task.exhausted:
+        return f"its space has nothing left to try after {task.trials} trials"
+    if task_trials is not None and task.trials >= task_trials:
+        return f"its budget of {task_trials} trials is spent"
+    if task.lost_rounds >= HOPELESS_ROUNDS:
+        why = "they lost every worker, or TVM refused the task"
+        return f"its last {task.lost_rounds} rounds were given up: {why}"
+    if task.best_us is None and task.failed_rounds >= HOPELESS_ROUNDS:
+        return f"no valid result in {task.trials} trials; its default schedule is kept"
+    return ""
+
+
+def resting(task: TaskView, forecast: Forecast) -> str:
+    """Why no gain is expected of a task's next round; empty if one is."""
+    seen = curve(task.points, task.known_us)
+    if seen is None or len(seen.log_us) < ROUNDS_TO_REST or seen.drought < ROUNDS_TO_REST:
+        return ""
+    if forecast.promise >= SMALLEST_PROMISE:
+        return ""
+    chance = f"a {forecast.promise:.1%} chance of {NOISE:.0%} less than {task.best_us:.4g} us in a round"
+    return f"rests: {chance}"
+
+
+def why_all_rest(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> str:
+    """Why a job ends early, with the largest chance that was left."""
+    best, name = max((ahead.promise, task.name) for task, ahead in zip(tasks, forecasts, strict=True))
+    return (
+        f"nothing is worth another round: no task has more than a {best:.1%} chance ({name}) "
+        f"to get {NOISE:.0%} faster in its next one"
+    )

@@ -1,0 +1,263 @@
+"""The data directory of an embedded stack: who holds it, where its files lie."""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
+from mallorn.core.fleet_key import KEY_FILE
+from mallorn.core.host_id import host_id
+from stack.network_mount import mount_of
+
+# Looking at a lock takes it for an instant, which is longer where many processes share a core.
+LOCK_PATIENCE_SEC = 1.0
+NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
+
+
+class DataDirInUse(Conflict):
+    """Another `mallorn up` holds this data directory."""
+
+
+@dataclass(frozen=True)
+class StackInfo:
+    """What `stack.json` tells: a stack that is ready, and how to reach its parts."""
+
+    url: str
+    pid: int
+    redis_url: str
+    tracker: str
+    until_unused: bool  # started for the duration of a command, and gone with its last user
+
+
+@dataclass(frozen=True)
+class DataDir:
+    """Paths inside one data directory."""
+
+    path: Path
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def stack_file(self) -> Path:
+        return self.path / "stack.json"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.path / "stack.lock"
+
+    @property
+    def users_file(self) -> Path:
+        return self.path / "users.lock"
+
+    @property
+    def scratch(self) -> Path:
+        """The temporary files of the parts: models and libraries, for which /tmp may be too small."""
+        return self.path / "scratch"
+
+    @property
+    def key_file(self) -> Path:
+        return self.path / KEY_FILE
+
+    @property
+    def runtime(self) -> Path:
+        """A short private directory: a unix socket's path must stay under 100 bytes."""
+        name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]
+        base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"  # noqa: S108
+        return Path(base) / f"mallorn-{os.getuid()}-{name}"
+
+    def prepare(self) -> None:
+        """Make the directories. Raises InvalidRequest for a path that cannot hold data, StorageFull."""
+        self._check_mount()
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # models are nobody else's to read
+            self.logs.mkdir(exist_ok=True)
+            self.scratch.mkdir(mode=0o700, exist_ok=True)
+            self.lock_file.touch()
+            self.users_file.touch()
+            self._make_key()
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidRequest(
+                f"{self.path} is not a directory", hint="choose one with --data DIR"
+            ) from None
+        except PermissionError:
+            raise InvalidRequest(
+                f"{self.path} is not writable", hint="choose another with --data DIR"
+            ) from None
+        except OSError as error:
+            raise StorageFull(
+                f"cannot create {self.path}: {error.strerror}", hint="choose another with --data DIR"
+            ) from None
+
+    def _check_mount(self) -> None:
+        mount = mount_of(self.path)
+        if mount is not None and mount.has_local_locks:
+            raise InvalidRequest(
+                f"{self.path} lies on {mount.point}, a network file system ({mount.kind}) whose locks other "
+                "machines do not see: two of them would write one database",
+                hint="choose a place on a disk of this machine with --data DIR",
+            )
+
+    def _make_key(self) -> None:
+        """The key with which tracker, devices and workers here know each other; made once, and whole."""
+        if self.key_file.exists():
+            return
+        with tempfile.NamedTemporaryFile("w", dir=self.path, prefix="rpc-key-") as file:
+            file.write(secrets.token_hex(32))
+            file.flush()
+            with suppress(FileExistsError):
+                os.link(file.name, self.key_file)
+
+    def _prepare_runtime(self) -> None:
+        self.runtime.mkdir(mode=0o700, exist_ok=True)
+        found = self.runtime.lstat()
+        # Whoever owns this directory could swap the broker's socket.
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise InvalidRequest(
+                f"{self.runtime} is not a private directory of yours", hint=f"rm -rf {self.runtime}"
+            )
+        for left in self.runtime.iterdir():  # by a stack that was killed: this one holds the lock
+            left.unlink()
+
+    def read_stack(self) -> StackInfo | None:
+        """What the stack that is ready here said of itself; None when there is none."""
+        try:
+            return StackInfo(**json.loads(self.stack_file.read_text()))
+        except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+            return None
+
+    def running_stack(self) -> StackInfo | None:
+        """Like `read_stack`, without what a killed stack left behind. Raises DataDirInUse as `is_locked`."""
+        return self.read_stack() if self.is_locked() else None
+
+    @contextmanager
+    def published(self, info: StackInfo) -> Iterator[None]:
+        """Show `stack.json` while the stack is ready."""
+        draft = self.stack_file.with_suffix(".tmp")
+        draft.write_text(json.dumps(asdict(info), indent=2))
+        draft.replace(self.stack_file)
+        try:
+            yield
+        finally:
+            self.stack_file.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[Callable[[str], None]]:
+        """Hold the directory for one stack. Raises DataDirInUse, naming the holder.
+
+        Yields what is to be called with the stack's URL once that is known. `runtime` is there meanwhile.
+        """
+        with self.lock_file.open("r+") as file:
+            if not _lock_within(file, LOCK_PATIENCE_SEC):
+                raise _in_use(self.path, _signature(file))
+            _sign(file, "")
+            self.stack_file.unlink(missing_ok=True)
+            self._prepare_runtime()
+            try:
+                yield lambda url: _sign(file, url)
+            finally:
+                shutil.rmtree(self.runtime)
+
+    def is_locked(self) -> bool:
+        """Whether a stack holds the directory, ready or not. Raises DataDirInUse for another machine's."""
+        with suppress(FileNotFoundError, NotADirectoryError), self.lock_file.open() as file:
+            if _try_lock(file, fcntl.LOCK_SH):
+                return False
+            # What is read may be the last holder's, until the new one has signed.
+            if _is_elsewhere(file) and _lock_within(file, LOCK_PATIENCE_SEC, fcntl.LOCK_SH):
+                return False
+            if _is_elsewhere(file):
+                raise _in_use(self.path, _signature(file))
+            return True
+        return False
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Count as a user, for a stack that ends with its last one; the kernel drops a dead user's lock."""
+        with self.users_file.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            yield
+
+    def has_users(self, patience_sec: float = 0.0) -> bool:
+        """Whether any process is inside `used()`; with patience, another that looks is not taken for one."""
+        with self.users_file.open("r+") as file:
+            return not _lock_within(file, patience_sec)
+
+
+def _sign(file: IO[str], url: str) -> None:
+    file.seek(0)
+    file.truncate()
+    here = {"host": socket.gethostname(), "host_id": host_id()}
+    file.write(json.dumps({"pid": os.getpid(), "url": url, **here}))
+    file.flush()
+
+
+def _signature(file: IO[str]) -> dict[str, object]:
+    """What the holder of a lock file wrote into it; nothing before it has."""
+    file.seek(0)
+    try:
+        known = json.loads(file.read())
+    except ValueError:
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _is_elsewhere(file: IO[str]) -> bool:
+    return _signature(file).get("host_id", host_id()) != host_id()
+
+
+def _lock_within(file: IO[str], patience_sec: float, kind: int = fcntl.LOCK_EX) -> bool:
+    deadline = time.monotonic() + patience_sec
+    while not _try_lock(file, kind):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _try_lock(file: IO[str], kind: int) -> bool:
+    """Raises InvalidRequest where the file system has no locks."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise InvalidRequest(
+            f"{file.name} cannot be locked: {error.strerror}",
+            hint="choose a place on a disk of this machine with --data DIR",
+        ) from None
+    return True
+
+
+def _in_use(path: Path, holder: dict[str, object]) -> DataDirInUse:
+    pid, url, host = (holder.get(name, "") for name in ("pid", "url", "host"))
+    who = f"`mallorn up` with pid {pid}" if pid else "another `mallorn up`"
+    if holder.get("host_id", host_id()) != host_id():
+        return DataDirInUse(
+            f"{path} is in use by {who} on another machine, {host}",
+            hint=f"ssh {host}, and type it there   (or: choose a place of this machine with --data DIR)",
+        )
+    if not url:
+        return DataDirInUse(
+            f"{path} is in use by {who}, which is starting", hint="mallorn up --data OTHER_DIR"
+        )
+    return DataDirInUse(
+        f"{path} is in use by {who} at {url}",
+        hint=f"MALLORN_URL={url} mallorn jobs   (or: mallorn up --data OTHER_DIR --port 0)",
+    )

@@ -1,0 +1,136 @@
+"""Devices on demand: one for every target that jobs wait for and that this machine executes."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Final, Self
+
+from mallorn.core.device_wait_hint import Here, waiting_words
+from mallorn.core.errors import MallornError
+from mallorn.core.host_id import host_id
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target
+from mallorn.core.virtual_devices import stand_in
+from stack.supervised_process import ChildSpec
+from stack.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+LOOK_SEC: Final = 1.0
+FRESH_SEC: Final = 15.0  # a device that answered before the last start is none yet
+UNUSED_SEC: Final = 60.0  # a device outlives its last job for so long: the next one may be on its way
+WhyNot = Callable[[Target], str]
+
+
+class DeviceScout:
+    """A thread that finds out which devices are wanted here, and tells all other jobs why they wait."""
+
+    def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
+        from db.session import Database
+        from workers.device.target_support import why_not as ask_this_host
+        from workers.measure.tracked_devices import Fleet
+
+        self.wanted: frozenset[Target] = frozenset()
+        self.has_device = False  # whether a worker has told of one that answers
+        self._settings = settings
+        self._database = Database(settings.database_url)
+        self._fleet = Fleet(settings)
+        self._why_not = why_not or ask_this_host
+        self._refusals: dict[Target, str] = {}
+        self._used_sec: dict[Target, float] = {}
+        self._own: set[str] = set()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scout", daemon=True)
+
+    @contextmanager
+    def looking(self) -> Iterator[Self]:
+        """Look while the block lasts; a question to TVM that is on its way is not waited for."""
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._stopped.set()
+
+    def look(self) -> None:
+        """Find out once. Raises Unavailable when database or tracker do not answer."""
+        self.has_device = self.has_device or self._is_device_known()
+        devices = self._fleet.devices()
+        # A device of this host's own target may be starting again: it gets no rival.
+        self._own |= {
+            device.target
+            for device in devices
+            if device.endpoint.info.is_local and device.endpoint.host_id == host_id()
+        }
+        served = {device.target for device in devices} | self._own
+        now_sec = time.monotonic()
+        for target in self._asked_for():
+            if target in self.wanted:
+                self._used_sec[target] = now_sec
+            elif target.text not in served:
+                self._consider(target, now_sec)
+        self._used_sec = {target: at for target, at in self._used_sec.items() if now_sec - at < UNUSED_SEC}
+        self.wanted = frozenset(self._used_sec)
+
+    def _is_device_known(self) -> bool:
+        from db.repositories.devices import Devices
+
+        with self._database.session() as session:
+            return bool(Devices(session).list(fresh_sec=FRESH_SEC))
+
+    def _asked_for(self) -> list[Target]:
+        """Targets that jobs wait for, without stand-ins for devices."""
+        from db.repositories.waiting_jobs import Waiting
+
+        with self._database.session() as session:
+            targets = [Target(text) for text in Waiting(session).targets()]
+        return [target for target in targets if not stand_in(target)]
+
+    def _consider(self, target: Target, now_sec: float) -> None:
+        if target not in self._refusals:
+            self._refusals[target] = self._why_not(target)
+        if why := self._refusals[target]:
+            self._tell(target, why)
+        else:
+            self._used_sec[target] = now_sec
+
+    def _tell(self, target: Target, why: str) -> None:
+        from db.repositories.waiting_jobs import Waiting
+
+        words = waiting_words(target.text, Here.of(self._settings), why)
+        with self._database.transaction() as session:
+            Waiting(session).tell(target.text, words, why)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(LOOK_SEC):
+            try:
+                self.look()
+            except MallornError as error:
+                log.warning("devices on demand: %s", error)
+
+
+class OnDemand:
+    """Has the supervisor start and end devices as the scout wants them."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        spec_of: Callable[[Target], ChildSpec],
+        say: Callable[[str], None],
+    ) -> None:
+        self._supervisor = supervisor
+        self._spec_of = spec_of
+        self._say = say
+        self._running: dict[Target, str] = {}
+
+    def adjust(self, wanted: Collection[Target]) -> None:
+        """Called again and again from the supervisor's own thread."""
+        for target in set(wanted) - self._running.keys():
+            self._say(f"  starting a device for {target}")
+            spec = self._spec_of(target)
+            self._running[target] = spec.name
+            self._supervisor.add(spec)
+        for target in self._running.keys() - set(wanted):
+            self._say(f"  the device for {target} is not needed any more")
+            self._supervisor.remove(self._running.pop(target))

@@ -1,0 +1,151 @@
+"""Which parts the embedded stack has, where each lies and listens, and what each is started with."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mallorn.core.addresses import host_and_port, is_loopback
+from mallorn.core.allowed_classes import ANY
+from mallorn.core.fleet_key import FleetKey
+from mallorn.core.host_id import HOST_FOLDER_VARIABLE, host_folder
+from mallorn.core.queues import IMPORT, TUNING_QUEUES
+from mallorn.core.settings import Settings
+from mallorn.core.targets import LOCAL, Target
+from stack.data_directory import DataDir
+from stack.readiness import device_registered, http_ok, redis_answers, tracker_answers
+from stack.supervised_process import ChildSpec, python_path, search_path
+
+LOOPBACK = "127.0.0.1"
+COORDINATOR = "coordinator"
+
+
+@dataclass(frozen=True)
+class StackLayout:
+    """Where everything of one embedded stack lies and listens."""
+
+    data: DataDir
+    host: str
+    port: int
+    tracker: str  # HOST:PORT
+    workers: int
+
+    @property
+    def url(self) -> str:
+        # What binds every interface is reached through loopback.
+        host = LOOPBACK if self.host in ("0.0.0.0", "::", "") else self.host  # noqa: S104
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
+    def socket(self) -> Path:
+        return self.data.runtime / "broker.sock"
+
+    @property
+    def tracker_address(self) -> tuple[str, int]:
+        return host_and_port(self.tracker)
+
+
+def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
+    """What the parts read; a child of `mallorn up` sees the same settings as one started by hand would."""
+    from stack.valkey import socket_url
+
+    return {
+        "MALLORN_DATA_DIR": str(layout.data.path),
+        "MALLORN_DATABASE_URL": known.database_url,
+        "MALLORN_ARTIFACTS": known.artifacts,
+        "MALLORN_REDIS_URL": socket_url(layout.socket),
+        "MALLORN_TRACKER": layout.tracker,
+        "MALLORN_HOST": layout.host,
+        "MALLORN_PORT": str(layout.port),
+        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * _is_ones_own(layout, known)),
+        "TMPDIR": str(layout.data.scratch),
+        HOST_FOLDER_VARIABLE: str(host_folder()),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": python_path(),
+        "PATH": search_path(),
+    }
+
+
+def _is_ones_own(layout: StackLayout, known: Settings) -> bool:
+    """Whether nobody but this machine's users can come in: what they name is theirs."""
+    from db.repositories.api_keys import holds_keys
+
+    asks = known.api_keys or known.oidc_issuer or holds_keys(known.database_url)
+    return is_loopback(layout.host) and not asks
+
+
+@dataclass(frozen=True)
+class StackParts:
+    """The children of an embedded stack."""
+
+    layout: StackLayout
+    env: Mapping[str, str]
+    key: FleetKey
+
+    def all(self) -> list[ChildSpec]:
+        """Every part, in the order in which they are named to the user."""
+        # A finish takes minutes: models are imported beside it, by a slot of their own.
+        importer = self._celery("importer", "worker", "--name", "importer", "--queues", IMPORT)
+        tuning = ("--queues", ",".join(TUNING_QUEUES))
+        slots = [
+            self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}", *tuning)
+            for i in range(self.layout.workers)
+        ]
+        return [
+            self._broker(),
+            self._tracker(),
+            self._coordinator(),
+            self._celery("control", "control"),
+            self._celery("beat", "control", "--beat"),
+            self._device(),
+            importer,
+            *slots,
+        ]
+
+    def _broker(self) -> ChildSpec:
+        from stack.valkey import valkey_command
+
+        return ChildSpec("broker", valkey_command(self.layout.socket), redis_answers(self.layout.socket))
+
+    def _tracker(self) -> ChildSpec:
+        probe = tracker_answers(self.layout.tracker_address, self.key)
+        return ChildSpec("tracker", mallorn("tracker"), probe, needs=("broker",), env=self.env)
+
+    def _coordinator(self) -> ChildSpec:
+        return ChildSpec(
+            COORDINATOR,
+            mallorn("serve"),
+            http_ok(f"{self.layout.url}/healthz"),
+            needs=("broker",),
+            env=self.env,
+        )
+
+    def _device(self) -> ChildSpec:
+        probe = device_registered(self.layout.tracker_address, self.key)
+        return ChildSpec("device", self._device_command(LOCAL), probe, needs=("tracker",), env=self.env)
+
+    def device_for(self, target: Target) -> ChildSpec:
+        """One more device, for a target that jobs ask for."""
+        return ChildSpec(
+            f"device-{target.key}",
+            self._device_command(target.text),
+            device_registered(self.layout.tracker_address, self.key, target),
+            needs=("tracker",),
+            env=self.env,
+            essential=False,
+        )
+
+    def _device_command(self, target: str) -> tuple[str, ...]:
+        log = str(self.layout.data.logs / "executions.log")
+        return mallorn("device", "--target", target, "--log", log)
+
+    def _celery(self, name: str, *words: str) -> ChildSpec:
+        ready = self.layout.data.runtime / f"{name}.ready"
+        return ChildSpec(
+            name, mallorn(*words), ready.exists, needs=("broker",), env=self.env, ready_file=ready
+        )
+
+
+def mallorn(*words: str) -> tuple[str, ...]:
+    """The command line of one of our own commands; -P keeps the user's directory off the module path."""
+    return (sys.executable, "-P", "-m", "mallorn", *words)

@@ -1,0 +1,40 @@
+"""What a host ended may be proposed again; what was tried may not."""
+
+import numpy as np
+import pytest
+
+from mallorn.core.outcomes import Outcome
+from searchers.base import Trial
+from searchers.fill_batch import MOST_LOST, Filter, defaults_first
+from searchers.space import Candidate
+from searchers.synthetic_space import SyntheticSpace
+
+SPACE = SyntheticSpace(64, 64, 64)
+GUESSES = SPACE.defaults()
+
+
+def ended(candidate: Candidate, outcome: Outcome) -> Trial:
+    return Trial(candidate, outcome, 1.0 if outcome is Outcome.OK else None)
+
+
+def lost(times: int = 1) -> list[Trial]:
+    return [ended(GUESSES[0], Outcome.WORKER_LOST)] * times
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.BUILD_TIMEOUT, Outcome.RUN_ERROR])
+def test_what_was_tried_is_not_tried_again(outcome: Outcome) -> None:
+    assert Filter(SPACE, [ended(GUESSES[0], outcome), *lost()]).fresh(GUESSES[:1]) == []
+
+
+def test_what_a_host_ended_may_be_tried_again_until_it_was_lost_too_often() -> None:
+    assert Filter(SPACE, lost(MOST_LOST - 1)).fresh(GUESSES[:1]) == GUESSES[:1]
+    assert Filter(SPACE, lost(MOST_LOST)).fresh(GUESSES[:1]) == []
+
+
+def test_a_first_guess_that_was_lost_is_guessed_again_and_no_other() -> None:
+    (other,) = SPACE.sample(np.random.default_rng(3), 1)
+    history = [ended(other, Outcome.OK), *lost()]
+    again = defaults_first(SPACE, history, Filter(SPACE, history), 16)
+    assert [proposal.candidate for proposal in again] == GUESSES[:1]
+    whole = [ended(other, Outcome.OK)]
+    assert defaults_first(SPACE, whole, Filter(SPACE, whole), 16) == []

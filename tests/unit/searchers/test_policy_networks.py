@@ -1,0 +1,155 @@
+"""Small networks learn what they are shown: functions, values of directions, and what is rewarded."""
+
+import numpy as np
+import pytest
+
+from searchers.learning.dense_network import DenseNetwork
+from searchers.learning.moves import moves_of
+from searchers.learning.ppo_actor import DOWN, KEEP, UP, Actor, Experience
+from searchers.learning.q_values import Values
+from searchers.learning.replay_buffer import measured_steps
+from searchers.learning.scorer import Sight
+from searchers.learning.serial_matmul import product
+from searchers.learning.trajectory import advantages
+from searchers.space import Choice, ChoiceKind, Sketch
+
+SKETCH = Sketch("s", "", (Choice(ChoiceKind.CATEGORICAL, 1, values=tuple(range(8))),))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 2), (500, 70, 64), (3, 700, 700), (0, 4, 2)])
+def test_a_product_in_blocks_is_the_product(shape: tuple[int, int, int], rng: np.random.Generator) -> None:
+    left, right = rng.normal(size=shape[:2]), rng.normal(size=shape[1:])
+    np.testing.assert_allclose(product(left, right), left @ right, atol=1e-9)
+
+
+def test_a_network_fits_a_function_that_is_not_linear(rng: np.random.Generator) -> None:
+    rows = rng.normal(size=(256, 4))
+    rows[:, 3] = 7.0  # a constant column
+    wanted = np.abs(rows[:, :1]) - rows[:, 1:2] * rows[:, 2:3]
+    network = DenseNetwork(rows, (32, 32), 1, 1e-2, rng)
+    for _ in range(400):
+        network.learn(rows, lambda out: (out - wanted) / len(rows))
+    assert np.mean((network(rows) - wanted) ** 2) < 0.05 * wanted.var()
+
+
+def test_the_slope_goes_through_every_layer_as_finite_differences_say(rng: np.random.Generator) -> None:
+    rows = rng.normal(size=(5, 3))
+    network = DenseNetwork(rows, (6,), 2, 0.0, rng)
+    seen = []
+    network._adam.step = lambda gradients: seen.append(gradients)  # type: ignore[method-assign, assignment]
+    network.learn(rows, lambda out: np.ones_like(out))
+    before = network(rows).sum()
+    network._weights[0][1, 2] += 1e-6
+    assert (network(rows).sum() - before) / 1e-6 == pytest.approx(seen[0][0][1, 2], rel=1e-3)
+
+
+def sight(place: int, count: int = 1) -> Sight:
+    rows = np.full((count, 1), place, dtype=np.int32)
+    return Sight(SKETCH, rows, np.eye(8, dtype=np.float32)[rows[:, 0]], rows[:, 0].astype(np.float64))
+
+
+def test_values_learn_to_walk_towards_what_pays(rng: np.random.Generator) -> None:
+    moves = moves_of(SKETCH)
+    known = np.eye(8, dtype=np.float32)
+    nothing = measured_steps(moves, np.empty((0, 1), np.int32), known[:0], np.empty(0))
+    values = Values(moves, known, nothing, 1e-2, rng)
+    for _ in range(20):
+        for place in range(8):
+            here = sight(place, 4)
+            way = values.ways(here, 1.0, rng)
+            rows = moves.apply(here.rows, way)
+            values.remember(here, way, Sight(SKETCH, rows, known[rows[:, 0]], rows[:, 0].astype(float)))
+        values.learn(20, 0.7, rng)
+    ups = [moves.apply(sight(at).rows, values.ways(sight(at), 0.0, rng))[0, 0] for at in range(7)]
+    assert ups == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_measured_neighbours_are_steps_with_the_measured_gain() -> None:
+    moves = moves_of(SKETCH)
+    rows = np.array([[2], [3], [6]], dtype=np.int32)
+    steps = measured_steps(moves, rows, np.eye(8, dtype=np.float32)[rows[:, 0]], np.array([0.0, -0.5, -4.0]))
+    assert len(steps.way) == 2
+    assert sorted(steps.reward) == pytest.approx([np.tanh(-0.5), np.tanh(0.5)])
+    np.testing.assert_array_equal(moves.apply(rows[[0, 1]], steps.way), rows[[1, 0]])
+
+
+def test_advantages_are_discounted_surprises() -> None:
+    rewards, values = np.array([[1.0], [2.0]]), np.array([[0.5], [1.0], [4.0]])
+    last = 2.0 + 0.5 * 4.0 - 1.0
+    first = 1.0 + 0.5 * 1.0 - 0.5 + 0.5 * 0.8 * last
+    np.testing.assert_allclose(advantages(rewards, values, 0.5, 0.8)[:, 0], [first, last])
+
+
+def experience(actor: Actor, state: np.ndarray, rng: np.random.Generator) -> Experience:
+    action, chance = actor.act(state, rng)
+    worth = (action[:, 0] == UP).astype(float) + (action[:, 1] == DOWN)
+    return Experience(state, action, chance, worth - worth.mean(), worth)
+
+
+def test_a_policy_takes_to_what_is_rewarded_and_its_critic_to_what_comes(rng: np.random.Generator) -> None:
+    state = rng.normal(size=(128, 5)).astype(np.float32)
+    actor = Actor(state, 2, 1e-2, rng)
+    for _ in range(40):
+        actor.learn(experience(actor, state, rng), 3, 0.2, 0.0, rng)
+    action, _ = actor.act(state, rng)
+    assert np.mean(action[:, 0] == UP) > 0.9
+    assert np.mean(action[:, 1] == DOWN) > 0.9
+    assert actor.value(state).mean() > 1.0
+
+
+def test_the_clip_bounds_how_far_one_experience_leads(rng: np.random.Generator) -> None:
+    state = rng.normal(size=(128, 5)).astype(np.float32)
+    before = np.random.default_rng(3)
+    far, near = (Actor(state, 2, 1e-2, np.random.default_rng(1)) for _ in range(2))
+    lesson = experience(far, state, before)
+    far.learn(lesson, 60, 1e9, 0.0, rng)
+    near.learn(lesson, 60, 0.05, 0.0, rng)
+    assert _share_up(near, state) < 0.8 * _share_up(far, state)
+
+
+def _share_up(actor: Actor, state: np.ndarray) -> float:
+    return float(np.mean(actor.act(state, np.random.default_rng(0))[0][:, 0] == UP))
+
+
+def test_an_untaught_policy_keeps_most_knobs_as_they_are(rng: np.random.Generator) -> None:
+    state = rng.normal(size=(200, 5)).astype(np.float32)
+    action, chance = Actor(state, 20, 1e-2, rng).act(state, rng)
+    assert 1.0 < (action != KEEP).sum(axis=1).mean() < 3.5
+    assert (chance <= 0).all()
+
+
+def test_a_network_goes_on_from_what_another_learned(rng: np.random.Generator) -> None:
+    rows, wanted = rng.normal(size=(64, 3)), rng.normal(size=(64, 2))
+    taught, other = (DenseNetwork(rows, (8,), 2, 1e-2, np.random.default_rng(seed)) for seed in (1, 2))
+    for _ in range(5):
+        taught.learn(rows, lambda out: out - wanted)
+    other.go_on(taught.lesson())
+    np.testing.assert_array_equal(other(rows), taught(rows))
+    before = taught(rows)
+    other.learn(rows, lambda out: out - wanted)
+    np.testing.assert_array_equal(taught(rows), before)
+
+
+@pytest.mark.parametrize("part", ["columns", "scale", "weight0", "bias1"])
+def test_a_lesson_of_another_shape_or_of_nonsense_is_left_alone(part: str, rng: np.random.Generator) -> None:
+    rows = rng.normal(size=(64, 3))
+    network = DenseNetwork(rows, (8,), 2, 1e-2, rng)
+    before = network(rows)
+    lesson = DenseNetwork(rows, (8,), 2, 1e-2, rng).lesson()
+    for broken in (lesson[part][:-1], np.full_like(lesson[part], np.nan)):
+        network.go_on({**lesson, part: broken})
+        np.testing.assert_array_equal(network(rows), before)
+
+
+def test_a_lesson_about_columns_that_are_not_there_is_left_alone(rng: np.random.Generator) -> None:
+    wide, narrow = rng.normal(size=(64, 5)), rng.normal(size=(64, 3))
+    network = DenseNetwork(narrow, (8,), 2, 1e-2, rng)
+    before = network(narrow)
+    lesson = DenseNetwork(wide[:, [0, 1, 4]], (8,), 2, 1e-2, rng).lesson()
+    network.go_on({**lesson, "columns": np.array([0.0, 1.0, 4.0])})
+    np.testing.assert_array_equal(network(narrow), before)

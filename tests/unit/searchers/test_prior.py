@@ -1,0 +1,64 @@
+"""What the constructor expects of candidates that it did not make."""
+
+import numpy as np
+import pytest
+
+from mallorn.core.values.machine import assumed
+from searchers.roller.constructor import Constructor
+from searchers.roller.rank_candidates import losses
+from searchers.space import Candidate
+from searchers.synthetic_space import TILED, SyntheticSpace
+from searchers.testing import TinySpace
+
+SPACE = SyntheticSpace(64, 64, 64)
+
+
+class Narrow(SyntheticSpace):
+    machine = assumed(cores=4, lanes=4)
+
+
+class Gpu(SyntheticSpace):
+    machine = assumed(cores=1, lanes=1, gpu=True)
+
+
+def wide(lanes: int, *, rows: int = 8, unroll: int = 1, place: int = 0) -> Candidate:
+    """A candidate of the 64 x 64 x 64 space with that innermost tile."""
+    decisions = (64 // rows, 1, 1, rows, 1, 64 // lanes, 1, lanes, 4, 16, unroll, place)
+    return Candidate(TILED, decisions)
+
+
+def test_full_lanes_and_a_good_register_tile_lose_least() -> None:
+    good, narrow, lonely, spilling = losses(
+        SPACE, [wide(16, rows=16), wide(1), wide(16, rows=1), wide(64, rows=64)]
+    )
+    assert good == 0.0
+    assert min(narrow, lonely, spilling) > 0.3
+
+
+def test_a_machine_of_narrow_vectors_wants_narrow_tiles() -> None:
+    tiles = [wide(4, rows=8), wide(16, rows=16)]
+    assert losses(Narrow(64, 64, 64), tiles).argmin() == 0
+    assert losses(SPACE, tiles).argmin() == 1
+
+
+@pytest.mark.parametrize("space", [TinySpace(), Gpu(64, 64, 64)], ids=["no tiles", "a GPU"])
+def test_nothing_is_expected_of_what_there_is_no_model_of(space: SyntheticSpace) -> None:
+    assert not losses(space, space.defaults()).any()
+    assert losses(space, []).shape == (0,)
+
+
+def test_the_time_of_a_candidate_does_not_depend_on_its_company() -> None:
+    """Unrolling and places are chosen row by row."""
+    several = [wide(16, unroll=at, place=place) for at in range(4) for place in (-1, 0, 1)]
+    together = losses(SPACE, several)
+    for one, loss in zip(several, together, strict=True):
+        assert losses(SPACE, [one, several[0]])[0] == pytest.approx(max(0.0, loss - together[0]))
+
+
+def test_guesses_take_what_is_expected_of_them() -> None:
+    constructor = Constructor((), assumed(cores=2, lanes=8))
+    for sketch in SPACE.sketches:
+        guesses = constructor.guesses(sketch)
+        us = constructor.time_us(sketch, guesses.rows)
+        assert us is not None
+        np.testing.assert_allclose(us, guesses.us)

@@ -1,0 +1,123 @@
+"""Searchers and samplers keep their contracts, and learning pays."""
+
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from costmodels.random import RandomModel
+from costmodels.xgb import XGBoost
+from mallorn.core.registry import REGISTRY, resolve
+from searchers.algorithms.evolutionary import Evolutionary
+from searchers.algorithms.random import RandomSearch
+from searchers.base import Searcher, Trial
+from searchers.samplers.base import BatchSampler
+from searchers.samplers.topk import TopK
+from searchers.simulate_search import best_us, simulate, trained
+from searchers.space import Candidate
+from searchers.synthetic_space import SyntheticSpace
+from searchers.testing import BatchSamplerTestCase, SearcherTestCase
+
+
+class TestRandomSearch(SearcherTestCase):
+    @pytest.fixture
+    def searcher(self) -> Searcher:
+        return RandomSearch()
+
+
+class TestEvolutionary(SearcherTestCase):
+    @pytest.fixture
+    def searcher(self) -> Searcher:
+        return Evolutionary(population=256, generations=3)
+
+
+class TestTopK(BatchSamplerTestCase):
+    @pytest.fixture
+    def sampler(self) -> BatchSampler:
+        return TopK(epsilon=0.2)
+
+
+def test_without_epsilon_the_best_are_taken_in_order() -> None:
+    pool = BatchSamplerTestCase.pool(40)
+    chosen = TopK(0.0, optimism=0.0).choose(pool, 5, np.random.default_rng(0))
+    assert pool.prediction.mean[chosen].tolist() == sorted(pool.prediction.mean.tolist())[:-6:-1]
+
+
+def test_optimism_prefers_the_unknown() -> None:
+    pool = BatchSamplerTestCase.pool(40)
+    chosen = TopK(0.0, optimism=1e6).choose(pool, 3, np.random.default_rng(0))
+    assert pool.prediction.std[chosen].tolist() == sorted(pool.prediction.std.tolist())[:-4:-1]
+
+
+@pytest.mark.slow
+def test_at_equal_trials_evolution_with_a_model_beats_random_search() -> None:
+    space = SyntheticSpace(256, 512, 64)
+    learned = [best_of(space, Evolutionary(), XGBoost, seed) for seed in range(5)]
+    drawn = [best_of(space, RandomSearch(), None, seed) for seed in range(5)]
+    assert np.median(learned) < 1.15
+    assert np.mean(learned) - 1 < 0.6 * (np.mean(drawn) - 1)
+
+
+def best_of(space: SyntheticSpace, searcher: Searcher, make_model: type[XGBoost] | None, seed: int) -> float:
+    history = simulate(space, searcher, make_model, trials=96, batch=16, seed=seed)
+    return best_us(history) / space.optimum_us
+
+
+def test_a_useful_model_beats_a_useless_one() -> None:
+    space = SyntheticSpace(128, 128, 64)
+    history = [space.measure(c) for c in dict.fromkeys(space.sample(np.random.default_rng(0), 200))]
+    medians = [proposed_us(space, history, model) for model in (XGBoost, RandomModel)]
+    assert medians[0] < 0.5 * medians[1]
+
+
+def proposed_us(space: SyntheticSpace, history: list[Trial], kind: type[XGBoost | RandomModel]) -> float:
+    model = trained(space, history, kind, seed=0)
+    proposals = Evolutionary().propose(space, history, model, 32, np.random.default_rng(1))
+    return float(np.median(space.latency_us([p.candidate for p in proposals])))
+
+
+def test_only_finalists_are_checked_for_validity() -> None:
+    asked = Counter[Candidate]()
+
+    class Counting(SyntheticSpace):
+        def valid(self, candidates: list[Candidate]) -> list[bool]:  # type: ignore[override]
+            asked.update(candidates)
+            return super().valid(candidates)
+
+    space = Counting()
+    history = [space.measure(c) for c in space.sample(np.random.default_rng(0), 60)]
+    model = trained(space, history, XGBoost, seed=0)
+    assert len(Evolutionary().propose(space, history, model, 64, np.random.default_rng(0))) == 64
+    assert max(asked.values()) == 1
+    assert len(asked) < 128
+
+
+@pytest.mark.parametrize("sampler", sorted(REGISTRY["sampler"]))
+@pytest.mark.parametrize("search", sorted(REGISTRY["search"]))
+def test_every_registered_searcher_is_made_with_any_sampler(search: str, sampler: str) -> None:
+    searcher = resolve("search", search)(resolve("sampler", sampler)())
+    space = SyntheticSpace(64, 64, 64)
+    assert len(searcher.propose(space, [], None, 4, np.random.default_rng(0))) == 4
+
+
+PROPOSE = """
+import numpy as np
+from costmodels.xgb import XGBoost
+from searchers.algorithms.evolutionary import Evolutionary
+from searchers.simulate_search import simulate
+from searchers.synthetic_space import SyntheticSpace
+history = simulate(SyntheticSpace(64, 64, 64), Evolutionary(), XGBoost, trials=32, batch=16, seed=4)
+print(",".join(trial.candidate.key for trial in history))
+"""
+
+
+def test_another_process_proposes_the_same() -> None:
+    answers = set()
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-c", PROPOSE]
+        env = {"PYTHONHASHSEED": hash_seed}
+        answers.add(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
+    assert len(answers) == 1
+    assert answers.pop().count(",") == 31

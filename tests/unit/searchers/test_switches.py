@@ -1,0 +1,79 @@
+"""A learner with its learning switched off teaches nothing to anything, and still proposes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from costmodels.random import RandomModel
+from searchers.algorithms.es import EvolutionStrategy
+from searchers.algorithms.es_state import Strategy
+from searchers.algorithms.mcts import Mcts
+from searchers.algorithms.ppo import Ppo
+from searchers.algorithms.qlearning import QLearning
+from searchers.algorithms.reinforce import Reinforce
+from searchers.base import Searcher
+from searchers.learning.knob_distributions import KnobTables
+from searchers.learning.ppo_actor import Actor
+from searchers.learning.q_values import Values
+from searchers.learning.search_trees import SearchTrees
+from searchers.synthetic_space import SyntheticSpace
+
+
+def proposed(searcher: Searcher) -> int:
+    space = SyntheticSpace(64, 64, 64)
+    known = [space.measure(each) for each in dict.fromkeys(space.sample(np.random.default_rng(0), 40))]
+    return len(searcher.propose(space, known, RandomModel(), 16, np.random.default_rng(1)))
+
+
+class Taught(Exception):
+    """A lesson was given."""
+
+
+def teach(*_lesson: Any) -> None:
+    raise Taught
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "method"),
+    [
+        (Ppo, Actor, "learn"),
+        (QLearning, Values, "learn"),
+        (Reinforce, KnobTables, "learn"),
+        (EvolutionStrategy, Strategy, "toward"),
+    ],
+)
+def test_without_learning_no_lesson_is_given(
+    kind: type[Any], part: type, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, method, teach)
+    with pytest.raises(Taught):
+        proposed(kind())
+    assert proposed(kind(learning=False)) == 16
+
+
+@pytest.mark.parametrize("learning", [True, False])
+def test_trees_without_learning_hold_visits_alone(learning: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: set[float] = set()
+    credit = SearchTrees.credit
+
+    def listen(self: SearchTrees, paths: Any, worth: Any) -> None:
+        told.update(np.round(worth, 9).tolist())
+        credit(self, paths, worth)
+
+    monkeypatch.setattr(SearchTrees, "credit", listen)
+    assert proposed(Mcts(considered=512, learning=learning)) == 16
+    assert (told == {1.0}) != learning
+
+
+def test_steps_without_learning_are_all_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    chances: list[float] = []
+    ways = Values.ways
+
+    def listen(self: Values, here: Any, epsilon: float, rng: np.random.Generator) -> Any:
+        chances.append(epsilon)
+        return ways(self, here, epsilon, rng)
+
+    monkeypatch.setattr(Values, "ways", listen)
+    proposed(QLearning(learning=False))
+    assert set(chances) == {1.0}

@@ -1,0 +1,96 @@
+"""A searcher screens by the view that its cost model reads."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from costmodels.base import Matrix, Prediction
+from costmodels.random import RandomModel
+from costmodels.views import LOOPS, VIEWS
+from mallorn.core.errors import InvalidRequest
+from searchers.algorithms.es import EvolutionStrategy
+from searchers.algorithms.guided import Guided
+from searchers.pooled_searcher import score
+from searchers.space import Candidate
+from searchers.synthetic_space import SyntheticSpace
+
+SPACE = SyntheticSpace()
+
+
+class LikesLongTrees(RandomModel):
+    """Reads loop trees."""
+
+    view = "loops"
+
+    def predict(self, features: Matrix) -> Prediction:
+        lines = LOOPS.tables(features)[:, :, 0].sum(axis=1)
+        return Prediction(lines, np.ones_like(lines))
+
+
+def test_scores_are_of_the_models_view_and_samplers_still_see_decisions() -> None:
+    drawn = SPACE.sample(np.random.default_rng(0), 30)
+    pool = score(SPACE, LikesLongTrees(), drawn)
+    lines = LOOPS.tables(SPACE.viewed("loops", drawn))[:, :, 0].sum(axis=1)
+    np.testing.assert_array_equal(pool.prediction.mean, lines)
+    np.testing.assert_array_equal(pool.features, SPACE.features(drawn))
+
+
+def test_a_search_follows_a_model_of_another_view() -> None:
+    rng = np.random.default_rng(0)
+    history = []
+    found = [p.candidate for p in Guided().propose(SPACE, history, LikesLongTrees(), 12, rng)]
+    drawn = SPACE.sample(np.random.default_rng(1), 200)
+    assert np.mean(_lines(found)) > np.mean(_lines(drawn))
+
+
+def _lines(candidates) -> Matrix:
+    return LOOPS.tables(SPACE.viewed("loops", candidates))[:, :, 0].sum(axis=1)
+
+
+class LikesLongCode(RandomModel):
+    """Reads generated code; counts whom it is asked about."""
+
+    view = "executed"
+    asked: ClassVar[list[int]] = []
+
+    def predict(self, features: Matrix) -> Prediction:
+        self.asked.append(len(features))
+        return Prediction(np.nan_to_num(features[:, 0]), np.ones(len(features), dtype=np.float32))
+
+
+class Compiled(SyntheticSpace):
+    """Code as long as the innermost loops; what has an odd one cannot be lowered."""
+
+    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+        rows = np.zeros((len(candidates), VIEWS[view].width), dtype=np.float32)
+        rows[:, 0] = [each.decisions[3] * each.decisions[7] for each in candidates]
+        rows[[each.decisions[7] % 2 == 1 for each in candidates]] = np.nan
+        return rows
+
+
+def test_an_evolution_strategy_climbs_generated_code_and_has_few_candidates_compiled() -> None:
+    space, model = Compiled(), LikesLongCode()
+    model.asked.clear()
+    strategy = EvolutionStrategy(random_share=0.0, compiled=96)
+    history = [space.measure(candidate) for candidate in space.defaults()]
+    proposals = strategy.propose(space, history, model, 12, np.random.default_rng(0))
+    found = [proposal.candidate for proposal in proposals]
+    drawn = space.viewed("executed", space.sample(np.random.default_rng(1), 200))[:, 0]
+    assert np.nanmedian(space.viewed("executed", found)[:, 0]) > np.nanmedian(drawn)
+    assert not np.isnan(space.viewed("executed", found)).any()
+    assert sum(model.asked) <= 2 * 96 + len(space.defaults())
+
+
+def test_what_cannot_be_lowered_comes_last() -> None:
+    drawn = Compiled().sample(np.random.default_rng(0), 50)
+    mean = score(Compiled(), LikesLongCode(), drawn).prediction.mean
+    unknown = np.array([each.decisions[7] % 2 == 1 for each in drawn])
+    assert unknown.any()
+    assert mean[unknown].max() < mean[~unknown].min()
+
+
+def test_a_view_that_takes_a_compiler_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="statements"):
+        SPACE.viewed("statements", SPACE.sample(np.random.default_rng(0), 1))

@@ -1,0 +1,133 @@
+"""What this machine is: a fingerprint that says which times compare, and the target `local` stands for."""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from mallorn.core.errors import InvalidTarget, Unavailable
+from mallorn.core.host_id import host_id
+from mallorn.core.targets import Target, parse_target
+from workers.device.clock_conditions import governor, limits
+from workers.device.device_identity import HostFacts, Identity
+from workers.subprocesses.cgroups import cpu_quota
+
+LLVM_TIMEOUT_SEC = 120
+LLVM_CPU_PROGRAM = """
+from tvm.target import Target, codegen
+cpu = str(codegen.llvm_get_system_cpu())
+print(cpu, *codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu})))
+"""
+SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+IDENTITY_FIELDS = (
+    "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
+    "CPU implementer", "CPU part", "CPU variant",
+)  # fmt: skip
+X86_LEVELS = (
+    ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+    ("x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}),
+    ("x86-64-v2", {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
+)
+
+
+def host_fingerprint() -> HostFacts:
+    """Describe this host, as it is now."""
+    cpu = _processor()
+    facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
+    cores, scaling = available_cores(), governor()
+    model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
+    return {
+        "host_id": host_id(),
+        "host_class": _host_class(model, {**facts, "cores": str(cores), "governor": scaling}) + limits(),
+        "cpu_model": model,
+        "cores": cores,
+        "governor": scaling,
+        "machine": os.uname().machine,
+        "hostname": os.uname().nodename,
+    }
+
+
+def described_again(identity: Identity) -> Identity:
+    """The same device on its host as that is now: governor, quota and power may have changed."""
+    accelerator = identity.get("accelerator", "").replace(" ", "-")
+    now: Identity = {**identity, **host_fingerprint()}
+    if accelerator:
+        now["host_class"] += f"+{accelerator}"
+    return now
+
+
+def detect_target() -> Target:
+    """The target of this host, with as many cores as this process may use."""
+    mcpu = _llvm_cpu() or _cpu_level(cpu_info(), os.uname().machine)
+    return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores()})
+
+
+def available_cores() -> int:
+    """The CPUs this process may run on, and no more than its control groups pay for."""
+    allowed = len(os.sched_getaffinity(0))
+    quota = cpu_quota()
+    return allowed if quota is None else max(1, min(allowed, int(quota)))
+
+
+def physical_cores() -> int:
+    """The cores that the CPUs of this process lie on: two CPUs may share one."""
+    files = [Path(SIBLINGS.format(cpu)) for cpu in os.sched_getaffinity(0)]
+    return len({file.read_text() if file.exists() else str(file) for file in files})
+
+
+@lru_cache(maxsize=1)
+def _processor() -> dict[str, str]:
+    # It stays what it is, and being asked makes the kernel interrupt every processor.
+    return cpu_info()
+
+
+def cpu_info(text: str | None = None) -> dict[str, str]:
+    """The first processor's entry of /proc/cpuinfo."""
+    text = Path("/proc/cpuinfo").read_text() if text is None else text
+    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program with all of TVM in a child, which a process of the runtime alone survives and can ask.
+
+    Raises Unavailable when there is no answer.
+    """
+    env = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
+    command = [sys.executable, "-P", "-c", program, *words]
+    try:
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=LLVM_TIMEOUT_SEC, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"TVM did not answer within {LLVM_TIMEOUT_SEC} s", hint="uptime") from None
+
+
+def _llvm_cpu() -> str | None:
+    """LLVM's name for this CPU, if it has all that LLVM takes it to have: hypervisors may hide a part."""
+    answer = ask_tvm(LLVM_CPU_PROGRAM)
+    # Fails where only TVM's runtime library is installed; LLVM says "generic" when it does not know the CPU.
+    name, *features = answer.stdout.split() or ["generic"]
+    flags = set(cpu_info().get("flags", "").split())
+    hidden = flags and set().union(*(needed for _, needed in X86_LEVELS)) & set(features) - flags
+    return None if name == "generic" or hidden else name
+
+
+def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:
+    if machine != "x86_64":
+        return "generic"
+    flags = set(cpu.get("flags", "").split())
+    for level, needed in X86_LEVELS:
+        if needed <= flags:
+            return level
+    raise InvalidTarget("this CPU is older than x86-64-v2", hint='name it: --target \'{"kind":"llvm",...}\'')
+
+
+def _host_class(model: str, facts: Mapping[str, str]) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
+    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
+    return f"{slug}-{facts['cores']}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

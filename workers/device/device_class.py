@@ -1,0 +1,78 @@
+"""The device that measured, as it described itself."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from mallorn.core.errors import NoDevice
+from mallorn.core.storable import check_storable
+from mallorn.core.values.base import Value
+from mallorn.core.values.fleet import DeviceInfo
+from mallorn.core.virtual_devices import STAND_INS
+
+LONGEST: Final = 16_384  # characters of all that a device says of itself
+MOST_THREADS: Final = 4096
+Word = Annotated[str, Field(min_length=1, max_length=200, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """What must be equal of two devices for their times to compare."""
+
+    host_class: str
+    tvm_version: str
+    threads: int
+
+    @property
+    def text(self) -> str:
+        """As a client names it to the tracker."""
+        return json.dumps([self.host_class, self.tvm_version, self.threads])
+
+
+def none_like(like: DeviceClass | None) -> NoDevice:
+    """The error where no device of a class answers; None: of any."""
+    if like is None:
+        return NoDevice()
+    kind = f"{like.host_class}, TVM {like.tvm_version}, threads: {like.threads}"
+    hint = "mallorn devices   (bring one back, or tune the model anew)"
+    return NoDevice(f"no device answers that is as those that took this job's times ({kind})", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A device's name, what must be equal for two times to compare, and what else it tells."""
+
+    name: str
+    host_id: str
+    host_class: str
+    threads: int  # TVM_NUM_THREADS in the process that ran the candidate
+    tvm_version: str
+    info: DeviceInfo = field(default_factory=DeviceInfo)
+
+    @property
+    def device_class(self) -> DeviceClass:
+        return DeviceClass(self.host_class, self.tvm_version, self.threads)
+
+
+class _Told(Value):
+    """What every device says, within the bounds of what can be true."""
+
+    name: Word
+    host_id: Word
+    host_class: Word
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS, strict=True)]
+    tvm_version: Word
+
+
+def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
+    """What a device said of itself, as an Endpoint. Raises ValueError for what no device of ours says."""
+    check_storable(identity)
+    if len(json.dumps(identity)) > LONGEST:
+        raise ValueError("it says too much")
+    told = _Told.model_validate(identity)
+    if told.host_id in STAND_INS:
+        raise ValueError("it says that it is none")
+    return Endpoint(**dict(told), info=DeviceInfo.model_validate(identity))

@@ -1,0 +1,182 @@
+"""The loop of a device: offer itself to the tracker, serve one session, offer itself again."""
+
+import logging
+import os
+import select
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm.rpc import _ffi_api as rpc_api
+
+from mallorn.core.errors import InvalidRequest
+from workers.device.detect_host import described_again
+from workers.device.device_identity import Identity
+from workers.device.forked_process import fork, how_it_ended, waits_for
+from workers.device.listen import is_own
+from workers.device.pending_connections import Lobby
+from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, welcome
+from workers.device.rpc_session import RpcSession
+from workers.device.tracker_client import NO_KEY
+from workers.device.tracker_registration import Registration
+
+log = logging.getLogger(__name__)
+
+PING_SEC = 1.0
+
+
+@dataclass
+class Running:
+    """The session in progress."""
+
+    pid: int
+    pid_fd: int
+    connection: socket.socket
+    folder: Path
+    abandoned: bool = False  # its client hung up
+    unheard: bool = False  # when it was last looked at, it waited for its client
+
+
+class DeviceServer:
+    """Serves one session at a time. A session that dies takes its process along and nothing else."""
+
+    def __init__(
+        self,
+        registration: Registration,
+        listener: socket.socket,
+        identity: Identity,
+        folder: Path,
+        log_path: Path | None,
+        walled: bool,
+        listen: Callable[[], socket.socket],
+    ) -> None:
+        self._registration = registration
+        self._listener = listener
+        self._lobby = Lobby(listener)
+        self._identity = identity
+        self._folder = folder
+        self._log_path = log_path.absolute() if log_path else None
+        self._walled = walled
+        self._listen = listen
+        self._running: Running | None = None
+
+    def serve_forever(self) -> None:
+        """Wait for clients, ends of sessions and a lost tracker, in turn."""
+        while True:
+            self._look_at_host()
+            self._look_at_session()
+            if self._is_reached():
+                self._registration.keep()
+            waiting = set(self._lobby)
+            for ready_fd in self._wait(waiting):
+                if ready_fd == self._listener.fileno():
+                    self._lobby.let_in()
+                elif ready_fd in waiting:
+                    if self._hear(ready_fd):
+                        break  # the other numbers may mean other files now
+                elif self._running is not None and ready_fd == self._running.pid_fd:
+                    self._end_session(self._running)
+                elif self._running is not None and ready_fd == self._running.connection.fileno():
+                    # The client is gone: nobody waits for the candidate that may still run.
+                    self._running.abandoned = True
+                    os.kill(self._running.pid, signal.SIGKILL)
+                elif ready_fd == self._registration.fileno():
+                    self._registration.drop()
+
+    def _look_at_host(self) -> None:
+        """Where its clock is set otherwise than before, the next session's times are of another class."""
+        if self._running is not None:
+            return
+        if (now := described_again(self._identity)) != self._identity:
+            log.info("this host is %s now, with governor %s", now["host_class"], now["governor"])
+            self._identity = now
+            self._registration.introduce(now)
+
+    def _look_at_session(self) -> None:
+        """Who ends at its deadline while it waits for its client ran into no loop: the network stalled."""
+        if (running := self._running) is not None:
+            running.unheard = waits_for(running.pid, running.connection.fileno())
+
+    def _is_reached(self) -> bool:
+        """Whether this host has the address where we listen. Where it has another now, we move there."""
+        if self._running is not None or is_own(self._listener.getsockname()[0]):
+            return True
+        try:
+            listener = self._listen()
+        except InvalidRequest as error:
+            if self._registration.fileno() is not None:
+                log.warning("nobody reaches this device until its address is back: %s", error.message)
+            self._registration.drop()
+            return False
+        self._lobby.clear()
+        self._listener.close()
+        self._listener, self._lobby = listener, Lobby(listener)
+        host, port = listener.getsockname()[:2]
+        self._identity = {**self._identity, "address": f"{host}:{port}"}
+        self._registration.move((host, port), self._identity)
+        return True
+
+    def _wait(self, waiting: set[int]) -> list[int]:
+        poller = select.poll()
+        if self._running is None:
+            for number in (self._listener.fileno(), *waiting):
+                poller.register(number, select.POLLIN)
+        else:
+            poller.register(self._running.pid_fd, select.POLLIN)
+            if not self._running.abandoned:
+                poller.register(self._running.connection, select.POLLRDHUP)
+        if (tracker_fd := self._registration.fileno()) is not None:
+            poller.register(tracker_fd, select.POLLIN)
+        return [ready_fd for ready_fd, _ in poller.poll(PING_SEC * 1000)]
+
+    def _hear(self, number: int) -> bool:
+        """Whether a client that waits got the session by what it said."""
+        known, heard = self._registration, self._lobby.hear(number)
+        if heard is None:
+            return False
+        connection, said = heard
+        if welcome(connection, said, known.key, known.match_key, known.fleet):
+            self._lobby.clear()
+            self._start_session(connection)
+            return True
+        connection.close()
+        return False
+
+    def _start_session(self, connection: socket.socket) -> None:
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        # Of the fleet's key a process that runs strangers' code gets what is good for this session alone.
+        key = next(iter(self._registration.fleet.of_session(self._registration.match_key)), NO_KEY)
+        session = RpcSession(self._identity, folder, self._log_path, key, self._walled)
+        # Said before the client is answered: from then on nobody may take us to be free.
+        self._registration.set_busy(True)
+        pid = fork(lambda: self._become(session, connection))
+        self._running = Running(pid, os.pidfd_open(pid), connection, folder)
+
+    def _become(self, session: RpcSession, connection: socket.socket) -> None:
+        self._listener.close()
+        self._registration.drop()
+        session.serve(connection.fileno())
+
+    def _end_session(self, running: Running) -> None:
+        status = os.waitpid(running.pid, 0)[1]
+        if status != 0 and not running.abandoned:
+            log.warning("a session ended badly: %s", how_it_ended(status))
+            heard = UNHEARD if running.unheard else ""
+            _say_last_words(running.connection, f"{DEATH_NOTICE} {how_it_ended(status)}{heard}")
+        os.close(running.pid_fd)
+        running.connection.close()
+        shutil.rmtree(running.folder, ignore_errors=True)
+        self._running = None
+        self._registration.set_busy(False)
+
+
+def _say_last_words(connection: socket.socket, text: str) -> None:
+    """Answer the call that the session died in, so that its client learns how."""
+    try:
+        rpc_api.ReturnException(connection.fileno(), text)
+    except (OSError, RuntimeError) as error:
+        log.info("the client is gone too: %s", error)

@@ -1,0 +1,140 @@
+"""Whether this host executes what is compiled for a target; TVM is asked in a child."""
+
+import json
+import os
+from difflib import get_close_matches
+from typing import Final, TypedDict
+
+from mallorn.core.errors import InvalidTarget
+from mallorn.core.targets import Target
+from workers.device.detect_host import ask_tvm, available_cores, cpu_info
+
+MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+# What LLVM compiles kernels to, and the kernel's word for it. Its other features are tuning, or for systems.
+X86: Final = {
+    "sse": "sse", "sse2": "sse2", "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2",
+    "sse4a": "sse4a", "avx": "avx", "avx2": "avx2", "fma": "fma", "fma4": "fma4", "f16c": "f16c",
+    "bmi": "bmi1", "bmi2": "bmi2", "lzcnt": "abm", "popcnt": "popcnt", "movbe": "movbe", "adx": "adx",
+    "cmov": "cmov", "xop": "xop", "cx16": "cx16",
+    "aes": "aes", "vaes": "vaes", "pclmul": "pclmulqdq", "gfni": "gfni",
+    "vpclmulqdq": "vpclmulqdq", "sha": "sha_ni", "avxvnni": "avx_vnni", "avxvnniint8": "avx_vnni_int8",
+    "avxifma": "avx_ifma", "avxneconvert": "avx_ne_convert", "avx512f": "avx512f", "avx512bw": "avx512bw",
+    "avx512cd": "avx512cd", "avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512vnni": "avx512_vnni",
+    "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16", "avx512ifma": "avx512ifma",
+    "avx512vbmi": "avx512vbmi", "avx512vbmi2": "avx512_vbmi2", "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq", "avx512vp2intersect": "avx512_vp2intersect",
+    "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16", "amx-fp16": "amx_fp16",
+}  # fmt: skip
+ALIKE: Final = 0.75  # of the letters of a misspelt name
+ARM: Final = {
+    "neon": "asimd", "fullfp16": "asimdhp", "dotprod": "asimddp", "lse": "atomics", "bf16": "bf16",
+    "i8mm": "i8mm", "sve": "sve", "sve2": "sve2", "sme": "sme",
+}  # fmt: skip
+FEATURES: Final = {"x86_64": ("flags", X86), "aarch64": ("Features", ARM)}
+LLVM_PROGRAM: Final = """
+import json, sys
+from tvm.target import Target, codegen
+attrs = json.loads(sys.argv[1])
+triple = attrs.get("mtriple") or codegen.llvm_get_system_triple()
+cpu = attrs.get("mcpu", "")
+known = not cpu or cpu == "generic" or codegen.llvm_is_valid_cpu(cpu, triple)
+cpus = [] if known else [str(name) for name in codegen.llvm_get_cpu_archlist(Target({"kind": "llvm"}))]
+features = sorted(codegen.llvm_get_cpu_features(Target(attrs))) if known else []
+print(json.dumps({"cpus": cpus, "known": bool(known), "features": features}))
+"""
+DEVICE_PROGRAM: Final = """
+import json, sys, tvm
+target = tvm.target.Target(json.loads(sys.argv[1]))
+device = tvm.device(target.kind.name, 0)
+there = bool(device.exist)
+version = str(device.compute_version) if there and target.kind.name == "cuda" else ""
+print(json.dumps({"there": there, "version": version, "arch": str(target.attrs.get("arch", ""))}))
+"""
+
+
+class _Llvm(TypedDict):
+    """What LLVM_PROGRAM says of a target."""
+
+    cpus: list[str]
+    known: bool
+    features: list[str]
+
+
+def check_executable(target: Target) -> None:
+    """Raise InvalidTarget, saying why, when this host cannot execute what is compiled for the target."""
+    if why := why_not(target):
+        raise InvalidTarget(f"this machine cannot run {target}: {why}", hint="mallorn device --target local")
+
+
+def why_not(target: Target) -> str:
+    """Why this host cannot execute what is compiled for the target, in words; empty when it can."""
+    if not target.is_cpu:
+        return _no_accelerator(target)
+    cores = available_cores()
+    if target.num_cores > cores:
+        return f"the target has {target.num_cores} cores, this machine has {cores}"
+    wanted = str(target.attrs.get("mtriple", "")).partition("-")[0]
+    wanted, ours = MACHINES.get(wanted, wanted), os.uname().machine
+    if wanted and wanted != ours:
+        return f"the target is for {wanted}, this machine is {ours}"
+    return _unknown_instructions(target)
+
+
+def _unknown_instructions(target: Target) -> str:
+    if target.kind != "llvm":
+        return ""
+    answer = ask_tvm(LLVM_PROGRAM, target.text)
+    if answer.returncode < 0:
+        return "LLVM cannot read it"
+    if answer.returncode > 0:  # only TVM's runtime is installed: nobody here knows, the first candidate will
+        return ""
+    llvm: _Llvm = json.loads(answer.stdout.splitlines()[-1])
+    return _unknown_cpu(target, llvm) or _unknown_feature(target, llvm) or _missing(target, llvm)
+
+
+def _unknown_cpu(target: Target, llvm: _Llvm) -> str:
+    if llvm["known"]:
+        return ""
+    cpu = str(target.attrs["mcpu"])
+    alike = get_close_matches(cpu, llvm["cpus"], 3, ALIKE)
+    return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(alike)}" if alike else "")
+
+
+def _unknown_feature(target: Target, llvm: _Llvm) -> str:
+    unknown = sorted(set(_attributes(target, "+")) - set(llvm["features"]))
+    return f"LLVM knows no feature {unknown[0]}" if unknown else ""
+
+
+def _missing(target: Target, llvm: _Llvm) -> str:
+    field, words = FEATURES.get(os.uname().machine, ("", {}))
+    has = set(cpu_info().get(field, "").split())
+    needed = set(llvm["features"]) - set(_attributes(target, "-"))
+    missing = sorted(name for name in needed & words.keys() if words[name] not in has)
+    return f"its CPU lacks {', '.join(missing[:4])}" if missing else ""
+
+
+def _attributes(target: Target, sign: str) -> list[str]:
+    """The features that `mattr` switches on (+) or off (-)."""
+    mattr = target.attrs.get("mattr", [])
+    names = mattr.split(",") if isinstance(mattr, str) else mattr
+    return [name[1:] for name in names if name.startswith(sign)]
+
+
+def _no_accelerator(target: Target) -> str:
+    answer = ask_tvm(DEVICE_PROGRAM, target.text)
+    if answer.returncode != 0:
+        said = answer.stderr.strip().splitlines()
+        return f"TVM does not know it here: {said[-1] if said else 'it died'}"
+    found = json.loads(answer.stdout.splitlines()[-1])
+    if not found["there"]:
+        return f"it has no {target.kind} device"
+    return _other_gpu(found["arch"], found["version"])
+
+
+def _other_gpu(arch: str, version: str) -> str:
+    """A GPU runs what was compiled for its own major version, up to its own minor one."""
+    wanted, ours = arch.removeprefix("sm_").rstrip("af"), version.replace(".", "")
+    if not wanted.isdecimal() or not ours.isdecimal():
+        return ""
+    fits = wanted[:-1] == ours[:-1] and wanted[-1] <= ours[-1]
+    return "" if fits else f"the target is for sm_{wanted}, its GPU is sm_{ours}"

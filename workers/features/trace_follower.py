@@ -1,0 +1,183 @@
+"""Follows a trace to the loop nest that it makes.
+
+A trace does not say which block reads which, nor how much of a producer a tile of its consumer needs. So the
+next block that is not inlined stands for the consumer, and a block that moves into another's loops keeps its
+own inner loops. The error is the same for all candidates of a sketch.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from workers.features.resolved_trace import Number, TraceStep
+from workers.features.traced_nest import ONE, AxisKind, Loop, TracedBlock, TracedNest
+
+INLINED: Final = -2
+_STRUCTURE: Final = "meta_schedule.tiling_structure"
+_LIMITS: Final = {
+    "meta_schedule.parallel": "parallel",
+    "meta_schedule.vectorize": "vector",
+    "meta_schedule.unroll_explicit": "unroll",
+}
+
+
+class Follower:
+    """Follows a trace step by step; primitives without a method here do not change loops.
+
+    `extents` are those of the work's main block, `depths` the compute locations by column.
+    """
+
+    def __init__(self, extents: Sequence[float], depths: Mapping[int, int]) -> None:
+        self._extents = extents
+        self._depths = depths
+        self._nest = TracedNest()
+        self._blocks: dict[str, TracedBlock] = {}
+        self._loops: dict[str, Loop] = {}
+        self._ways: dict[str, Callable[[TraceStep], None]] = {
+            "GetSBlock": self._meet,
+            "GetChildBlocks": self._children,
+            "GetLoops": self._loops_of,
+            "GetConsumers": lambda step: self._name_neighbour(step, 1),
+            "GetProducers": lambda step: self._name_neighbour(step, -1),
+            "Split": self._split,
+            "Fuse": self._fuse,
+            "Reorder": self._reorder,
+            "RFactor": self._rfactor,
+            "CacheRead": lambda step: self._cache(step, 0),
+            "CacheWrite": lambda step: self._cache(step, 1),
+            "ComputeInline": self._inline,
+            "ReverseComputeInline": self._inline,
+            "ComputeAt": self._move,
+            "ReverseComputeAt": self._move,
+            "Blockize": self._blockize,
+            "Annotate": self._annotate,
+        }
+
+    def follow(self, steps: Sequence[TraceStep]) -> TracedNest:
+        """The nest after all steps."""
+        for step in steps:
+            if step.kind in self._ways:
+                self._ways[step.kind](step)
+        for block in self._nest.blocks:
+            self._path(block)
+        return self._nest
+
+    def _meet(self, step: TraceStep) -> None:
+        block = self._blocks[step.outputs[0]] = TracedBlock()
+        if step.attrs[0] != "root":
+            self._nest.blocks.append(block)
+
+    def _children(self, step: TraceStep) -> None:
+        """The children of the root: every block that is not inlined yet."""
+        found = [block for block in self._nest.blocks if not block.inlined]
+        self._blocks |= dict(zip(step.outputs, found, strict=False))
+
+    def _loops_of(self, step: TraceStep) -> None:
+        block = self._blocks[step.names[0]]
+        if len(block.path) != len(step.outputs):
+            extents = self._extents if len(self._extents) == len(step.outputs) else [1.0] * len(step.outputs)
+            block.path = _axes(extents)
+        self._loops |= dict(zip(step.outputs, block.path, strict=True))
+
+    def _name_neighbour(self, step: TraceStep, way: int) -> None:
+        found = self._nest.beside(self._blocks[step.names[0]], way)
+        self._blocks |= dict.fromkeys(step.outputs, found)
+
+    def _split(self, step: TraceStep) -> None:
+        whole = self._loops[step.names[0]]
+        host = self._nest.host(whole)
+        # A missing factor (the text "None") is inferred.
+        factors = [given if isinstance(given, Number) else ONE for given in step.inputs[1:]]
+        summed = host is not None and len(factors) == host.structure.count("R")
+        kind = AxisKind.REDUCTION if summed else whole.kind
+        parts = [Loop((factor,), whole.axis, level, kind) for level, factor in enumerate(factors)]
+        self._nest.replace(whole, parts)
+        self._loops |= dict(zip(step.outputs, parts, strict=True))
+
+    def _fuse(self, step: TraceStep) -> None:
+        loops = [self._loops[name] for name in step.names]
+        factors = tuple(factor for loop in loops for factor in loop.factors)
+        whole = dataclasses.replace(loops[-1], factors=factors)
+        self._nest.replace(loops[0], [whole])
+        for loop in loops[1:]:
+            self._nest.replace(loop, [])
+        self._loops[step.outputs[0]] = whole
+
+    def _reorder(self, step: TraceStep) -> None:
+        wanted = [self._loops[name] for name in step.names]
+        for block in self._nest.blocks:
+            places = [at for at, loop in enumerate(block.path) if loop in wanted]
+            if len(places) == len(wanted):
+                for at, loop in zip(places, wanted, strict=True):
+                    block.path[at] = loop
+
+    def _rfactor(self, step: TraceStep) -> None:
+        """The loop becomes an axis of partial sums, which the block itself then adds up."""
+        factored = self._loops[step.names[0]]
+        block = self._nest.host(factored)
+        if block is None:
+            return
+        first = min(int(step.attrs[0]), block.path.index(factored))
+        before, summed = block.path[:first], block.path[first:]
+        kinds = [AxisKind.SPATIAL if loop is factored else AxisKind.REDUCTION for loop in summed]
+        inner = [dataclasses.replace(loop, kind=kind) for loop, kind in zip(summed, kinds, strict=True)]
+        partial = TracedBlock([*map(dataclasses.replace, before), *inner], stage=True)
+        block.path = [*before, dataclasses.replace(factored, kind=AxisKind.REDUCTION)]
+        self._nest.blocks.insert(self._nest.blocks.index(block), partial)
+        self._blocks[step.outputs[0]] = partial
+
+    def _blockize(self, step: TraceStep) -> None:
+        """A tensorised block has no loops of its own."""
+        loop = self._loops[step.names[0]]
+        if (host := self._nest.host(loop)) is not None:
+            host.path = host.path[: host.path.index(loop)]
+            self._blocks[step.outputs[0]] = host
+
+    def _cache(self, step: TraceStep, after: int) -> None:
+        copy = self._blocks[step.outputs[0]] = TracedBlock(stage=True)
+        at = self._nest.blocks.index(self._blocks[step.names[0]])
+        self._nest.blocks.insert(at + after, copy)
+
+    def _inline(self, step: TraceStep) -> None:
+        self._blocks[step.names[0]].inlined = True
+
+    def _move(self, step: TraceStep) -> None:
+        block = self._blocks[step.names[0]]
+        if step.numbers:
+            depth = self._depths[step.numbers[0].column or 0] + 1
+            host = self._nest.beside(block, 1)
+            block.inlined = depth == INLINED + 1
+        else:
+            loop = self._loops[step.names[1]]
+            host = self._nest.host(loop) or block
+            depth = host.path.index(loop) + 1
+        block.depth = max(0, depth)
+        if block.depth and host is not block:
+            # Reductions and tiles stay; the other loops shrink to what is needed there.
+            block.path = self._path(host)[: block.depth] + [
+                loop
+                for at, loop in enumerate(self._path(block))
+                if at >= block.depth
+                or loop.kind is AxisKind.REDUCTION
+                or any(factor.column is not None for factor in loop.factors)
+            ]
+
+    def _annotate(self, step: TraceStep) -> None:
+        key = str(step.attrs[0])
+        if key == _STRUCTURE:
+            self._blocks[step.names[0]].structure = step.names[1].strip('"')
+        elif key in _LIMITS:
+            setattr(self._nest, _LIMITS[key], step.numbers[0])
+
+    def _path(self, block: TracedBlock) -> list[Loop]:
+        """The loops of a block; if the trace never asked for them, those of the main block's result."""
+        if not block.path and not block.inlined:
+            tiled = next((other for other in self._nest.blocks if other.structure), None)
+            spatial = {loop.axis for loop in tiled.path if loop.kind is AxisKind.SPATIAL} if tiled else ()
+            block.path = _axes(self._extents[: len(spatial) or None])
+        return block.path
+
+
+def _axes(extents: Sequence[float]) -> list[Loop]:
+    last = len(extents) - 1
+    return [Loop((Number(extent),), last - at) for at, extent in enumerate(extents)]

@@ -1,0 +1,125 @@
+"""The tuned model beside the untuned build and onnxruntime: their answers compared, all timed in turn.
+
+At each point of a range of shapes the untuned build is left out: at large sizes one run may take minutes.
+"""
+
+from dataclasses import replace
+from functools import partial
+from math import inf, isfinite
+from pathlib import Path
+from typing import Final
+
+from mallorn.core.values.dynamic_shapes import Dynamic
+from mallorn.core.values.finish_report import Conditions, FinishReport, PointTimes
+from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.not_done import Undone, check_numbers
+from workers.finish.timing_host import leave_out_onnxruntime, placed
+from workers.subprocesses.crash_handling import twice
+from workers.whole_model.compiled_model import ONNXRUNTIME
+from workers.whole_model.engines import TUNED, UNTUNED, Engines
+
+BESIDE = "Other work of this service went on while the points were timed."
+TIME: Final = "time the whole model"
+
+
+def compare_points(model: JobModel, tuned: TunedModel, undone: Undone, dynamic: Dynamic) -> FinishReport:
+    """The comparison's part of the report; a point that computes something else is not timed."""
+    with model.alone() as held:
+        points = [_at(model, tuned, undone, dynamic, point) for point in dynamic.points]
+    errors = [point.error for point in points if point.error is not None]
+    return FinishReport(
+        points=points,
+        latency_us=points[-1].latency_us,
+        error_vs_onnxruntime=max(errors, default=None),
+        conditions=Conditions(steady=held, note="" if held else BESIDE),
+    )
+
+
+def _at(
+    model: JobModel, tuned: TunedModel, undone: Undone, dynamic: Dynamic, point: dict[str, int]
+) -> PointTimes:
+    model.claimed.lease.check()
+    step = point == dynamic.points[0]
+    point = point | {name: dynamic.ranges[name][1] // 2 * step for name in dynamic.grows}
+    name = " ".join(f"{dim}={size}" for dim, size in point.items())
+    folder = model.whole.folder / name.replace(" ", "_")
+    folder.mkdir(exist_ok=True)
+    whole = replace(model.whole, input_shapes=dynamic.shapes(point), folder=folder)
+    with Engines(whole, (TUNED, ONNXRUNTIME), undone.attempt) as engines:
+        engines.load({TUNED: tuned.library})
+        errors = engines.errors(TUNED)
+        if TUNED in engines and not check_numbers(errors, model.whole.largest_error, undone):
+            engines.leave_out(TUNED)
+        leave_out_onnxruntime(model, engines, undone)
+        latency_us = undone.attempt(f"time the model at {name}", partial(engines.latencies)) or {}
+    error = errors.get(ONNXRUNTIME)
+    return PointTimes(
+        sizes=point,
+        latency_us=dict(latency_us),
+        error=error if error is not None and isfinite(error) else None,
+    )
+
+
+def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
+    """The comparison's part of the report; what cannot be done is entered in `undone`.
+
+    A tuned model that computes something else is not timed: no speed is claimed for wrong numbers.
+    """
+    there = undone.attempt(TIME, partial(placed, model))
+    if there is None:
+        return FinishReport()
+    dynamic = model.claimed.graph.dynamic
+    found = undone.attempt(
+        TIME,
+        partial(compare_points, there, tuned, undone, dynamic)
+        if dynamic is not None
+        else partial(_compare, there, tuned, undone),
+    )
+    return found or FinishReport()
+
+
+def _compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
+    limit = model.whole.largest_error
+    with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), undone.attempt) as engines:
+        if tuned.is_large:
+            engines.leave_out(UNTUNED)
+        elif model.claimed.job.trials == 0:
+            _leave_out_untuned(engines, tuned, limit)
+        if UNTUNED in engines:
+            _compile_untuned(model, engines, undone)
+        engines.load({UNTUNED: _untuned(model), TUNED: tuned.library})
+        errors = engines.errors(TUNED)
+        if TUNED in engines and not check_numbers(errors, limit, undone):
+            engines.leave_out(TUNED)
+        leave_out_onnxruntime(model, engines, undone)
+        timed = undone.attempt(TIME, partial(_timed, model, engines)) or FinishReport()
+        return timed.model_copy(
+            update={f"error_vs_{name}": e if isfinite(e) else None for name, e in errors.items()}
+        )
+
+
+def _leave_out_untuned(engines: Engines, tuned: TunedModel, limit: float) -> None:
+    """Where onnxruntime confirms the numbers: compiling the untuned build may take longer than all else."""
+    engines.load({TUNED: tuned.library}, (TUNED, ONNXRUNTIME))
+    if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= limit:
+        engines.leave_out(UNTUNED)
+
+
+def _compile_untuned(model: JobModel, engines: Engines, undone: Undone) -> None:
+    """Engines start meanwhile."""
+    untuned = partial(model.whole.compile_untuned, _untuned(model))
+    if undone.attempt("compile the untuned model", partial(twice, untuned)) is None:
+        engines.leave_out(UNTUNED)
+
+
+def _untuned(model: JobModel) -> Path:
+    return model.whole.folder / "untuned.so"
+
+
+def _timed(model: JobModel, engines: Engines) -> FinishReport:
+    """The race, with its host for itself."""
+    with model.alone() as held:
+        race = engines.race(held)
+    if not race.latency_us:
+        return FinishReport()
+    return FinishReport(latency_us=race.latency_us, conditions=race.conditions)

@@ -1,0 +1,155 @@
+"""The directory a user takes away: logs that stock TVM loads, how to apply them, and the report."""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.contexts import Contexts
+from db.repositories.jobs import Jobs
+from db.repositories.tasks import Tasks
+from graphc.export.export_archive import write_archive
+from mallorn.core.artifact_uris import export_uri, reaching
+from mallorn.core.errors import MallornError
+from mallorn.core.values.dynamic_shapes import Dynamic
+from mallorn.core.values.finish_report import PointTimes
+from mallorn.core.values.machine import assumed
+from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload, read_manifest
+from mallorn.core.version import VERSION
+from workers.finish.shape_dispatch import rules_of, with_rules
+from workers.finish.winners import Winner
+from workers.interfaces.model_compiler import Graphs, Tuned
+from workers.process.stage_context import Stage
+from workers.whole_model.engines import TUNED
+
+# All that apply.py and its archive import; onnxruntime is for --check, where it is installed.
+PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "ml_dtypes", "numpy", "onnx", "protobuf")
+CHECKER: Final = "onnxruntime"
+REQUIREMENTS: Final = "requirements.txt"
+REQUIREMENTS_HEAD: Final = "# What apply.py runs with: pip install -r requirements.txt"
+
+
+class ExportFailed(MallornError):
+    """A verified schedule could not be written as a tuning record."""
+
+
+def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Graphs, directory: Path) -> None:
+    """Write the logs that TVM loads; one directory holds one target's schedules. Raises ExportFailed."""
+    records = [
+        Tuned(winner.contest.program.tir, winner.trace, [time_us / 1e6 for time_us in winner.trial.run_us])
+        for winner in winners
+    ]
+    if skipped := graphs.write_database(str(directory), claimed.target.text, records):
+        raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
+
+
+def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) -> None:
+    """Put the manifest, the script and what it needs to run beside the logs."""
+    carried = write_archive(directory)
+    manifest = _manifest(claimed, winners, {path.name: _sha256(path) for path in carried})
+    _write_manifest(directory, manifest)
+    pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
+    (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
+
+
+def largest_shapes(claimed: Stage) -> dict[str, list[int]]:
+    """The shapes that bind what the model leaves free; of a range the largest."""
+    dynamic = claimed.graph.dynamic
+    return claimed.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
+
+
+def range_of(claimed: Stage, winners: Sequence[Winner]) -> Dynamic | None:
+    """The job's range of shapes, with rules by what the winners take."""
+    dynamic = claimed.graph.dynamic
+    if dynamic is None:
+        return None
+    machine = claimed.job.machine or assumed(claimed.target.num_cores, lanes=1)
+    tasks_us = {winner.contest.task.name: winner.latency_us for winner in winners}
+    return with_rules(dynamic, tasks_us, machine.fork_us)
+
+
+def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
+    """Let an export's rules follow what the whole model took at its points, where all of them were timed.
+
+    Tasks add up to something else: they leave out what lies between them. The least of each point's bursts
+    counts, since points are timed one after the other, and what else a host does makes runs longer only; of a
+    point that is larger than needed, the longest.
+    """
+    manifest, timed = read_manifest(directory / MANIFEST), [point.latency_us.get(TUNED) for point in points]
+    bursts = [latency.bursts or [latency.median] for latency in timed if latency is not None]
+    if manifest.dynamic is None or not bursts or len(bursts) < len(manifest.dynamic.points):
+        return
+    rules = rules_of(manifest.dynamic, [*map(min, bursts)], [*map(max, bursts)])
+    dynamic = manifest.dynamic.model_copy(update={"rules": rules})
+    _write_manifest(directory, manifest.model_copy(update={"dynamic": dynamic}))
+
+
+def _write_manifest(directory: Path, manifest: Manifest) -> None:
+    (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1, ensure_ascii=True) + "\n")
+
+
+def upload(claimed: Stage, directory: Path) -> str:
+    """Put the directory into the artifact store; its URL."""
+    url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
+    with reaching(url) as (store, root):
+        store.makedirs(root, exist_ok=True)
+        for path in sorted(directory.iterdir()):
+            store.put_file(str(path), f"{root}/{path.name}")
+    return url
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _manifest(claimed: Stage, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:
+    graph, tuned = claimed.graph, {winner.contest.task.name for winner in winners}
+    with claimed.runtime.database.session() as session:
+        tasks = [task.name for task in Tasks(session).list(claimed.job.id)]
+        measured_on = _measured_on(session, claimed.job.id)
+    packages = (*PACKAGES, CHECKER) if find_spec(CHECKER) else PACKAGES
+    return Manifest(
+        job=claimed.job.id,
+        model=claimed.job.model_id,
+        target=claimed.target.attrs,
+        tuned_at=time.time(),
+        versions={"mallorn": VERSION} | {name: version(name) for name in packages},
+        recipe=graph.recipe,
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        input_shapes=largest_shapes(claimed),
+        dynamic=range_of(claimed, winners),
+        input_ranges=graph.input_ranges,
+        workloads=[_workload(winner) for winner in winners],
+        without_schedule=[name for name in tasks if name not in tuned],
+        measured_on=measured_on,
+        mode=claimed.options.mode,
+        measured_by=claimed.measured_by,
+        carried=carried,
+    )
+
+
+def _workload(winner: Winner) -> TunedWorkload:
+    low_us, high_us = winner.interval_us
+    return TunedWorkload(
+        task=winner.contest.task.name,
+        workload=winner.contest.program.key,
+        weight=winner.contest.task.weight,
+        latency_us=winner.latency_us,
+        low_us=low_us,
+        high_us=high_us,
+        max_error=winner.max_error,
+    )
+
+
+def _measured_on(session: Session, job_id: str) -> MeasuredOn:
+    """Read again: a job that had no trial is given its context by its finish."""
+    context_id = Jobs(session).get(job_id, None).context_id
+    if context_id is None:
+        return MeasuredOn()
+    return Contexts(session).get(context_id).measured_on

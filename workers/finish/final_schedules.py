@@ -1,0 +1,96 @@
+"""What a finish hands out: the winners, or rivals of theirs that do better inside the whole model."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from mallorn.core.artifact_uris import reaching, scripts_uri
+from mallorn.core.values.finish_report import FinishReport
+from workers.finish.inside_model import InsideChoice, decide_inside
+from workers.finish.job_model import JobModel, TunedModel, where_it_runs
+from workers.finish.not_done import Undone
+from workers.finish.numeric_check import Checker
+from workers.finish.winners import Winner
+from workers.interfaces.model_compiler import Graphs
+from workers.process.stage_context import Stage
+from workers.subprocesses.crash_handling import twice
+from workers.subprocesses.errors import ChildError
+
+COMPILE: Final = "compile the tuned model"
+INSIDE: Final = "decide close contests inside the whole model"
+
+
+@dataclass(frozen=True, slots=True)
+class Handout:
+    """The schedules as tuning records, and the model compiled with them where that worked."""
+
+    winners: Sequence[Winner]
+    directory: Path
+    built: TunedModel | None
+    report: FinishReport
+
+
+def records_alone(model: JobModel, winners: Sequence[Winner]) -> Handout:
+    """Write the winners' records and compile nothing."""
+    return Handout(winners, model.write("export", winners), None, FinishReport())
+
+
+def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: Undone) -> Handout:
+    """Go on from the winners' records as far as it works."""
+    directory = model.write("export", winners)
+    first = undone.attempt(COMPILE, partial(twice, partial(model.compile, directory, winners)))
+    if first is None:
+        return Handout(winners, directory, None, FinishReport())
+    if undone.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
+        return Handout(winners, directory, None, _covered(first))
+    decided = undone.attempt(INSIDE, partial(_inside, model, first, check)) or InsideChoice(first, None)
+    chosen, report = decided.build, _covered(decided.build)
+    if decided.report is not None:
+        report = report.model_copy(update={"inside_the_model": decided.report})
+    return Handout(chosen.winners, chosen.directory, chosen, report)
+
+
+def _covered(built: TunedModel) -> FinishReport:
+    """How many of the model's workloads have a schedule."""
+    compiled = built.compiled
+    return FinishReport(found=compiled.found, of=compiled.of, missing=compiled.missing)
+
+
+def _inside(model: JobModel, first: TunedModel, check: Checker) -> InsideChoice:
+    """The first build where the job does without the pass, measures nothing, or has no device any more.
+
+    Of a range, too: what is faster inside the largest shapes says nothing of the others.
+    """
+    claimed = model.claimed
+    one_shape = claimed.graph.dynamic is None
+    wanted = claimed.options.searches and claimed.options.contests == "inside"
+    placed = where_it_runs(model) if one_shape and wanted else None
+    return decide_inside(placed, first, check) if placed is not None else InsideChoice(first, None)
+
+
+log = logging.getLogger(__name__)
+
+
+def keep_scripts(claimed: Stage, winners: Sequence[Winner], graphs: Graphs) -> None:
+    """Store the scripts of each winner; those that cannot be printed are left out."""
+    for winner in winners:
+        claimed.lease.check()
+        try:
+            _keep(claimed, winner, graphs)
+        except ChildError as error:
+            log.warning("no script of %s: %s", winner.contest.task.name, error)
+
+
+def _keep(claimed: Stage, winner: Winner, graphs: Graphs) -> None:
+    program = winner.contest.program
+    url = scripts_uri(claimed.runtime.settings.artifacts, program.key, winner.trace)
+    with reaching(url) as (store, path):
+        if store.exists(path):
+            return
+        scripts = graphs.scripts(program.tir, winner.trace)
+        store.makedirs(store._parent(path), exist_ok=True)
+        store.pipe_file(path, json.dumps(asdict(scripts)).encode())

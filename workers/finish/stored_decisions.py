@@ -1,0 +1,126 @@
+"""What a finish has decided, task by task: kept, so that whoever goes on repeats nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from sqlalchemy.orm import Session
+
+from db.repositories.job_progress import progress
+from db.repositories.jobs import Jobs
+from db.repositories.saved_states import FinishSteps
+from db.repositories.sketches import Sketches
+from db.tables import Task, Workload
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.candidate import Candidate, Sketch
+from mallorn.core.values.decided_task import DecidedTask, KeptCandidate, KeptWinner
+from mallorn.core.values.trial import Trial
+from workers.finish.contenders import Contest
+from workers.finish.winners import Winner
+from workers.measure.base import Slot
+from workers.process.stage_context import Stage
+from workers.round.round_context import program_of
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A task's contest, who won it, and how long it took."""
+
+    contest: Contest
+    winner: Winner | None
+    sec: float
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of one job's finish, as far as earlier attempts came."""
+
+    claimed: Stage
+    trials: int
+    known: Mapping[int, DecidedTask]
+    sketches: Mapping[str, Sketch]
+
+    @classmethod
+    def of(cls, claimed: Stage) -> Self:
+        """Those that hold still: after more trials each task is decided anew."""
+        with claimed.runtime.database.session() as session:
+            trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
+            known = FinishSteps(session).of(claimed.job.id, trials)
+            keys = {each.sketch for step in known.values() for each in step.candidates}
+            return cls(claimed, trials, known, Sketches(session).by_key(keys))
+
+    def before(self, task: Task, workload: Workload) -> Decision | None:
+        """What an earlier attempt decided."""
+        step = self.known.get(task.id)
+        if step is None or any(each.sketch not in self.sketches for each in step.candidates):
+            return None
+        contest = self._contest(step, task, workload)
+        return Decision(contest, _winner(step.winner, contest) if step.winner else None, step.sec)
+
+    def keep(self, session: Session, decision: Decision) -> None:
+        """Store a decision. Raises LeaseLost unless the finish is still ours."""
+        step = _packed(decision)
+        FinishSteps(session).keep(self.claimed.hold, decision.contest.task.id, self.trials, step)
+
+    def _contest(self, step: DecidedTask, task: Task, workload: Workload) -> Contest:
+        means = {_candidate(each): each.means for each in step.candidates}
+        slots = tuple(
+            Slot(number, candidate, self.sketches[candidate.sketch]) for number, candidate in enumerate(means)
+        )
+        guesses = () if step.guess is None else (_candidate(step.guess),)
+        return Contest(task, workload, program_of(workload), slots, guesses, means)
+
+
+def _candidate(kept: KeptCandidate) -> Candidate:
+    return Candidate(kept.sketch, kept.decisions)
+
+
+def _winner(kept: KeptWinner, contest: Contest) -> Winner:
+    candidate = contest.slots[kept.slot].candidate
+    trial = Trial(
+        candidate,
+        Outcome.OK,
+        origin="finish",
+        build_ms=kept.build_ms,
+        run_us=kept.run_us,
+        disturbed=kept.disturbed,
+    )
+    return Winner(
+        contest,
+        kept.slot,
+        trial,
+        kept.trace,
+        kept.max_error,
+        rivals=tuple(_winner(each, contest) for each in kept.rivals),
+        guess=None if kept.guess is None else _winner(kept.guess, contest),
+        versions=tuple(_winner(each, contest) for each in kept.versions),
+    )
+
+
+def _packed(decision: Decision) -> DecidedTask:
+    contest = decision.contest
+    return DecidedTask(
+        candidates=tuple(_pack(slot.candidate, contest) for slot in contest.slots),
+        guess=next((_pack(guess, contest) for guess in contest.guesses), None),
+        winner=None if decision.winner is None else _pack_winner(decision.winner),
+        sec=decision.sec,
+    )
+
+
+def _pack(candidate: Candidate, contest: Contest) -> KeptCandidate:
+    means = contest.means.get(candidate, "")
+    return KeptCandidate(sketch=candidate.sketch, decisions=candidate.decisions, means=means)
+
+
+def _pack_winner(winner: Winner) -> KeptWinner:
+    return KeptWinner(
+        slot=winner.slot,
+        run_us=winner.trial.run_us,
+        disturbed=winner.trial.disturbed,
+        build_ms=winner.trial.build_ms,
+        trace=winner.trace,
+        max_error=winner.max_error,
+        rivals=tuple(map(_pack_winner, winner.rivals)),
+        guess=None if winner.guess is None else _pack_winner(winner.guess),
+        versions=tuple(map(_pack_winner, winner.versions)),
+    )

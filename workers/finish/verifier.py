@@ -1,0 +1,134 @@
+"""Whether a scheduled program computes what the unscheduled one does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from workers.device.device_class import DeviceClass
+from workers.finish.numeric_check import INVALID, Checker, NumericCheck
+from workers.interfaces.model_compiler import Graphs, Reference
+from workers.interfaces.runner import LibraryRun
+from workers.measure.base import Program, Slot
+from workers.measure.tracked_devices import of_class
+from workers.measure.tvm_measurer import LEAST_SPREAD
+from workers.process.runtime import Runtime
+from workers.subprocesses.crash_handling import twice
+from workers.subprocesses.errors import ChildError
+
+SEED: Final = 20_260_101
+RUN_TIMEOUT_SEC: Final = 60.0
+
+
+class Verifier(Checker):
+    """Runs winners on their device with random inputs and compares with the unscheduled program."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        target: Target,
+        graphs: Graphs,
+        folder: Path,
+        like: DeviceClass | None = None,
+    ) -> None:
+        super().__init__(runtime, target)
+        self._runner = runtime.runner
+        self._fleet = runtime.fleet
+        self._tracker = runtime.settings.tracker
+        self._graphs = graphs
+        self._folder = folder
+        self._like = like
+        self._references: dict[str, Reference] = {}
+
+    def verify(self, program: Program, slot: Slot) -> NumericCheck:
+        try:
+            reference = twice(lambda: self._reference(program))
+        except ChildError as error:
+            return NumericCheck(Outcome.WORKER_LOST, words=f"nothing to compare with: {error.message}")
+        try:
+            trace = self._build(program, slot)
+        except ChildError as error:
+            return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
+        if trace is None:
+            return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
+        verdict = self._answer(program, slot, trace, reference)
+        return verdict if verdict.ok else self._overruled(verdict, program, slot, reference)
+
+    def _answer(self, program: Program, slot: Slot, trace: str, reference: Reference) -> NumericCheck:
+        """What the device computes with the library that was built."""
+        try:
+            answer = twice(lambda: self._run(program, slot))
+        except ChildError as error:
+            return NumericCheck(Outcome.RUN_ERROR, trace, words=error.message)
+        if answer.outcome.failed:
+            return NumericCheck(answer.outcome, trace, words=answer.error)
+        return self._compare(program, trace, reference)
+
+    def _overruled(
+        self, verdict: NumericCheck, program: Program, slot: Slot, reference: Reference
+    ) -> NumericCheck:
+        """The verdict of two others where there are so many devices: it may be the device that is wrong."""
+        if len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
+            return verdict
+        others = []
+        for _ in range(2):
+            self._runner.release()  # it waits behind the others then
+            others.append(self._answer(program, slot, verdict.trace, reference))
+        return others[0] if all(other.ok for other in others) else verdict
+
+    def _compare(self, program: Program, trace: str, reference: Reference) -> NumericCheck:
+        outputs, expected = str(self._file(program, "outputs")), str(self._file(program, "expected"))
+        found = self._graphs.compare(outputs, expected, reference)
+        words = f"relative error {found.max_error:.2g}, allowed {found.tolerance:.2g}"
+        outcome = Outcome.OK if found.ok else Outcome.WRONG_RESULT
+        return NumericCheck(outcome, trace, found.max_error, words)
+
+    def _reference(self, program: Program) -> Reference:
+        if program.key not in self._references:
+            inputs, expected = str(self._file(program, "inputs")), str(self._file(program, "expected"))
+            self._references[program.key] = self._graphs.reference(
+                program.tir, program.args, SEED, inputs, expected
+            )
+        return self._references[program.key]
+
+    def _build(self, program: Program, slot: Slot) -> str | None:
+        """The candidate's full trace, and its library for the check; None when it is invalid by now."""
+        trace = self.trace(program, slot)
+        if trace is not None:
+            library = str(self._library(program))
+            twice(lambda: self._graphs.build_whole(program.tir, trace, self._target.text, library))
+        return trace
+
+    def _run(self, program: Program, slot: Slot) -> LibraryRun:
+        # Taken beforehand: waiting for a busy device must not count against the candidate.
+        self._runner.identity(self._tracker, self._target.text, hold=True, like=self._like)
+        return self._runner.run_outputs(
+            tracker=self._tracker,
+            target=self._target.text,
+            artifact=str(self._library(program)),
+            inputs=str(self._file(program, "inputs")),
+            outputs=str(self._file(program, "outputs")),
+            candidate_key=f"{program.key[:16]}/{slot.candidate.key}/check",
+            timeout_sec=RUN_TIMEOUT_SEC,
+        )
+
+    def _library(self, program: Program) -> Path:
+        return self._file(program, "library").with_suffix(".so")
+
+    def _file(self, program: Program, what: str) -> Path:
+        return self._folder / f"{program.key[:16]}-{what}.npz"
+
+
+@contextmanager
+def verifier(
+    runtime: Runtime, target: Target, graphs: Graphs, like: DeviceClass | None = None
+) -> Iterator[Verifier]:
+    """A verifier that gives its device back at the end."""
+    with TemporaryDirectory(prefix="verify-", dir=runtime.room) as folder:
+        try:
+            yield Verifier(runtime, target, graphs, Path(folder), like)
+        finally:
+            runtime.runner.release()

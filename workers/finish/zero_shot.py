@@ -1,0 +1,104 @@
+"""The finish of a job that measures no candidates: what is known answers for every task."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from db.tables import Task, Workload
+from mallorn.core.errors import Unschedulable
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.finish_report import Answered
+from mallorn.core.values.trial import Trial
+from searchers.roller.rank_candidates import modelled_us
+from workers.finish.contenders import Contest, space_of, tasks_of
+from workers.finish.numeric_check import Checker
+from workers.finish.winners import Winner
+from workers.measure.base import Slot
+from workers.process.stage_context import Stage
+from workers.round.round_context import program_of
+from workers.subprocesses.errors import ChildFailed
+from workers.tvm.tvm_space import TvmSpace
+from workers.zero_shot.answer_source import Answer, Knowledge, Question, in_order
+from workers.zero_shot.from_models import Constructed, Learned, Modelled
+from workers.zero_shot.same_workload import Same
+from workers.zero_shot.similar_workload import Near
+
+LEAST_US: Final = 0.1  # of a program that computes nothing
+TRIED: Final = 8  # answers, until one is a program and computes the right thing
+SOURCES: Final[dict[str, Sequence[Knowledge]]] = {
+    "zero-shot": (Same(), Near(), Learned((Near(), Constructed())), Constructed()),
+    "one-shot": (Same(), Learned((Near(), Constructed())), Near(), Constructed()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The answer that is handed out, and how it is told."""
+
+    winner: Winner
+    answered: Answered
+
+
+def answer(claimed: Stage, check: Checker) -> tuple[list[Told], list[Contest]]:
+    """An answer for every task, and the tasks for which none is a program that the checker lets pass."""
+    told: list[Told] = []
+    without: list[Contest] = []
+    with claimed.runtime.database.session() as session:
+        tasks = tasks_of(session, claimed)
+    for task, workload in tasks:
+        claimed.lease.check()
+        found = _answered(claimed, task, workload, check)
+        if found is None:
+            without.append(Contest(task, workload, program_of(workload), ()))
+        else:
+            told.append(found)
+    return told, without
+
+
+def _answered(claimed: Stage, task: Task, workload: Workload, check: Checker) -> Told | None:
+    program = program_of(workload)
+    try:
+        space = space_of(claimed, workload)
+    except (ChildFailed, Unschedulable):  # TVM has no schedule for it, and the finish goes on
+        return None
+    for each in _answers(claimed, workload, space):
+        slot = Slot(0, each.candidate, each.sketch or space.by_key[each.candidate.sketch])
+        verdict = check.verify(program, slot)
+        if verdict.ok:
+            contest = Contest(task, workload, program, (slot,), (), {each.candidate: each.source})
+            trial = _trial(each, space, workload.flops)
+            winner = Winner(contest, 0, trial, verdict.trace, verdict.max_error)
+            return Told(winner, _told(each, winner))
+    return None
+
+
+def _answers(claimed: Stage, workload: Workload, space: TvmSpace) -> Iterator[Answer]:
+    job = claimed.job
+    question = Question(job.owner, workload, claimed.target, job.target_id, job.context_id, space)
+
+    def ask(source: Knowledge) -> Sequence[Answer]:
+        with claimed.runtime.database.session() as session:
+            return list(islice(source(session, question), TRIED))
+
+    *others, last = SOURCES[claimed.options.mode]
+    modelled = Modelled(claimed.options.cost_model, claimed.options.search)
+    return islice(in_order((*others, modelled, last), ask), TRIED)
+
+
+def _trial(answer: Answer, space: TvmSpace, flops: float) -> Trial:
+    """Nobody has timed it: a tuning record needs a time nevertheless, and has what is expected."""
+    machine = space.machine
+    at_best_us = flops / (machine.core_gflops * machine.cores * 1e3)
+    us = answer.expected_us or modelled_us(space, answer.candidate) or max(at_best_us, LEAST_US)
+    return Trial(answer.candidate, Outcome.OK, origin=answer.source, run_us=(us,))
+
+
+def _told(answer: Answer, winner: Winner) -> Answered:
+    return Answered(
+        source=answer.source,
+        because=answer.because,
+        sure=answer.sure,
+        expected_us=answer.expected_us,
+        checked=winner.is_checked,
+    )

@@ -1,0 +1,152 @@
+"""Each machine is measured once, by one worker; what cannot be measured is assumed, and says why."""
+
+import logging
+import time
+from dataclasses import replace
+from typing import Final
+
+from db.repositories.contexts import Contexts
+from db.repositories.devices import Devices, Like, like_of
+from db.repositories.jobs import Jobs
+from db.repositories.leases import MAX_LOSSES, Hold, Holds, WorkItem
+from db.repositories.targets import Targets
+from mallorn.core.errors import MallornError
+from mallorn.core.states import WorkKind
+from mallorn.core.targets import Target
+from mallorn.core.values.fleet import DeviceMachine
+from mallorn.core.values.machine import Machine
+from mallorn.core.values.roofline import peak_gflops
+from mallorn.core.virtual_devices import stand_in
+from workers.hardware_probe.run_on_device import measure
+from workers.process.device_class_match import class_of
+from workers.process.lease_renewal import Lease
+from workers.process.runtime import Runtime
+from workers.subprocesses.shutdown import STOP, Stopping
+from workers.tvm.tvm_space import assumed_of
+
+AGAIN_SEC: Final = 3600.0  # after which a machine that could not be measured is tried again
+PATIENCE_SEC: Final = 120.0  # with another worker that measures it
+PROBES_SEC: Final = 30.0  # that measuring takes at most where nothing disturbs it
+LOOK_SEC: Final = 0.5
+MEASURED_KIND: Final = "llvm"
+OF_A_HOST: Final = ("host_class", "tvm_version", "threads")
+DIED: Final = f"its workers died {MAX_LOSSES} times while they measured it"
+log = logging.getLogger(__name__)
+
+
+def settle_machine(
+    runtime: Runtime, job_id: str, patience_sec: float = PATIENCE_SEC, measuring: bool = True
+) -> None:
+    """Bind a job to what its candidates are proposed for, before the first of them and for all.
+
+    Without `measuring` it is that of any device of the target that was measured before, or an assumed one.
+    """
+    with runtime.database.session() as session:
+        job = Jobs(session).get(job_id, None)
+        target = Target(Targets(session).get(job.target_id).text)
+        if job.machine is not None or stand_in(target):
+            return
+        like = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
+    if not measuring:
+        with runtime.database.session() as session:
+            machine = Devices(session).machine_seen(job.target_id)
+    else:
+        found = None if like is None else _found_out(runtime, like, target, patience_sec)
+        machine = None if found is None else found.machine
+    machine = machine or assumed_of(target, runtime.compiler)
+    with runtime.database.transaction() as session:
+        Jobs(session).bind_machine(job_id, machine)
+
+
+def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
+    """What was measured, by now, of the machine that times a job's candidates."""
+    with runtime.database.session() as session:
+        job = Jobs(session).get(job_id, None)
+        if job.context_id is None:
+            return None
+        known = Devices(session).machine_of(like_of(Contexts(session).get(job.context_id)))
+    return None if known is None else known.machine
+
+
+def measure_device(runtime: Runtime, name: str) -> None:
+    """Measure the machine of a device that came, unless it is known, or another worker is at it."""
+    with runtime.database.session() as session:
+        device = Devices(session).get(name)
+        if device is None:
+            return
+        like, target = like_of(device), Target(Targets(session).get(device.target_id).text)
+    if _known(runtime, like) is None:
+        measured_by_us(runtime, like, target)
+
+
+def _found_out(runtime: Runtime, like: Like, target: Target, patience_sec: float) -> DeviceMachine | None:
+    """What is known in the end: by us, or by another worker, for which we wait."""
+    deadline_sec = time.monotonic() + patience_sec
+    while (known := _known(runtime, like)) is None:
+        known = measured_by_us(runtime, like, target)
+        if known is not None or time.monotonic() >= deadline_sec:
+            return known
+        STOP.check()
+        time.sleep(LOOK_SEC)
+    return known
+
+
+def _known(runtime: Runtime, like: Like) -> DeviceMachine | None:
+    with runtime.database.session() as session:
+        return Devices(session).fresh_machine_of(like, AGAIN_SEC)
+
+
+def measured_by_us(
+    runtime: Runtime, like: Like, target: Target, before: Machine | None = None
+) -> DeviceMachine | None:
+    """None where another worker is at it. What was measured before stays unless the machine computes more."""
+    words = "/".join(map(str, (like.target_id, like.host_class, like.tvm_version, like.threads)))
+    with runtime.database.transaction() as session:
+        hold = Holds(session).claim(
+            WorkItem(WorkKind.MACHINE, words), runtime.name, runtime.settings.lease_sec
+        )
+        if hold is None:
+            return None
+        died = Holds(session).get(hold.item).deaths >= MAX_LOSSES
+    try:
+        machine, why = (None, DIED) if died else _attempt(runtime, hold, like, target)
+        if before is not None and (machine is None or not _better(machine, before)):
+            machine, why = before, ""
+        with runtime.database.transaction() as session:
+            return Devices(session).found_out(like, machine, why)
+    finally:
+        with runtime.database.transaction() as session:
+            Holds(session).end(hold)
+
+
+def _better(machine: Machine, before: Machine) -> bool:
+    return _peak(machine) >= _peak(before) or (before.disturbed and not machine.disturbed)
+
+
+def _attempt(runtime: Runtime, hold: Hold, like: Like, target: Target) -> tuple[Machine | None, str]:
+    """The machine, or why there is none."""
+    if target.kind != MEASURED_KIND:
+        return None, f"what {target.kind} computes is not measured"
+
+    def renew() -> bool:
+        with runtime.database.transaction() as session:
+            return Holds(session).renew(hold, runtime.settings.lease_sec)
+
+    try:
+        with (
+            runtime.working_on("measuring what a machine computes"),
+            Lease(renew, runtime.settings.lease_sec),
+        ):
+            endpoint, machine = measure(runtime, target, class_of(like))
+    except Stopping:
+        raise
+    except MallornError as error:
+        log.warning("the machine of %s is not measured: %s", like.host_class, error)
+        return None, error.headline
+    if replace(like, **{name: getattr(endpoint, name) for name in OF_A_HOST}) != like:
+        return None, f"{endpoint.name} answered, which is another machine"
+    return machine, ""
+
+
+def _peak(machine: Machine) -> float:
+    return peak_gflops(machine, ["float32"])

@@ -1,0 +1,49 @@
+"""Measures a machine: probes are built here and run on a device that nobody else uses meanwhile."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from mallorn.core.errors import Unavailable
+from mallorn.core.host_id import host_id
+from mallorn.core.targets import Target
+from mallorn.core.values.machine import Machine
+from workers.device.device_class import DeviceClass, Endpoint
+from workers.hardware_probe.probe_times import Timed, machine_of
+from workers.host.host_lock import Host
+from workers.interfaces.probes import Probe, by_library
+from workers.process.runtime import Runtime
+
+LIBRARY_SEC: Final = 60.0
+
+
+def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoint, Machine]:
+    """Who was measured, and what it computes and moves. Raises MallornError where that is not to be had."""
+    runtime.fleet.describe(target)  # else nothing is built
+    with TemporaryDirectory(prefix="probes-", dir=runtime.room) as folder:
+        with Host().shared():
+            probes = runtime.compiler.build_probes(target.text, folder)
+        try:
+            endpoint, timed = _timed(runtime, target, like, folder, probes)
+        finally:
+            runtime.release_device()
+    return endpoint, machine_of(timed, target.num_cores)
+
+
+def _timed(
+    runtime: Runtime, target: Target, like: DeviceClass, folder: str, probes: Sequence[Probe]
+) -> tuple[Endpoint, list[Timed]]:
+    tracker, runner = runtime.settings.tracker, runtime.runner
+    endpoint = runner.identity(tracker, target.text, like=like)
+    here = endpoint.host_id == host_id()
+    timed: list[Timed] = []
+    # Taken before the host is ours alone: nobody waits in a circle.
+    with Host().alone() if here else nullcontext(True) as alone:
+        if not alone:
+            raise Unavailable("others worked on the device's host all the time", hint="mallorn devices")
+        for group in by_library(probes):
+            runner.identity(tracker, target.text, hold=not here, like=like)
+            runs = runner.clock(tracker, target.text, folder, group, LIBRARY_SEC)
+            timed += [Timed(*each) for each in zip(group, runs, strict=False)]
+    return endpoint, timed

@@ -1,0 +1,129 @@
+"""The building half of a round: keeps every builder busy and turns what ends badly into results."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mallorn.core.errors import HostFault, MallornError, StorageFull
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from mallorn.core.values.trial import Trial
+from workers.interfaces.arguments import Tensor
+from workers.interfaces.candidate_compiler import Compiler, Library
+from workers.measure.base import Program, Slot, SlotTrial
+from workers.measure.error_text import shorten
+from workers.measure.validate import home
+from workers.subprocesses.call import Call
+from workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
+from workers.subprocesses.process_pool import ChildPool, Finished
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A candidate whose library is ready to be measured."""
+
+    slot: Slot
+    artifact: Path
+    args: tuple[Tensor, ...]  # as the program's, but for weights in the layout that the schedule wants
+    build_ms: float
+
+
+class Builds:
+    """The candidates of one round on their way through the builders; `any_size` refuses none as too large."""
+
+    def __init__(
+        self,
+        builders: ChildPool[Library],
+        slots: Sequence[Slot],
+        program: Program,
+        target: Target,
+        folder: Path,
+        timeout_sec: float,
+        any_size: bool = False,
+    ) -> None:
+        self._builders = builders
+        self._waiting = deque(slots)
+        self._alone: deque[Slot] = deque()  # to be built once more, with nothing beside them
+        self._lost: set[int] = set()  # whose builder the host ended once
+        self._slots = {slot.slot: slot for slot in slots}
+        self._program = program
+        self._target = target
+        self._folder = folder
+        self._timeout_sec = timeout_sec
+        self._any_size = any_size
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self._waiting or self._alone or self._builders.tags)
+
+    def feed(self) -> None:
+        """Give every idle builder a candidate: the first that it has the schedule of, or the first.
+
+        Whose builder the host ended comes last, and alone.
+        """
+        for place in self._builders.idle[: len(self._waiting)]:
+            homes = ((home(each.candidate.decisions, self._builders.size), each) for each in self._waiting)
+            slot = next((each for at, each in homes if at == place), self._waiting[0])
+            self._waiting.remove(slot)
+            self._submit(slot, place)
+        if self._alone and not self._builders.tags:
+            self._submit(self._alone.popleft(), self._builders.idle[0])
+
+    def poll(self, timeout_sec: float) -> list[Built | SlotTrial]:
+        """What became ready or failed, waiting up to `timeout_sec` for the first; freed builders go on."""
+        self.feed()
+        finished = self._builders.poll(timeout_sec)
+        self.feed()
+        return [end for each in finished if (end := self._judge(each)) is not None]
+
+    def pause(self) -> None:
+        """Leave the cores to the device."""
+        self._builders.suspend()
+
+    def go_on(self) -> None:
+        self._builders.resume()
+
+    def abort(self) -> None:
+        """Stop the work on this round; the builders stay usable."""
+        self._waiting.clear()
+        self._alone.clear()
+        self._builders.cancel()
+        self._builders.resume()
+
+    def _submit(self, slot: Slot, place: int) -> None:
+        self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot, place)
+
+    def _call(self, slot: Slot) -> Call[Library]:
+        return Compiler.build.of(
+            self._program.tir,
+            self._target.text,
+            slot.sketch.trace,
+            slot.candidate.decisions,
+            str(self._artifact(slot)),
+            self._any_size,
+        )
+
+    def _artifact(self, slot: Slot) -> Path:
+        return self._folder / f"{slot.slot}.so"
+
+    def _judge(self, finished: Finished[Library]) -> Built | SlotTrial | None:
+        """None for one that is built once more. Raises HostFault and StorageFull."""
+        slot, end = self._slots[int(str(finished.tag))], finished.end
+        if isinstance(end, Library):
+            return Built(slot, self._artifact(slot), end.args, end.build_ms)
+        if isinstance(end, HostFault | StorageFull):
+            raise end  # of our own host: no candidate is to blame
+        if isinstance(end, HOSTS_DOING) and slot.slot not in self._lost:
+            self._lost.add(slot.slot)
+            self._alone.append(slot)
+            return None
+        if isinstance(end, ChildNotStarted):
+            raise HostFault(end.message, hint="mallorn check") from end
+        return SlotTrial(slot.slot, Trial(slot.candidate, _outcome(end), error=shorten(end.message)))
+
+
+def _outcome(error: MallornError) -> Outcome:
+    if isinstance(error, HOSTS_DOING):
+        return Outcome.WORKER_LOST
+    return Outcome.BUILD_TIMEOUT if isinstance(error, ChildTimeout) else Outcome.BUILD_ERROR

@@ -1,0 +1,187 @@
+"""The measuring half of a round: one candidate at a time on a device that this round holds."""
+
+from collections.abc import Collection
+from math import inf
+from typing import Final
+
+from mallorn.core.errors import HostFault, Unavailable
+from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from mallorn.core.values.trial import Trial
+from workers.device.device_class import DeviceClass, Endpoint
+from workers.interfaces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
+from workers.measure.base import Program, SlotTrial
+from workers.measure.build_candidates import Built
+from workers.measure.error_text import shorten
+from workers.measure.run_timeout import Retakes
+from workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
+from workers.subprocesses.pending_call import Pending
+
+# Of a program's key, in the device's own log.
+KEY_CHARS: Final = 16
+# Whether a known time still holds, a moment tells.
+MOMENT: Final = EvaluatorOptions(number=1, min_repeat_ms=20)
+DRIFT: Final = "/drift"
+WAIT_SEC: Final = 10.0  # for a quiet moment, before the round is handed back
+TAKE_GAPS: Final = "without --wait-for-quiet times are taken in the gaps that they leave"
+
+
+class Timing:
+    """The device, behind the runner child. `begin` and `poll` never wait."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        tracker: str,
+        target: Target,
+        program: Program,
+        options: JobOptions,
+        timeout_sec: float,
+        best_us: float | None = None,
+        purpose: str = "",
+        keeps_best: bool = False,
+        like: DeviceClass | None = None,
+    ) -> None:
+        self._runner = runner
+        self._tracker = tracker
+        self._target = target
+        self._program = program
+        self._options = options
+        self._timeout_sec = timeout_sec
+        self._best_us = best_us
+        self._keeps_best = keeps_best  # whoever comes next is timed beside the fastest of those before, too
+        self._retakes = Retakes(options.evaluator, WAIT_SEC if options.waits_for_quiet else 0.0)
+        self._like = like
+        self._purpose = purpose  # marks repeats in the device's own log
+        self.fastest: tuple[Built, float] | None = None  # of those that were timed here, undisturbed
+        self.latest: tuple[Built, float] | None = None
+        self._again = False
+        self._built: Built | None = None
+        self._taking: Pending[Endpoint] | None = None
+        self._running: Pending[LibraryRun] | None = None
+        self._endpoint: Endpoint | None = None
+
+    @property
+    def idle(self) -> bool:
+        return self._taking is None and self._running is None
+
+    def take(self) -> None:
+        """Wait until the device is ours. Raises NoDevice or Unavailable."""
+        self._take(hold=False)
+        while self._taking is not None:
+            self.wait()
+            self.poll()
+
+    def take_another(self, than: Collection[str]) -> str:
+        """Take a device that is none of these, if one of its like is free, and say who it is."""
+        for _ in range(len(than) + 1):
+            self.give_back()  # it waits behind the others then
+            self.take()
+            if self._endpoint is not None and self._endpoint.name not in than:
+                break
+        return self._endpoint.name if self._endpoint is not None else ""
+
+    def measure(self, built: Built) -> SlotTrial:
+        """Time a candidate and wait for the end of it."""
+        self.begin(built)
+        while (result := self.poll()) is None:
+            self.wait()
+        return result
+
+    def measure_again(self, built: Built) -> SlotTrial:
+        """Time a candidate whose time is known, for a moment."""
+        self._again = True
+        try:
+            return self.measure(built)
+        finally:
+            self._again = False
+
+    def begin(self, built: Built) -> None:
+        """Start timing a candidate; the device is taken first, should the last one have lost it."""
+        self._built = built
+        self._take(hold=True)
+
+    def poll(self) -> SlotTrial | None:
+        """The end of the candidate on the device, once it is there."""
+        try:
+            return self._advanced()
+        except ChildError as error:
+            return self._failed(error)
+
+    def wait(self) -> None:
+        """Sleep until `poll` may know more."""
+        pending = self._taking or self._running
+        if pending is not None:
+            self._runner.wait(pending.left_sec)
+
+    def give_back(self) -> None:
+        """Leave the device to others; a candidate that is still on it is killed with its session."""
+        if not self._runner.alive:
+            return
+        if self.idle:
+            self._runner.release()
+        else:
+            self._runner.kill()
+
+    def _take(self, hold: bool) -> None:
+        asked = self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
+        self._taking = self._runner.identity.begin(*asked)
+
+    def _advanced(self) -> SlotTrial | None:
+        if self._taking is not None and self._taking.poll():
+            self._endpoint, self._taking = self._taking.result(), None
+            if self._built is not None:
+                self._running = self._run(self._built)
+        elif self._running is not None and self._built is not None and self._running.poll():
+            return self._finish(self._built, self._running.result())
+        return None
+
+    def _run(self, built: Built) -> Pending[LibraryRun]:
+        mark = DRIFT if self._again else self._purpose  # of repeats, in the device's own log
+        return self._runner.measure.begin(
+            tracker=self._tracker,
+            target=self._target.text,
+            artifact=str(built.artifact),
+            args=self._program.args.of(built.args),
+            evaluator=MOMENT if self._again else self._options.evaluator,
+            stopping="fixed" if self._again else self._options.stopping,
+            candidate_key=f"{self._program.key[:KEY_CHARS]}/{built.slot.candidate.key}{mark}",
+            timeout_sec=self._timeout_sec,
+            patience_sec=self._retakes.left_sec(),
+            best_us=self._best_us,
+        )
+
+    def _failed(self, error: ChildError) -> SlotTrial:
+        """A runner that failed while it timed a candidate failed because of it, unless its host ended it."""
+        built = self._built
+        if built is None or self._running is None:
+            self._taking = self._built = None
+            kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
+            raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
+        # Who is too slow is ended by the device itself, in time: silence is a device's or a network's.
+        lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
+        outcome = Outcome.WORKER_LOST if lost else Outcome.RUN_ERROR
+        return self._finish(built, LibraryRun(outcome, error=error.message))
+
+    def _finish(self, built: Built, run: LibraryRun) -> SlotTrial:
+        self._built = self._running = None
+        self._retakes.lose(run.disturbance.lost_sec if run.disturbance else 0.0)
+        trial = Trial(
+            built.slot.candidate,
+            run.outcome,
+            build_ms=built.build_ms,
+            run_us=run.run_us,
+            run_ms=run.run_ms,
+            error=shorten(run.error),
+            disturbed=run.disturbed,
+        )
+        if trial.is_bound and self._options.waits_for_quiet and run.disturbance is not None:
+            raise Unavailable(f"waits for a quiet host: {run.disturbance.words}", hint=TAKE_GAPS)
+        if self._keeps_best and trial.time_us is not None and not self._again:
+            self._best_us = min(trial.time_us, self._best_us or inf)
+            known = run.disturbance is not None and run.disturbance.kept_sec * 1e3 >= MOMENT.min_repeat_ms
+            if known:
+                self.latest = built, trial.time_us
+                self.fastest = min(self.fastest or self.latest, self.latest, key=lambda each: each[1])
+        return SlotTrial(built.slot.slot, trial, self._endpoint, run.disturbance)

@@ -1,0 +1,68 @@
+"""Which devices are there, as the tracker knows them: no session is opened, a busy device shows too."""
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mallorn.core.errors import MallornError, NoDevice
+from mallorn.core.settings import Settings
+from mallorn.core.storable import told
+from mallorn.core.targets import Target, parse_target
+from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
+from workers.device.tracker_client import TrackerClient, device_key
+
+log = logging.getLogger(__name__)
+REMEMBERED: Final = 64  # of the devices that were left out
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedDevice:
+    """A registered device."""
+
+    key: str
+    target: str  # canonical text
+    busy: bool
+    endpoint: Endpoint
+
+
+class Fleet:
+    """The devices under one tracker, now. Methods raise Unavailable when the tracker does not answer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._tracker, self._key = settings.tracker_address, settings.fleet_key
+        self._left_out: deque[str] = deque(maxlen=REMEMBERED)
+
+    def devices(self, target: Target | None = None) -> list[TrackedDevice]:
+        """The devices of a target, or all; those that `mallorn device` did not start are left out."""
+        with TrackerClient(self._tracker, key=self._key) as client:
+            servers = client.summary()["server_info"]
+        ours = (self._device(server) for server in servers if "mallorn" in server)
+        devices = [device for device in ours if device is not None]
+        key = device_key(target) if target is not None else None
+        return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
+
+    def describe(self, target: Target) -> Endpoint:
+        """A device of the target, a free one if there is any; raises NoDevice."""
+        devices = sorted(self.devices(target), key=lambda device: device.busy)
+        if not devices:
+            raise NoDevice
+        return devices[0].endpoint
+
+    def _device(self, server: dict[str, Any]) -> TrackedDevice | None:
+        """None for one whose words about itself cannot be true: it harms no other, and is told of once."""
+        try:
+            identity, key = server["mallorn"], str(server["key"]).removeprefix("server:")
+            endpoint, target = endpoint_of(identity), parse_target(str(identity["target"]))
+            return TrackedDevice(key, target.text, bool(server["busy"]), endpoint)
+        except (MallornError, KeyError, TypeError, ValueError) as error:
+            words = f"the device at {told(server.get('addr'))} is left out: {' '.join(str(error).split())}"
+            if words not in self._left_out:
+                self._left_out.append(words)
+                log.warning(words)
+        return None
+
+
+def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:
+    """Those of this class; None: all."""
+    return devices if like is None else [each for each in devices if each.endpoint.device_class == like]

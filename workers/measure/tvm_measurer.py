@@ -1,0 +1,197 @@
+"""Measures candidates with TVM: warm builders, and a device over RPC, as one stream."""
+
+import tempfile
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+from mallorn.core.host_id import host_id
+from mallorn.core.options import JobOptions
+from mallorn.core.settings import Settings
+from mallorn.core.targets import Target
+from workers.device.device_class import DeviceClass, none_like
+from workers.host.host_lock import Host
+from workers.interfaces.candidate_compiler import Library
+from workers.interfaces.runner import Runner
+from workers.measure.base import Measurer, Program, Slot, SlotTrial, Tools
+from workers.measure.build_candidates import Builds, Built
+from workers.measure.device_runs import Timing
+from workers.measure.run_timeout import run_timeout_sec
+from workers.measure.sentinel import Sentinel
+from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class
+from workers.subprocesses.process_pool import ChildPool
+
+BUILD_POLL_SEC = 0.5
+# How long a device on another host may stand idle before we notice that a library is ready, or it is.
+OVERLAP_POLL_SEC = 0.005
+# A rival this much slower than the fastest of one pass does not take part in the next.
+FAR_BEHIND = 1.05
+# Of two devices that disagree nobody knows which is right.
+LEAST_SPREAD = 3
+
+
+class TvmMeasurer(Measurer):
+    """Builds in `builders` and times through `runner`; both stay warm for the next round."""
+
+    @classmethod
+    def from_tools(cls, tools: Tools) -> Self:
+        return cls(tools.settings, tools.builders, tools.runner, tools.room, tools.like)
+
+    def __init__(
+        self,
+        settings: Settings,
+        builders: ChildPool[Library],
+        runner: Runner,
+        room: Path | None = None,
+        like: DeviceClass | None = None,
+    ) -> None:
+        self._settings = settings
+        self._fleet = Fleet(settings)
+        self._builders = builders
+        self._runner = runner
+        self._room = room
+        self._like = like
+
+    def measure(
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[Slot],
+        options: JobOptions,
+        best_us: float | None = None,
+    ) -> Generator[SlotTrial, None, None]:
+        """Measure every slot once, as soon as it is built."""
+        beside, where = share_cores(self._devices(target), target), (self._settings.tracker, target)
+        with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
+            limit_sec = options.build_timeout_sec
+            builds = Builds(self._builders, slots, program, target, Path(folder), limit_sec)
+            how = run_timeout_sec(program, options, best_us), best_us
+            timing = Timing(self._runner, *where, program, options, *how, keeps_best=True, like=self._like)
+            try:
+                stream = alternate(builds, timing, Host()) if beside else overlap(builds, timing, Host())
+                yield from Sentinel(timing, builds).watch(stream)
+            finally:
+                builds.abort()
+                timing.give_back()
+
+    def compare(
+        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
+    ) -> list[SlotTrial]:
+        """Build every slot once and time them in turn, up to `passes` times over: who falls far behind or
+        fails has fewer results. Where that many devices are alike, each pass is another's."""
+        spread = alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
+        where = self._settings.tracker, target
+        with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
+            limit_sec = options.build_timeout_sec
+            builds = Builds(self._builders, slots, program, target, Path(folder), limit_sec, any_size=True)
+            # The job's whole limit: a winner must not be lost to a busy moment of its device.
+            run_sec, like = options.run_timeout_sec, self._like
+            timing = Timing(self._runner, *where, program, options, run_sec, purpose="/finish", like=like)
+            try:
+                return in_turn(builds, timing, passes, Host(), spread)
+            finally:
+                builds.abort()
+                timing.give_back()
+
+    def _devices(self, target: Target) -> list[TrackedDevice]:
+        devices = of_class(self._fleet.devices(target), self._like)
+        if not devices:
+            raise none_like(self._like)
+        return devices
+
+
+def share_cores(devices: Sequence[TrackedDevice], target: Target) -> bool:
+    """Whether what we build disturbs what the devices measure; a GPU measures by its own clock."""
+    return target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
+
+
+def alternate(builds: Builds, timing: Timing, host: Host) -> Iterator[SlotTrial]:
+    """Builders and device share cores: hold the device first, then stop the builders while it measures."""
+    timing.take()
+    with host.shared() as turn:
+        while builds.unfinished:
+            turn.make_way(builds.pause, builds.go_on)
+            ends = builds.poll(BUILD_POLL_SEC)
+            yield from (end for end in ends if isinstance(end, SlotTrial))
+            if ready := [end for end in ends if isinstance(end, Built)]:
+                yield from _timed(ready, builds, timing)
+
+
+def _timed(ready: Sequence[Built], builds: Builds, timing: Timing) -> Iterator[SlotTrial]:
+    """Time candidates while the builders stand still."""
+    builds.pause()
+    results: list[SlotTrial] = []
+    try:
+        for built in ready:
+            results.append(timing.measure(built))
+    finally:
+        builds.go_on()
+        yield from results  # also what was timed before its device was lost
+
+
+def alike(devices: Sequence[TrackedDevice]) -> int:
+    """How many devices there are whose times compare; 0 where some do not."""
+    return len(devices) if len({each.endpoint.device_class for each in devices}) == 1 else 0
+
+
+def in_turn(builds: Builds, timing: Timing, passes: int, host: Host, spread: bool = False) -> list[SlotTrial]:
+    """Everything is built before the first timing, so that all candidates meet the same machine.
+
+    With `spread` a pass is another device's than the one before, and all take part: who lies or is broken
+    throws nobody out.
+    """
+    ends: list[Built | SlotTrial] = []
+    with host.shared() as turn:
+        while builds.unfinished:
+            turn.make_way(builds.pause, builds.go_on)
+            ends += builds.poll(BUILD_POLL_SEC)
+    results = [end for end in ends if isinstance(end, SlotTrial)]
+    rivals = [end for end in ends if isinstance(end, Built)]
+    met: set[str] = set()
+    for _ in range(passes):
+        if spread:
+            met.add(timing.take_another(met))
+        latest = [_beside_others(rival, timing, host) for rival in rivals]
+        results += latest
+        if not spread:
+            rivals = [rival for rival, result in zip(rivals, latest, strict=True) if _close(result, latest)]
+    return results
+
+
+def _beside_others(rival: Built, timing: Timing, host: Host) -> SlotTrial:
+    timing.take()
+    with host.shared():
+        return timing.measure(rival)
+
+
+def _close(result: SlotTrial, latest: Sequence[SlotTrial]) -> bool:
+    """Whether a rival may still win: it is not far behind the fastest of the pass, and has not failed."""
+    fastest_us = min((us for each in latest if (us := each.trial.latency_us)), default=0.0)
+    latency_us = result.trial.latency_us
+    return latency_us is not None and latency_us <= fastest_us * FAR_BEHIND
+
+
+def overlap(builds: Builds, timing: Timing, host: Host) -> Iterator[SlotTrial]:
+    """The device is elsewhere: build ahead, also while waiting for it."""
+    ready: deque[Built] = deque()
+    with host.shared() as turn:
+        while builds.unfinished:
+            turn.make_way(builds.pause, builds.go_on)
+            yield from _advance(builds, timing, ready)
+    while ready or not timing.idle:
+        yield from _advance(builds, timing, ready)
+
+
+def _advance(builds: Builds, timing: Timing, ready: deque[Built]) -> Iterator[SlotTrial]:
+    if ready and timing.idle:
+        timing.begin(ready.popleft())
+    if not builds.unfinished and not timing.idle:
+        timing.wait()
+    for end in builds.poll(OVERLAP_POLL_SEC if ready or not timing.idle else BUILD_POLL_SEC):
+        if isinstance(end, SlotTrial):
+            yield end
+        else:
+            ready.append(end)
+    if not timing.idle and (result := timing.poll()) is not None:
+        yield result

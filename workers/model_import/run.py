@@ -1,0 +1,142 @@
+"""Imports a job's model: bytes to tasks, in a killable child."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from db.repositories.contexts import Contexts
+from db.repositories.job_events import Warn, Warnings
+from db.repositories.jobs import Jobs
+from db.repositories.targets import Targets
+from db.repositories.tasks import NewTask, Tasks
+from db.repositories.trials import Trials
+from db.repositories.workloads import NewWorkload, Workloads
+from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest
+from mallorn.core.states import JobState, StageKind
+from mallorn.core.values.event import ImportedEvent
+from mallorn.core.virtual_devices import measured_target, stand_in
+from workers.host.pause_while_timing import giving_way
+from workers.interfaces.arguments import pack_arguments
+from workers.interfaces.model_compiler import Extraction, ModelTask
+from workers.measure.base import Measurer, StandInDevice
+from workers.process.runtime import Runtime
+from workers.process.stage_context import Stage, stage
+from workers.round.referenced_rows import SAY_SO, UNSAID
+from workers.subprocesses.errors import ChildFailed
+from workers.tvm.recipes import recipe_for, stored_recipe
+
+NAMES_TOLD: Final = 12
+CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imported: docs/models.md)"
+
+
+def import_job(runtime: Runtime, job_id: str) -> str | None:
+    """Import the model of the job whose turn it is by this message; its id, when it can be planned."""
+    with stage(runtime, job_id, JobState.IMPORTING) as claimed:
+        if claimed is not None:
+            with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
+                measurer = runtime.measurer(claimed.options)
+                claimed = _on_its_target(claimed, measurer)
+                found = _extract(claimed)
+                asked_for = _asked_for(claimed.options.only, found.tasks)
+                instead = measurer.stand_in(asked_for, claimed.target, claimed.options)
+                if instead is not None and not measurer.stands_in:
+                    raise ClassRefused(UNSAID, hint=SAY_SO)
+                with runtime.database.transaction() as session:
+                    _store(session, claimed, found)
+                    if instead is not None:
+                        _bind(session, claimed, instead)
+            return claimed.job.id
+    return None
+
+
+def _on_its_target(claimed: Stage, measurer: Measurer) -> Stage:
+    """What measures tells by its class whether it stands in for devices, whatever name the job gave it."""
+    if measurer.stands_in in ("", stand_in(claimed.target)):
+        return claimed
+    target = measured_target(claimed.target, measurer.stands_in)
+    with claimed.runtime.database.transaction() as session:
+        Jobs(session).retarget(claimed.job.id, Targets(session).ensure(target).id)
+        return replace(claimed, job=Jobs(session).get(claimed.job.id, None), target=target)
+
+
+def _extract(claimed: Stage) -> Extraction:
+    """What the importer found, recipe included: from here on the recipe is a value stored with the job."""
+    config = claimed.runtime.settings
+    claimed.runtime.warm_up(claimed.job.id)
+    with TemporaryDirectory(prefix="import-", dir=claimed.runtime.room) as scratch:
+        model = claimed.model_file(Path(scratch))
+        recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
+        with claimed.graphs() as child, giving_way(child):
+            try:
+                given = str(model), claimed.target.text, recipe, claimed.options.input_shapes
+                if bounds := claimed.options.dynamic:
+                    found = child.extract_range.within(config.import_timeout_sec, *given, bounds)
+                else:
+                    found = child.extract.within(config.import_timeout_sec, *given)
+            except ChildFailed as error:
+                message = f"TVM cannot turn this model into tasks: {error.headline}"
+                raise InvalidModel(message, hint=error.hint or CHECK) from None
+    return replace(found, graph=found.graph.model_copy(update={"recipe": recipe}))
+
+
+def _asked_for(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
+    """The names of the tasks to tune, by their keys. Raises InvalidRequest where these are none, with the
+    names that come closest."""
+    found = {
+        task.key: task.name
+        for task in tasks
+        if not patterns or any(fnmatchcase(task.name, pattern) for pattern in patterns)
+    }
+    if patterns and not found:
+        stems = [pattern.strip("*?") for pattern in patterns]
+        names = [task.name for task in tasks]
+        likeness = {name: max(SequenceMatcher(None, stem, name).ratio() for stem in stems) for name in names}
+        closest = sorted(names, key=lambda name: -likeness[name])
+        told = ", ".join(closest[:NAMES_TOLD]) + (", ..." if len(closest) > NAMES_TOLD else "")
+        raise InvalidRequest(f"no task matches {', '.join(patterns)}", hint=f"--only one of: {told}")
+    return found
+
+
+def _bind(session: Session, claimed: Stage, instead: StandInDevice) -> None:
+    """Give the job the measuring context that it would have of its first device."""
+    job, endpoint, options = claimed.job, instead.endpoint, claimed.options
+    host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
+    context = Contexts(session).ensure(job.target_id, *host, options.timing())
+    Jobs(session).bind_context(job.id, context.id)
+    if instead.lacks:
+        Warnings(session).add(job.id, Warn(f"measurer {options.measurer}", instead.lacks, instead.hint))
+
+
+def _store(session: Session, claimed: Stage, found: Extraction) -> None:
+    new = [new_workload(task, found.graph.tvm_version) for task in found.tasks]
+    ids = Workloads(session).ensure_many(new, private=claimed.options.is_private)
+    known = Trials(session).known(list(ids.values()), claimed.job.target_id)
+    tasks = [
+        NewTask(index, task.name, task.weight, ids[task.key], known_at_start=known.get(ids[task.key], 0))
+        for index, task in enumerate(found.tasks)
+    ]
+    Tasks(session).add_many(claimed.job.id, tasks)
+    Jobs(session).record(claimed.job.id, graph=found.graph)
+    told = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
+    claimed.end(session, JobState.TUNING, "", told)
+
+
+def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
+    """A task's program as the dataset keeps it."""
+    return NewWorkload(
+        key=task.key,
+        name=task.name,
+        op=task.op,
+        structure=task.structure,
+        flops=task.flops,
+        tir=task.tir,
+        args=pack_arguments(task.args),
+        features={"extents": list(task.extents)},
+        tvm_version=tvm_version,
+    )

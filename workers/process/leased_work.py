@@ -1,0 +1,109 @@
+"""Work that this worker holds: claimed, kept alive, and let go of however it ends."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from socket import gethostname
+
+from sqlalchemy.orm import Session
+
+from db.repositories.job_stages import STATES
+from db.repositories.jobs import Jobs
+from db.repositories.leases import Hold, Holds, WorkItem
+from db.repositories.work_items import WorkItems
+from mallorn.core.allowed_classes import check_classes, check_fit
+from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, UnknownName
+from mallorn.core.log_setup import note
+from mallorn.core.options import KeptOptions
+from mallorn.core.os_errors import refused
+from workers.process.lease_renewal import Lease
+from workers.process.retry_rules import PROPOSING, ending
+from workers.process.runtime import Runtime
+from workers.subprocesses.crash_handling import advice
+from workers.subprocesses.errors import ChildError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A round or a stage that this worker holds."""
+
+    runtime: Runtime
+    hold: Hold
+    job_id: str
+    lease: Lease
+
+    @property
+    def words(self) -> str:
+        return STATES.get(self.hold.item.kind, "the round")
+
+
+Begin = Callable[[Session, Hold], None]
+
+
+@contextmanager
+def held_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> Iterator[Claimed | None]:
+    """Hold work while the block runs; None when another worker has it, or nobody is to do it any more.
+
+    `begin` runs in the transaction of the claim. An error lets go of the work as `ending` says.
+    """
+    held = _claim(runtime, item, begin)
+    if held is None:
+        yield None
+        return
+    try:
+        with held.lease:
+            yield held
+    except MallornError as error:
+        _let_go(held, error)
+    except Exception as error:
+        if (known := refused(error)) is not None:
+            _let_go(held, known)
+            return
+        # A fault of ours: the lease runs out and the work is tried again, a few times.
+        words = f"{type(error).__name__} in {held.words}: {error}; the worker's log has the details"
+        with runtime.database.transaction() as session:
+            Jobs(session).say(held.job_id, words)
+        raise
+
+
+def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> Claimed | None:
+    lease_sec = runtime.settings.lease_sec
+    with runtime.database.transaction() as session:
+        hold = WorkItems(session).claim(item, runtime.name, lease_sec)
+        if hold is None:
+            return None
+        job_id = Holds(session).get(hold.item).job_id or ""
+        options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
+        note(job=job_id, attempt=hold.attempt)
+        if begin is not None:
+            begin(session, hold)
+
+    def renew() -> bool:
+        with runtime.database.transaction() as session:
+            return Holds(session).renew(hold, lease_sec)
+
+    held = Claimed(runtime, hold, job_id, Lease(renew, lease_sec))
+    try:
+        options.check_known()
+        check_classes(options, runtime.settings.plugins)
+        check_fit(options, PROPOSING)
+    except (ClassRefused, UnknownName) as error:
+        _let_go(held, error)
+        return None
+    return held
+
+
+def _let_go(held: Claimed, error: MallornError) -> None:
+    if isinstance(error, ChildError):
+        error.hint = advice(error, held.runtime.settings)
+    if isinstance(error, (HostFault, StorageFull)):
+        error.message = f"on {gethostname()}: {error.message}"
+        held.runtime.health.fell_ill(error)
+    what = ending(error, held.hold.item.kind)
+    log.log(what.level, "%s %s: %s", held.words, what.told, error)
+    if what.act is not None:
+        with held.runtime.database.transaction() as session:
+            what.act(WorkItems(session), held.hold, error)

@@ -1,0 +1,106 @@
+"""A stored model as files: one, or a tar of a model and of the files that hold its weights."""
+
+import os
+import shutil
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final, cast
+
+from mallorn.core.errors import InvalidModel, StorageFull
+from mallorn.model_upload import CHUNK_BYTES, MODEL
+
+MOST_FILES: Final = 10_000
+HEADER_BYTES: Final = 1 << 20  # of a member
+LONGEST_NAME: Final = 255  # bytes of a part of a path, as file systems have it
+MOST_PARTS: Final = 8
+TOLD: Final = 80  # characters of a name
+AGAIN: Final = "mallorn tune MODEL   (sends the model with the files beside it that hold its weights)"
+# What tarfile raises over headers that somebody made up.
+MALFORMED: Final = (tarfile.TarError, ArithmeticError, LookupError, RecursionError, ValueError)
+
+
+class _Rationed:
+    """The stored bytes, no more of them at a time than allowed: tarfile believes any announced size."""
+
+    def __init__(self, stored: IO[bytes]) -> None:
+        self._stored = stored
+        self.seek, self.tell = stored.seek, stored.tell
+        self.left = HEADER_BYTES
+
+    def read(self, size: int) -> bytes:
+        self.left -= size
+        if size < 0 or self.left < 0:
+            raise tarfile.ReadError("a header is too large")
+        return self._stored.read(size)
+
+
+def check_room(directory: Path, size_bytes: int) -> None:
+    """Raise StorageFull, naming the folder, where a model of this size does not fit into a directory."""
+    free_bytes = shutil.disk_usage(directory).free
+    if free_bytes < size_bytes:
+        words = (
+            f"the model takes {size_bytes / 1e9:.1f} GB, {free_bytes / 1e9:.1f} GB are free in {directory}"
+        )
+        raise StorageFull(words, hint=f"df -h {directory.parent}   (then: mallorn resume JOB)")
+
+
+def unpack(stored: IO[bytes], directory: Path) -> Path:
+    """Write a stored model into a directory; the path of its ONNX file.
+
+    A tar begins with the model. Raises InvalidModel for one that is torn, or holds anything but files of that
+    directory: a link or a path out of it is never followed.
+    """
+    head = stored.read(tarfile.BLOCKSIZE)
+    stored.seek(0)
+    if head[257:262] != b"ustar":
+        with (directory / MODEL).open("wb") as copy:
+            shutil.copyfileobj(stored, copy, CHUNK_BYTES)
+        return directory / MODEL
+    try:
+        rationed = _Rationed(stored)
+        with tarfile.open(fileobj=cast(Any, rationed), mode="r:") as archive:
+            return _extract(archive, _members(archive, rationed), directory)
+    except MALFORMED as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise InvalidModel(f"the archive of the model cannot be read: {said}", hint=AGAIN) from None
+
+
+def _members(archive: tarfile.TarFile, rationed: _Rationed) -> Iterator[tarfile.TarInfo]:
+    while (member := archive.next()) is not None:
+        rationed.left = member.size
+        yield member
+        rationed.left = HEADER_BYTES
+
+
+def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], directory: Path) -> Path:
+    written: dict[PurePosixPath, Path] = {}
+    for member in members:
+        name = PurePosixPath(member.name)
+        taken = name in written or any(parent in written for parent in name.parents)
+        if taken or len(written) == MOST_FILES or not _is_plain(member, name) or (directory / name).exists():
+            raise InvalidModel(
+                f"the archive of the model holds {member.name[:TOLD]!r}, which is no plain file of its own",
+                hint=AGAIN,
+            )
+        written[name] = _write(archive, member, directory / name)
+    if not written:
+        raise InvalidModel("the archive of the model is empty", hint=AGAIN)
+    return next(iter(written.values()))
+
+
+def _is_plain(member: tarfile.TarInfo, name: PurePosixPath) -> bool:
+    """Whether it is a file of a sensible name, within the directory."""
+    parts = name.parts
+    sensible = 0 < len(parts) <= MOST_PARTS and all(len(os.fsencode(part)) <= LONGEST_NAME for part in parts)
+    inside = not name.is_absolute() and ".." not in parts
+    return member.isreg() and not member.issparse() and member.size >= 0 and sensible and inside
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = archive.extractfile(member)
+    with path.open("xb") as copy:
+        if content is not None:
+            shutil.copyfileobj(content, copy, CHUNK_BYTES)
+    return path

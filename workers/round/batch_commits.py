@@ -1,0 +1,124 @@
+"""Commits the results of a round in small batches, behind the fence of its attempt."""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from db.repositories.base import ERROR_CHARS
+from db.repositories.job_events import Events
+from db.repositories.jobs import Jobs
+from db.repositories.leases import Token
+from db.repositories.measurements import Measurements, NewMeasurement
+from db.session import Database
+from mallorn.core.errors import Unavailable
+from mallorn.core.values.disturbance import Disturbance
+from mallorn.core.values.event import MeasuredEvent
+from searchers.base import Proposal
+from workers.measure.base import Slot, SlotTrial
+from workers.round.referenced_rows import Site, store_sites, store_sketches
+from workers.round.round_context import RoundContext
+from workers.subprocesses.shutdown import STOP
+
+# A kill costs at most what was not committed: these, and the one on the device.
+BATCH: Final = 4
+RETRY_SEC: Final = 1.0
+log = logging.getLogger(__name__)
+
+
+class Commits:
+    """Gathers results; raises LeaseLost from `add` or `flush` when another attempt has the round."""
+
+    def __init__(
+        self,
+        database: Database,
+        context: RoundContext,
+        token: Token,
+        slots: Sequence[Slot],
+        proposals: Sequence[Proposal],
+    ) -> None:
+        self._database = database
+        self._context = context
+        self._token = token
+        self._slots = {slot.slot: slot for slot in slots}
+        self._proposals = proposals
+        self._pending: dict[int, SlotTrial] = {}
+        self._committed: set[int] = set()
+        self._disturbances: dict[int, Disturbance] = {}
+
+    def add(self, result: SlotTrial) -> None:
+        """Remember a result; commit when enough are pending."""
+        self._pending[result.slot] = result
+        if result.disturbance is not None:
+            self._disturbances[result.slot] = result.disturbance
+        if len(self._pending) >= BATCH:
+            try:
+                self.flush()
+            except Unavailable as error:  # kept, and committed with the next
+                log.warning("%s results wait for the database: %s", len(self._pending), error.message)
+
+    @property
+    def disturbance(self) -> Disturbance:
+        """What others had of the devices while this attempt's candidates were timed."""
+        return Disturbance.of_all(self._disturbances.values())
+
+    def flush(self) -> None:
+        """Commit what is pending, and tell the job, in one transaction."""
+        if not self._pending:
+            return
+        results = [each for slot, each in self._pending.items() if slot not in self._committed]
+        again = {
+            slot: each.trial.disturbed for slot, each in self._pending.items() if slot in self._committed
+        }
+        with self._database.transaction() as session:
+            sketches = store_sketches(session, [self._slots[result.slot].sketch for result in results])
+            target_id, options = self._context.row.target_id, self._context.options
+            sites = store_sites(session, target_id, options, [result.endpoint for result in results])
+            rows = [self._row(result, sketches, site) for result, site in zip(results, sites, strict=True)]
+            # None is new where an earlier commit was applied and its answer lost.
+            measurements, of_round = Measurements(session), (self._context.row.id, self._token)
+            new = measurements.add_batch(*of_round, rows)
+            measurements.disturb(self._context.row.id, again)
+            if new:
+                Events(session).append(self._context.row.job_id, self._news(results))
+            # Whatever it waited for is there.
+            Jobs(session).say(self._context.row.job_id, self.disturbance.words)
+        self._committed.update(self._pending)
+        self._pending = {}
+
+    def settle(self) -> None:
+        """Commit what is pending as soon as the database answers, however long that takes.
+
+        A lease that ran out meanwhile does not matter unless another attempt took the round: the fence tells.
+        """
+        while True:
+            try:
+                return self.flush()
+            except Unavailable as error:
+                if STOP.asked:
+                    raise
+                log.warning("%s results wait for the database: %s", len(self._pending), error.message)
+                time.sleep(RETRY_SEC)
+
+    def _row(self, result: SlotTrial, sketches: dict[str, int], site: Site) -> NewMeasurement:
+        proposal = self._proposals[result.slot]
+        trial = replace(
+            result.trial,
+            origin=proposal.origin,
+            error=result.trial.error[-ERROR_CHARS:],
+            predicted=proposal.predicted,
+        )
+        sketch_id = sketches[trial.candidate.sketch]
+        return NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id)
+
+    def _news(self, results: Sequence[SlotTrial]) -> MeasuredEvent:
+        times = [us for result in results if (us := result.trial.time_us) is not None]
+        return MeasuredEvent(
+            round=self._context.row.index,
+            task=self._context.task_index,
+            name=self._context.task_name,
+            trials=len(results),
+            failed=sum(result.trial.outcome.failed for result in results),
+            best_us=min(times, default=None),
+        )

@@ -1,0 +1,95 @@
+"""Candidates in the view that a cost model reads: at once, or from the cache, or from a compiler."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Matrix
+from costmodels.views import CODE, EXECUTED, STATEMENTS, VIEWS, View
+from db.repositories.feature_cache import Features, ViewOf
+from db.session import Database
+from mallorn.core.registry import resolve
+from searchers.space import Candidate, Sketch
+from workers.interfaces.candidate_compiler import Compiler
+from workers.process.heartbeat import TVM_VERSION
+from workers.subprocesses.errors import ChildError
+
+# The views that a compiler fills, and for how many candidates it is asked at once.
+LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A workload on a target: what candidates are candidates of."""
+
+    workload_id: int
+    target_id: int
+    tir: str
+    target: str
+    descriptors: tuple[float, ...]
+    sketches: Mapping[str, Sketch]
+
+
+class Seen(NamedTuple):
+    """One row a candidate; `known` says which could be had, the others are zero."""
+
+    rows: Matrix
+    known: NDArray[np.bool_]
+
+
+class Viewer:
+    """Fills any view. What a compiler had to answer is stored at once, so that it is asked only once."""
+
+    def __init__(self, database: Database, compiler: Compiler) -> None:
+        self.database = database
+        self.compiler = compiler
+
+    def see(
+        self, view: str, work: Work, candidates: Sequence[Candidate], most_new: int | None = None
+    ) -> Seen:
+        """The candidates in this view; of a lowered one, at most `most_new` that nobody has seen before."""
+        if view in LOWERED:
+            return self._lowered(VIEWS[view], work, candidates, most_new)
+        rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
+        return Seen(rows, np.ones(len(candidates), dtype=np.bool_))
+
+    def rows(self, view: str, work: Work, candidates: Sequence[Candidate]) -> Matrix:
+        """The same as a space answers: NaN for what could not be had."""
+        seen = self.see(view, work, candidates)
+        return np.where(seen.known[:, None], seen.rows, np.float32(np.nan))
+
+    def _lowered(self, view: View, work: Work, candidates: Sequence[Candidate], most_new: int | None) -> Seen:
+        by_key = {candidate.key: candidate for candidate in candidates}
+        of = ViewOf(work.workload_id, work.target_id, view.name, view.version, TVM_VERSION)
+        with self.database.session() as session:
+            found = Features(session).known(of, list(by_key))
+        missing = [candidate for key, candidate in by_key.items() if key not in found][:most_new]
+        batch = LOWERED[view.name]
+        for start in range(0, len(missing), batch):
+            fresh = self._ask(view.name, work, missing[start : start + batch])
+            with self.database.transaction() as session:
+                Features(session).keep(of, fresh)
+            found |= fresh
+        return _seen(view, [found.get(candidate.key) for candidate in candidates])
+
+    def _ask(self, view: str, work: Work, candidates: Sequence[Candidate]) -> dict[str, bytes | None]:
+        """Ask the compiler for all at once, and for each alone where one of them kills it."""
+        traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
+        try:
+            packed = self.compiler.lowered(view, work.tir, work.target, traced)
+        except ChildError:
+            if len(candidates) == 1:
+                return {candidates[0].key: None}
+            return {key: row for each in candidates for key, row in self._ask(view, work, [each]).items()}
+        return {each.key: row for each, row in zip(candidates, packed, strict=True)}
+
+
+def _seen(view: View, packed: Sequence[bytes | None]) -> Seen:
+    rows = np.zeros((len(packed), view.width), dtype=np.float32)
+    for at, row in enumerate(packed):
+        if row is not None:
+            rows[at] = np.frombuffer(row, dtype="<f4")
+    return Seen(rows, np.array([row is not None for row in packed], dtype=np.bool_))

@@ -1,0 +1,116 @@
+"""Everything a round is a function of, read from SQL: the program, the options, the history, the model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log2
+
+from sqlalchemy.orm import Session
+
+from costmodels.base import CostModel
+from db.repositories.cost_models import CostModels
+from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
+from db.repositories.saved_states import SearchStates
+from db.repositories.targets import Targets
+from db.repositories.tasks import Tasks
+from db.repositories.trials import Trials
+from db.repositories.workloads import Workloads, tir_of
+from db.tables import CostModelRow, Round, Workload
+from mallorn.core.options import JobOptions, KeptOptions
+from mallorn.core.targets import Target
+from mallorn.core.values.machine import Machine
+from mallorn.core.version_name import VersionName
+from searchers.base import Trial
+from searchers.space import Sketch
+from workers.device.device_class import DeviceClass
+from workers.interfaces.arguments import unpack_arguments
+from workers.measure.base import Program
+from workers.process.device_class_match import class_of_job
+from workers.round.feature_lookup import Work
+from workers.round.stored_models import model_of
+
+
+@dataclass(frozen=True, slots=True)
+class RoundContext:
+    """A round and what it may look at."""
+
+    row: Round
+    task_index: int
+    task_name: str
+    options: JobOptions
+    target: Target
+    like: DeviceClass | None  # of the devices whose times the job's compare with
+    machine: Machine | None  # as the job had it before its first round; None: a stand-in measures
+    program: Program
+    descriptors: tuple[float, ...]
+    history: tuple[Trial, ...]
+    model: CostModel | None  # the version that was frozen: the family's own, or a base
+    model_name: str | None  # its family, name and version
+    model_kind: str | None  # the name that it is registered under
+    on_base: bool  # whether it is a base or stands on one: it has seen more than this job
+    state: bytes | None  # what the searcher left after the task's last round, as it was settled
+    done_slots: frozenset[int]
+
+    def work(self, sketches: Mapping[str, Sketch]) -> Work:
+        """What the round's candidates are candidates of."""
+        facts = self.row.workload_id, self.row.target_id, self.program.tir, self.target.text
+        return Work(*facts, self.descriptors, sketches)
+
+    @property
+    def best_us(self) -> float | None:
+        """The fastest that the round may look at."""
+        return min((time for trial in self.history if (time := trial.time_us) is not None), default=None)
+
+
+def load_round(session: Session, round_id: int) -> RoundContext:
+    """Read a claimed round."""
+    row = Rounds(session).get(round_id)
+    job = Jobs(session).get(row.job_id, None)
+    task = Tasks(session).get(row.task_id)
+    options = KeptOptions.model_validate(job.options)
+    workload = Workloads(session).get(row.workload_id)
+    proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
+    history = Trials(session).history(row.workload_id, row.target_id, row.seen_upto, job.context_id)
+    return RoundContext(
+        row=row,
+        task_index=task.index,
+        task_name=task.name,
+        options=options,
+        target=Target(Targets(session).get(row.target_id).text),
+        like=class_of_job(session, job),
+        machine=job.machine,
+        program=program_of(workload),
+        descriptors=descriptors_of(workload),
+        history=tuple(history),
+        model=None if proposer is None else model_of(proposer),
+        model_name=None if proposer is None else str(_name_of(proposer)),
+        model_kind=None if proposer is None else proposer.name,
+        on_base=proposer is not None and (_name_of(proposer).is_base or "base" in proposer.metrics),
+        state=SearchStates(session).left_by(row.state_from),
+        done_slots=frozenset(Rounds(session).done_slots(round_id)),
+    )
+
+
+def program_of(workload: Workload) -> Program:
+    """A workload as builders need it."""
+    return Program(workload.key, tir_of(workload), unpack_arguments(workload.args), workload.flops)
+
+
+def descriptors_of(workload: Workload) -> tuple[float, ...]:
+    """What a family's model may know of a workload: the sizes of the work and of its loops, in log2."""
+    return descriptors(workload.flops, workload.features["extents"])
+
+
+def descriptors(flops: float, extents: Sequence[int]) -> tuple[float, ...]:
+    """The same of a workload that is not in the database."""
+    return (log2(1 + flops), *(log2(1 + extent) for extent in extents))
+
+
+def work_of(workload: Workload, target_id: int, target: str, sketches: Mapping[str, Sketch]) -> Work:
+    """A workload as whoever looks at its candidates needs it."""
+    facts = workload.id, target_id, tir_of(workload), target, descriptors_of(workload)
+    return Work(*facts, sketches)
+
+
+def _name_of(row: CostModelRow) -> VersionName:
+    return VersionName(row.family, row.name, row.version)

@@ -1,0 +1,178 @@
+"""Refits a family's cost model when its data has grown enough."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from costmodels.base import Groups, Vector
+from costmodels.labels import bounded_sample, informative, labels, timed
+from costmodels.views import VIEWS
+from db.columnar_rows import Columns
+from db.repositories.cost_models import CostModels, Head, NewCostModel
+from db.repositories.jobs import Jobs
+from db.repositories.sketches import Sketches
+from db.repositories.targets import Targets
+from db.repositories.tasks import Tasks
+from db.repositories.trials import Trials
+from db.repositories.workloads import Workloads
+from db.tables import Workload
+from mallorn.core.allowed_classes import check_classes
+from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
+from mallorn.core.options import KeptOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.plugin_errors import blaming
+from mallorn.core.states import StageKind
+from mallorn.core.values.machine import Machine
+from mallorn.core.values.trial import Trial
+from mallorn.core.version_name import in_scope
+from workers.process.runtime import Runtime
+from workers.round.fallback import warn
+from workers.round.feature_lookup import Seen, Viewer, Work
+from workers.round.round_context import work_of
+from workers.round.stored_models import Beginning, beginning
+
+GROWTH: Final = 0.2
+FIRST_ROWS: Final = 8  # with a time, below which a model would tell noise
+MAX_ROWS: Final = 4000
+MOST_NEW: Final = 256  # candidates of a workload that are lowered in one refit
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Which model is refit, and what its newest version has seen."""
+
+    family: str
+    target_id: int
+    name: str
+    head: Head | None
+    machine: Machine | None  # the job's
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """What is learned from, oldest first, and what the candidates are candidates of."""
+
+    rows: Sequence[Trial]
+    owners: Groups  # the workload of each
+    labels: Vector
+    groups: Groups
+    works: Mapping[int, Work]
+    op: str  # of most rows: the base of this operator is stood on
+    total: int  # rows of the family, from which these were chosen
+    seen_upto: int
+
+
+def train(runtime: Runtime, job_id: str, task_id: int) -> None:
+    """Fit and store the next version, unless the data has hardly grown."""
+    with runtime.database.session() as session:
+        line = _line(session, job_id, task_id)
+        if not _due(session, line):
+            return
+    try:
+        with blaming(("cost_model", line.name)):
+            new = _next(runtime, job_id, line)
+    except (PluginFailed, MissingPackage, InvalidRequest, Unavailable) as error:
+        warn(runtime, job_id, error, f"no new version of {line.name} proposes candidates")
+        return
+    if new is not None:
+        with runtime.database.transaction() as session:
+            CostModels(session).add(new)
+
+
+def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
+    with runtime.database.session() as session:
+        check_classes(
+            KeptOptions.model_validate(Jobs(session).get(job_id, None).options), runtime.settings.plugins
+        )
+        data = _data(session, line)
+        start = beginning(session, line.name, data.op, line.target_id, line.machine)
+    family = line.family if in_scope(line.family, "") else "a private job"
+    with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {family}"):
+        return _fit(line, data, start, Viewer(runtime.database, runtime.compiler))
+
+
+def _line(session: Session, job_id: str, task_id: int) -> _Line:
+    job = Jobs(session).get(job_id, None)
+    name = KeptOptions.model_validate(job.options).cost_model
+    family = Tasks(session).get(task_id).family
+    head = CostModels(session).head(family, job.target_id, name)
+    return _Line(family, job.target_id, name, head, job.machine)
+
+
+def _due(session: Session, line: _Line) -> bool:
+    seen, rows = (line.head.seen_upto, line.head.rows) if line.head else (0, 0)
+    trials = Trials(session)
+    fresh = trials.family_growth(line.family, line.target_id, after=seen)
+    total = trials.family_growth(line.family, line.target_id)
+    # Members that came or went brought old rows along or took them away.
+    return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
+
+
+def _fit(line: _Line, data: _Data, start: Beginning, viewer: Viewer) -> NewCostModel | None:
+    """The next version; None where too few rows that the model can see have a time."""
+    model = start.model
+    seen = _see(viewer, model.view, data)
+    groups, label = data.groups[seen.known], data.labels[seen.known]
+    if np.count_nonzero(timed(label)) < FIRST_ROWS:
+        return None
+    model.fit(seen.rows[seen.known], label, groups, seed=data.total)
+    metrics = {"trained_on": len(groups), "groups": len(np.unique(groups))}
+    return NewCostModel(
+        family=line.family,
+        target_id=line.target_id,
+        name=line.name,
+        seen_upto=data.seen_upto,
+        rows=data.total,
+        metrics=metrics | ({"base": str(start.base)} if start.base else {}),
+        blob=model.save(),
+        parent_id=line.head.id if line.head else None,
+    )
+
+
+def _data(session: Session, line: _Line) -> _Data:
+    """All rows are labelled and a bounded number of them chosen; only these are read as a whole."""
+    known = Trials(session).outlines(line.family, line.target_id)
+    outcomes = [Outcome.read(word) for word in known["outcome"]]
+    groups = _groups(known)
+    label = labels(known["latency_us"], groups, outcomes)
+    useful = np.flatnonzero(informative(outcomes))
+    chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(known))]
+    rows = Trials(session).by_ids([known["id"][at] for at in chosen])
+    owners = np.array(known["workload_id"], dtype=np.int64)[chosen]
+    workloads = Workloads(session).get_many(set(owners.tolist()))
+    works = _works(session, rows, workloads, line.target_id)
+    ops = {workload.id: workload.op for workload in workloads}
+    met = Counter(ops[owner] for owner in owners.tolist()).most_common(1)
+    op = met[0][0] if met else ""
+    return _Data(rows, owners, label[chosen], groups[chosen], works, op, len(known), known["id"][-1])
+
+
+def _groups(rows: Columns) -> Groups:
+    """Latencies compare within one workload and one measuring context."""
+    numbers: dict[tuple[int, int | None], int] = {}
+    keys = rows.rows("workload_id", "context_id")
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
+
+def _works(
+    session: Session, rows: Sequence[Trial], workloads: Sequence[Workload], target_id: int
+) -> Mapping[int, Work]:
+    sketches = Sketches(session).by_key({row.candidate.sketch for row in rows})
+    target = Targets(session).get(target_id).text
+    return {row.id: work_of(row, target_id, target, sketches) for row in workloads}
+
+
+def _see(viewer: Viewer, view: str, data: _Data) -> Seen:
+    """The chosen rows in a view, workload by workload; how much a compiler is asked at a time is bounded."""
+    rows = np.zeros((len(data.rows), VIEWS[view].width), dtype=np.float32)
+    known = np.zeros(len(data.rows), dtype=np.bool_)
+    for workload_id, work in data.works.items():
+        # The newest first: what was proposed last is what comes next.
+        lines = np.flatnonzero(data.owners == workload_id)[::-1]
+        candidates = [data.rows[at].candidate for at in lines]
+        rows[lines], known[lines] = viewer.see(view, work, candidates, MOST_NEW)
+    return Seen(rows, known)

@@ -1,0 +1,96 @@
+"""Closes the walls around this process, for good, and says how far this kernel lets it."""
+
+import contextlib
+import os
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from workers.sandbox import landlock, seccomp
+from workers.sandbox.syscall import renounce_privileges
+from workers.sandbox.system_paths import system_paths
+
+WHOLE: Final = "full"
+#: Of the modes of Settings.sandbox.
+OFF: Final = "off"
+BEST_EFFORT: Final = "best-effort"
+REQUIRE: Final = "require"
+FILE_BYTES: Final = 64 * 1024**3  # no library, export or array is so large
+MORE_PROCESSES: Final = 1024
+#: When memory runs out, the kernel ends those first whose score is higher.
+FIRST_TO_GO: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """What a process needs of its host beside the system itself.
+
+    `room`: the folder that it may write, and all that lies in it; None leaves every file within reach, for
+    what a user does with files of their own.
+    """
+
+    room: Path | None
+    spawns: bool = False  # runs a linker or a compiler
+    connects: bool = False  # speaks TCP
+    others: tuple[tuple[str, int], ...] = ()  # further paths, each with its rights
+
+
+def enclose(walls: Walls) -> str:
+    """Close them as far as this kernel can; `full`, or what is missing, in words.
+
+    To be called before there is a second thread: one that runs already stays outside.
+    """
+    _limit()
+    missing = [*_files(walls), *_calls(walls)]
+    return f"without {'; '.join(missing)}" if missing else WHOLE
+
+
+def _limit() -> None:
+    """No more than a machine has, and fewer files and processes than would hurt it."""
+    page_bytes, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: FILE_BYTES,
+        resource.RLIMIT_DATA: page_bytes * pages,
+        resource.RLIMIT_NPROC: _threads_of_the_host() + MORE_PROCESSES,
+    }
+    for limited, value in limits.items():
+        _, most = resource.getrlimit(limited)
+        bound = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(limited, (bound, bound))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
+
+
+def _threads_of_the_host() -> int:
+    # Counted for a user, not for a process: the limit is above what others of the same user have.
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+
+
+def _files(walls: Walls) -> Iterator[str]:
+    """What is missing of the walls around files, in words."""
+    try:
+        renounce_privileges()
+        found = landlock.version() if walls.room is None else landlock.wall_in(_paths(walls), walls.connects)
+    except OSError as error:
+        yield f"Landlock ({error.strerror})"
+        return
+    if found < landlock.WHOLE:
+        yield f"walls around signals and sockets (Landlock {found}; {landlock.WHOLE} has them)"
+
+
+def _paths(walls: Walls) -> Iterator[tuple[Path, int]]:
+    yield from system_paths()
+    yield from ((Path(path), rights) for path, rights in walls.others)
+    if walls.room is not None:
+        yield walls.room, landlock.WRITE
+
+
+def _calls(walls: Walls) -> Iterator[str]:
+    """What is missing of the walls around system calls."""
+    try:
+        seccomp.refuse(walls.spawns, walls.connects)
+    except OSError as error:
+        yield f"seccomp ({error.strerror})"

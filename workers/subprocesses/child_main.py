@@ -1,0 +1,45 @@
+"""First code of every child: binds its life to the parent, closes the walls around it, then runs the module.
+
+python -P -m workers.subprocesses.child_main PARENT_PID ORDERS
+"""
+
+import ctypes
+import faulthandler
+import os
+import resource
+import runpy
+import signal
+import sys
+
+from workers.sandbox.sandbox import OFF, enclose
+from workers.sandbox.sandbox_support import checked
+from workers.subprocesses.launch_spec import REACHED_VARIABLE, Orders
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it died before the line above
+        os._exit(1)
+
+
+def limit_memory(limit_bytes: int | None) -> None:
+    """Bound the address space, where that is asked for."""
+    if limit_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+
+
+def main() -> None:
+    parent_pid, orders = int(sys.argv[1]), Orders.from_text(sys.argv[2])
+    die_with_parent(parent_pid)
+    limit_memory(orders.memory_bytes)
+    faulthandler.enable()
+    os.environ[REACHED_VARIABLE] = OFF if orders.mode == OFF else checked(enclose(orders.walls), orders.mode)
+    sys.argv = [orders.module]
+    runpy.run_module(orders.module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""A killable helper process, as its parent sees it."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Final, Self, TypeVar
+
+from workers.sandbox.sandbox import Walls
+from workers.subprocesses.call import Call
+from workers.subprocesses.cgroups import killed_for_memory
+from workers.subprocesses.cpu_share import ProcessorShare
+from workers.subprocesses.errors import (
+    ChildCrashed,
+    ChildError,
+    ChildKilled,
+    ChildNotStarted,
+    ChildOutOfMemory,
+    ChildStarved,
+    ChildTimeout,
+    unpack_error,
+)
+from workers.subprocesses.frame_channel import Channel, ChannelClosed, Frame
+from workers.subprocesses.launch_spec import Orders
+from workers.subprocesses.pending_call import Pending
+from workers.subprocesses.serve_calls import ERROR, READY
+from workers.subprocesses.shutdown import STOP
+from workers.subprocesses.start_process import ChildLog, start_process
+
+# From the end of a child's connection to its own: on a busy host it takes a while.
+END_TIMEOUT_SEC: Final = 30.0
+
+R = TypeVar("R")
+
+
+class Child:
+    """Runs `MODULE` in a process of its own, in its own process group. A subclass declares what it serves.
+
+    It lives behind walls (workers.sandbox): `room` is the only folder that it may write, and read besides the
+    system's; None leaves it all files, for what a user does with their own. A class that SPAWNS runs a
+    linker, one that CONNECTS speaks TCP.
+
+    It starts with the first call, starts again after it died, and is replaced after `max_calls` calls.
+    One call at a time; not for use by several threads at once. A call's time begins when it is ready.
+    Every method that starts or waits raises Stopping once this process was asked to stop.
+    """
+
+    MODULE: ClassVar[str]
+    SPAWNS: ClassVar[bool] = False
+    CONNECTS: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        env: Mapping[str, str] | None = None,
+        memory_bytes: int | None = None,
+        max_calls: int | None = None,
+        name: str = "",
+        room: Path | None = None,
+    ) -> None:
+        self.name = name or self.MODULE
+        self._env = dict(env or {})
+        self._memory_bytes = memory_bytes
+        self._walls = Walls(room, self.SPAWNS, self.CONNECTS)
+        self._max_calls = max_calls
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._log: ChildLog | None = None
+        self._reply: Frame | None = None
+        self._calls = 0
+        self._killed_before = 0  # for want of memory, when the last call began
+        self._share_before = ProcessorShare()
+        self._busy = False
+        self.ready = False
+        self.sandbox = ""  # how far its walls close, once it is ready
+
+    def ask(self, call: Call[R]) -> R:
+        """The result of a method.
+
+        Raises ChildTimeout, ChildCrashed, ChildFailed, or the MallornError that the method raised.
+        """
+        return self.begin(call).wait()
+
+    def begin(self, call: Call[R]) -> Pending[R]:
+        """Send a call without waiting. One that was sent before and not answered is abandoned."""
+        if self._busy:  # its late answer must not be taken for ours
+            self.kill()
+        self.start()
+        self._calls += 1
+        self._busy = True
+        self._killed_before = killed_for_memory()
+        self._share_before = ProcessorShare.of(self.pid)
+        self._open_channel.put(Frame(call.method, call.params))
+        return Pending(self, call)
+
+    def answered(self) -> bool:
+        """Move bytes without waiting; True when the call has its answer.
+
+        Raises ChildCrashed when the process died.
+        """
+        while self._reply is None:
+            try:
+                frame = self._open_channel.pump()
+            except ChannelClosed:
+                raise self._crash() from None
+            if frame is None:
+                return False
+            if frame.head == READY:
+                self.ready, self.sandbox = True, frame.body.decode()
+            else:
+                self._reply = frame
+        return True
+
+    def take(self) -> bytes:
+        """What the finished call returned, or raise what it raised."""
+        reply, self._reply = self._reply, None
+        if reply is None:
+            raise RuntimeError("no answer yet: answered() first")
+        self._busy = False
+        self._tidy()
+        if reply.head == ERROR:
+            raise unpack_error(json.loads(reply.body))
+        return reply.body
+
+    def wait(self, timeout_sec: float) -> None:
+        """Sleep until `answered` can make progress, or so long."""
+        self._open_channel.wait(timeout_sec)
+
+    def expire(self, timeout_sec: float) -> ChildError:
+        """Kill the process for taking too long; the error to raise."""
+        was_ready, starved = self.ready, ProcessorShare.of(self.pid).is_small_since(self._share_before)
+        self.kill()
+        if not was_ready:
+            return ChildNotStarted(f"{self.name} did not start")
+        said = f"{self.name} took longer than {timeout_sec:g} s"
+        return ChildStarved(f"{said}; it mostly waited for a processor") if starved else ChildTimeout(said)
+
+    def fileno(self) -> int:
+        """Where to wait for progress, with `events` for `select.poll`."""
+        return self._open_channel.fileno()
+
+    @property
+    def events(self) -> int:
+        return self._open_channel.events
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    def suspend(self) -> None:
+        """Stop the process and all it started, until `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a suspended process go on."""
+        self._signal(signal.SIGCONT)
+
+    def start(self) -> None:
+        """Start the process if it does not run; returns before it is ready."""
+        # Here, for our own children define this class too and have no settings.
+        from mallorn.core.settings import settings
+
+        STOP.check()
+        if self.alive:
+            return
+        self.kill()
+        ours, theirs = socket.socketpair()
+        self._log = ChildLog()
+        with theirs:
+            orders = Orders(self.MODULE, self._walls, settings().sandbox, self._memory_bytes)
+            self._process = start_process(orders, theirs.fileno(), self._log, self._env)
+        STOP.enter(self._process.pid)
+        self._channel = Channel(ours)
+        self._calls, self.ready = 0, False
+
+    def kill(self) -> None:
+        """End the process, all it started, and the call in progress."""
+        self._signal(signal.SIGKILL)
+        if self._process is not None:
+            STOP.leave(self._process.pid)
+            self._process.wait()
+        for resource in (self._channel, self._log):
+            if resource is not None:
+                resource.close()
+        self._process = self._channel = self._log = self._reply = None
+        self._busy = self.ready = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def _open_channel(self) -> Channel:
+        if self._channel is None:
+            raise ChildCrashed(f"{self.name} is not running")
+        return self._channel
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            # Signalled even when its leader is dead: a compiler that it started may still run.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _crash(self) -> ChildCrashed:
+        how, died_of = "closed its connection", None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(timeout=END_TIMEOUT_SEC)
+                died_of = signal.Signals(-code) if code < 0 else None
+                how = f"exited with code {code}" if died_of is None else f"died of {died_of.name}"
+        tail = self._log.tail() if self._log is not None else ""
+        kind: type[ChildCrashed] = ChildCrashed if self.ready else ChildNotStarted
+        self.kill()
+        STOP.check()  # then it did not die of what it was doing
+        if died_of is signal.SIGKILL:
+            kind = ChildKilled
+        if died_of is signal.SIGKILL and killed_for_memory() > self._killed_before:
+            kind, how = ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
+        return kind(f"{self.name} {how}" + (f"\n{tail}" if tail else ""), died_of=died_of)
+
+    def _tidy(self) -> None:
+        if self._max_calls is not None and self._calls >= self._max_calls:
+            self.kill()
+        elif self._log is not None:
+            self._log.trim()

@@ -1,0 +1,86 @@
+"""How a call into a child process can end badly, and the way of errors across the process border."""
+
+import signal
+import tempfile
+from typing import Any, Final
+
+from mallorn.core import errors
+from mallorn.core.errors import MallornError, StorageFull
+from mallorn.core.os_errors import FULL, lacks_handles, no_handle
+
+MESSAGE_LIMIT = 4000
+
+
+class ChildError(MallornError):
+    """A helper process did not answer as it should."""
+
+
+class ChildTimeout(ChildError):
+    """A helper process took too long and was killed."""
+
+
+class ChildStarved(ChildTimeout):
+    """A helper process took too long, and waited for a processor longer than it ran."""
+
+
+class ChildCrashed(ChildError):
+    """A helper process died in the middle of a call; `died_of` is the signal that ended it, if one did."""
+
+    def __init__(self, message: str, *, died_of: signal.Signals | None = None) -> None:
+        self.died_of = died_of
+        super().__init__(message)
+
+
+class ChildKilled(ChildCrashed):
+    """A helper process got a SIGKILL, which only the host and its users send: what it did may be innocent."""
+
+
+class ChildOutOfMemory(ChildCrashed):
+    """A helper process got a SIGKILL from the kernel, for want of memory: what it did took too much."""
+
+
+class ChildNotStarted(ChildCrashed):
+    """A helper process never became ready: what it would have done is not to blame."""
+
+
+#: The host's doing, and not that of what was asked.
+HOSTS_DOING: Final = (ChildKilled, ChildOutOfMemory, ChildNotStarted, ChildStarved)
+
+
+class ChildFailed(ChildError):
+    """A helper process raised an exception; `kind` is the name of its class."""
+
+    def __init__(self, kind: str, message: str, *, hint: str = "") -> None:
+        self.kind = kind
+        super().__init__(f"{kind}: {message}" if message else kind, hint=hint)
+
+
+def pack_error(error: Exception) -> dict[str, Any]:
+    """The fields of an exception that cross the process border."""
+    if isinstance(error, ChildFailed):
+        return {
+            "kind": error.kind,
+            "message": error.message.removeprefix(f"{error.kind}: "),
+            "hint": error.hint,
+        }
+    if isinstance(error, OSError) and error.errno in FULL:
+        # All that a child writes lies there, unless the error knows better.
+        error = StorageFull(f"the disk of {error.filename or tempfile.gettempdir()} is full")
+    elif not isinstance(error, MallornError) and lacks_handles(str(error)):
+        error = no_handle()
+    if isinstance(error, MallornError):
+        # The nearest class that both sides know: rooms of the child may have errors of their own.
+        shared = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+        fields = {"message": error.message, "hint": error.hint, "suggest": error.suggest}
+        return {"kind": shared.__name__, **fields}
+    # TVM appends long native backtraces: the head says what went wrong.
+    return {"kind": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT], "hint": ""}
+
+
+def unpack_error(fields: dict[str, Any]) -> MallornError:
+    """The error to raise in the parent: the class of mallorn.core.errors it was, else ChildFailed."""
+    kind, message, hint = str(fields["kind"]), str(fields["message"]), str(fields["hint"])
+    known = getattr(errors, kind, None)
+    if isinstance(known, type) and issubclass(known, MallornError):
+        return known(message, hint=hint, suggest=fields.get("suggest"))
+    return ChildFailed(kind, message, hint=hint)

@@ -1,0 +1,156 @@
+"""A pool of children that work side by side, each task bounded in time and able to die alone."""
+
+import select
+import time
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from mallorn.core.errors import MallornError
+from workers.subprocesses.call import Call
+from workers.subprocesses.child_process import Child
+from workers.subprocesses.pending_call import Pending
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[R]):
+    """The end of one task: its result, or the error that ended it."""
+
+    tag: Hashable
+    end: R | MallornError
+
+
+@dataclass(slots=True)
+class _Running(Generic[R]):
+    tag: Hashable
+    pending: Pending[R]
+
+
+class ChildPool(Generic[R]):
+    """Runs tasks of one kind in `size` warm children.
+
+    Time spent suspended, or starting, does not count against a timeout.
+    """
+
+    def __init__(
+        self,
+        kind: type[Child],
+        size: int,
+        *,
+        env: Mapping[str, str] | None = None,
+        memory_bytes: int | None = None,
+        max_calls: int | None = None,
+        name: str = "",
+        room: Path | None = None,
+    ) -> None:
+        self._children = [
+            kind(env=env, memory_bytes=memory_bytes, max_calls=max_calls, name=name, room=room)
+            for _ in range(size)
+        ]
+        self._running: dict[Child, _Running[R]] = {}
+        self._suspended = False
+
+    @property
+    def free(self) -> int:
+        """How many more tasks can be submitted now."""
+        return len(self._children) - len(self._running)
+
+    @property
+    def size(self) -> int:
+        """How many children there are; their places are numbered from 0."""
+        return len(self._children)
+
+    @property
+    def idle(self) -> list[int]:
+        """The places of the children that have no task."""
+        return [place for place, child in enumerate(self._children) if child not in self._running]
+
+    @property
+    def tags(self) -> list[Hashable]:
+        """The tags of the tasks in progress."""
+        return [running.tag for running in self._running.values()]
+
+    def start(self) -> None:
+        """Start every child now, so that the first tasks find them warm."""
+        for child in self._children:
+            child.start()
+
+    def submit(self, call: Call[R], tag: Hashable, place: int | None = None) -> None:
+        """Begin a task on the child of a place, or on any; it must be idle and the pool not suspended."""
+        child = self._children[self.idle[0] if place is None else place]
+        self._running[child] = _Running(tag, child.begin(call))
+
+    def poll(self, timeout_sec: float) -> list[Finished[R]]:
+        """The tasks that ended, waiting up to `timeout_sec` for the first one."""
+        until_sec = time.monotonic() + timeout_sec
+        while self._running:
+            finished = [end for child in list(self._running) if (end := self._end_of(child)) is not None]
+            limits_sec = [running.pending.left_sec for running in self._running.values()]
+            left_sec = min([until_sec - time.monotonic(), *limits_sec])
+            if finished or until_sec <= time.monotonic():
+                return finished
+            self._wait(left_sec)
+        return []
+
+    def suspend(self) -> None:
+        """Stop all children where they are, until `resume`."""
+        if not self._suspended:
+            self._suspended = True
+            for running in self._running.values():
+                running.pending.pause()
+            for child in self._children:
+                child.suspend()
+
+    def resume(self) -> None:
+        """Let all children go on; their deadlines move by the time they stood still."""
+        if self._suspended:
+            self._suspended = False
+            for running in self._running.values():
+                running.pending.go_on()
+            for child in self._children:
+                child.resume()
+
+    def cancel(self) -> list[Hashable]:
+        """Kill the children that are at work; the tags of the tasks that will not end."""
+        tags = self.tags
+        for child in self._running:
+            child.kill()
+        self._running.clear()
+        return tags
+
+    def close(self) -> None:
+        """Kill all children."""
+        self._running.clear()
+        for child in self._children:
+            child.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _end_of(self, child: Child) -> Finished[R] | None:
+        running = self._running[child]
+        try:
+            if not running.pending.poll():
+                return None
+            end: R | MallornError = running.pending.result()
+        except MallornError as error:
+            end = error
+        del self._running[child]
+        if not self._suspended:
+            child.start()  # its successor warms up while others work
+        return Finished(running.tag, end)
+
+    def _wait(self, timeout_sec: float) -> None:
+        poller = select.poll()
+        for child in self._running:
+            poller.register(child.fileno(), child.events)
+        poller.poll(max(0.0, timeout_sec) * 1000)

@@ -1,0 +1,44 @@
+"""The child's side: answer calls until the parent is gone."""
+
+import json
+import os
+import signal
+import socket
+from typing import Final
+
+from workers.subprocesses.errors import pack_error
+from workers.subprocesses.frame_channel import Channel, ChannelClosed, Frame
+from workers.subprocesses.launch_spec import REACHED_VARIABLE
+from workers.subprocesses.typed_method import Served
+
+FD_VARIABLE: Final = "MALLORN_CHILD_FD"
+READY: Final = "ready"  # with that
+RESULT: Final = "result"
+ERROR: Final = "error"
+
+
+def serve(methods: Served) -> None:
+    """Answer calls, one after the other, with the methods' results or their exceptions."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    end = socket.socket(fileno=int(os.environ.pop(FD_VARIABLE)))
+    end.set_inheritable(False)  # a compiler that we start must not keep the line open
+    channel = Channel(end)
+    try:
+        channel.put(Frame(READY, os.environ.pop(REACHED_VARIABLE, "").encode()))
+        while True:
+            while (request := channel.pump()) is None:
+                channel.wait()
+            channel.put(_answer(methods, request))
+            while channel.pending:
+                channel.wait()
+                channel.flush()
+    except ChannelClosed:
+        return
+
+
+def _answer(methods: Served, request: Frame) -> Frame:
+    # The one broad `except` here: whatever a method raises is its caller's to judge, on the other side.
+    try:
+        return Frame(RESULT, methods[request.head](request.body))
+    except Exception as error:
+        return Frame(ERROR, json.dumps(pack_error(error)).encode())

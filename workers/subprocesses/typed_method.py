@@ -1,0 +1,134 @@
+"""Methods of helper processes, declared once for both sides: typed where they are called and served.
+
+    class Compiler(Child):
+        MODULE = "workers.tvm.candidate_compiler_child"
+
+        @method(limit_sec=120.0)
+        def full_trace(self, tir: str, trace: str) -> str | None:
+            "The trace with its decisions."
+
+`compiler.full_trace(tir, trace)` asks a process for it, and `Compiler.full_trace.by(function)` says what
+answers there. A limit that depends on what is asked is a function of the parameters.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
+
+from workers.subprocesses.call import Call, Fields
+from workers.subprocesses.pending_call import Pending
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Given = Mapping[str, Any]  # arguments of a call, by their names
+Limit = float | Callable[[Given], float]
+Served = Mapping[str, Callable[[bytes], bytes]]  # methods by name, from their parameters to their results
+
+
+class Asker(Protocol):
+    """A helper process, or what stands for one."""
+
+    def ask(self, call: Call[R], /) -> R: ...
+    def begin(self, call: Call[R], /) -> Pending[R]: ...
+
+
+class Method(Generic[P, R]):
+    """A declared method: of a process, what asks it; of a class, what makes calls and answers them."""
+
+    def __init__(self, declared: Callable[Concatenate[Any, P], R], limit_sec: Limit) -> None:
+        self.name = declared.__name__
+        self.__doc__ = declared.__doc__
+        self._declared = declared
+        self._limit_sec = limit_sec
+
+    @overload
+    def __get__(self, caller: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, caller: Asker, owner: type) -> "BoundMethod[P, R]": ...
+    def __get__(self, caller: Asker | None, owner: type) -> "Self | BoundMethod[P, R]":
+        return self if caller is None else BoundMethod(self, caller)
+
+    def of(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call with these parameters."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        limit_sec = self._limit_sec if isinstance(self._limit_sec, int | float) else self._limit_sec(given)
+        return Call(
+            self.name, self._params.pack(given), limit_sec, lambda body: self._result.unpack(body)["value"]
+        )
+
+    def by(self, function: Callable[P, R]) -> "Handler":
+        """What answers the method, in the process or in its place."""
+        taken = inspect.signature(function)
+        taken.bind(**dict.fromkeys(self._signature.parameters))  # raises TypeError for other parameters
+
+        def answer(params: bytes) -> bytes:
+            answered: Callable[..., R] = function
+            return self._result.pack({"value": answered(**self._params.unpack(params))})
+
+        return Handler(self.name, answer)
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        whole = inspect.signature(self._declared)
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
+
+    @cached_property
+    def _hints(self) -> dict[str, object]:
+        return get_type_hints(self._declared)
+
+    @cached_property
+    def _params(self) -> Fields:
+        return Fields(self.name, {name: self._hints[name] for name in self._signature.parameters})
+
+    @cached_property
+    def _result(self) -> Fields:
+        return Fields(self.name, {"value": self._hints["return"]})
+
+
+class BoundMethod(Generic[P, R]):
+    """A method of one process."""
+
+    def __init__(self, method: Method[P, R], caller: Asker) -> None:
+        self._method = method
+        self._caller = caller
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Its result. Raises ChildTimeout, ChildCrashed, ChildFailed, or the MallornError that it raised."""
+        return self._caller.ask(self._method.of(*args, **kwargs))
+
+    def begin(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
+        """Ask without waiting."""
+        return self._caller.begin(self._method.of(*args, **kwargs))
+
+    def within(self, limit_sec: float, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Its result under a limit that the caller was given."""
+        return self._caller.ask(self._method.of(*args, **kwargs).within(limit_sec))
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A method's name and what answers it, from packed parameters to a packed result."""
+
+    name: str
+    function: Callable[[bytes], bytes]
+
+
+def method(
+    limit_sec: Limit,
+) -> Callable[[Callable[Concatenate[Any, P], R]], Method[P, R]]:
+    """Declares a method of a helper process, with the time it may take once the process is ready."""
+    return lambda declared: Method(declared, limit_sec)
+
+
+def serving(face: type, *answers: Handler) -> Served:
+    """What `serve` needs to be a process of that class. Raises TypeError unless all its methods are there."""
+    found = {answer.name: answer.function for answer in answers}
+    declared = {name for name in dir(face) if isinstance(getattr(face, name), Method)}
+    if found.keys() != declared:
+        missing, unknown = sorted(declared - found.keys()), sorted(found.keys() - declared)
+        raise TypeError(f"{face.__name__}: not served: {missing}; not declared: {unknown}")
+    return found

@@ -1,0 +1,89 @@
+"""A model and its schedules into one library that takes the model's inputs alone."""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from graphc.export import compile_network as stock
+from graphc.export.embed_weights import embedding
+from graphc.fold import share_equal_constants
+from graphc.ranges import dispatch_by_shape
+from mallorn.core.values.dynamic_shapes import Dynamic
+from mallorn.core.values.graph_report import StoredRecipe
+from workers.interfaces.model_compiler import Compiled, Shapes, Untuned
+from workers.tvm.link_thread_pool import export_with_pool
+from workers.tvm.linker import link_shared
+from workers.tvm.load_network import ImportedModel, load_network
+from workers.tvm.load_point import load_point
+from workers.tvm.recipes import recipe_of, step_json
+from workers.tvm.run_passes import as_tvm_target, run_steps
+from workers.tvm.tuning_database import read_database
+
+
+def compile_model(
+    model_path: str,
+    schedules_dir: str | None,
+    target: str,
+    recipe: StoredRecipe,
+    out_so: str,
+    input_shapes: Shapes,
+    dynamic: Dynamic | None = None,
+) -> Compiled:
+    """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`.
+
+    Of a range every point, in one library whose `main` takes any size of it. Counts the tasks that have a
+    schedule, because TVM passes over the others in silence. Raises InvalidModel, NotFound, InvalidRequest.
+    """
+    started_sec = time.monotonic()
+    steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
+    after = [step_json(step) for step in steps.after]
+    mods, constants = {}, share_equal_constants.Constants()
+    for label, load in _loads(model_path, input_shapes, dynamic).items():
+        network = load(tvm_target)
+        inputs, outputs = network.inputs, network.outputs
+        mod, _ = run_steps(network.mod, steps.before, tvm_target)
+        mods[label] = constants.shared(mod)
+    del network, mod, constants  # and with them weights that are re-laid
+    with tempfile.TemporaryDirectory() as scratch:
+        problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
+        found, missing = stock.count_hits(mods, scratch, tvm_target)
+        told = None if dynamic is None else dynamic.model_dump(mode="json")
+        export_with_pool(stock.build(mods, told, after, tvm_target, scratch), out_so, tvm_target)
+    return Compiled(
+        found=len(found),
+        of=len(found) + len(missing),
+        missing=missing,
+        problems=problems,
+        inputs=inputs,
+        outputs=outputs,
+        bytes=Path(out_so).stat().st_size,
+        seconds=time.monotonic() - started_sec,
+    )
+
+
+def _loads(
+    model_path: str, input_shapes: Shapes, dynamic: Dynamic | None
+) -> Mapping[str, Callable[[Any], ImportedModel]]:
+    """What reads the model for a target; of a range what reads it at each point, by the point's label."""
+    if dynamic is None:
+        return {"": partial(load_network, model_path, input_shapes)}
+
+    def load(point: dict[str, int], tvm_target: Any) -> ImportedModel:
+        return load_point(model_path, dynamic, point, tvm_target)[0]
+
+    return {dispatch_by_shape.label(point): partial(load, point) for point in dynamic.points}
+
+
+def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
+    """What TVM makes of the model by itself, without schedules: the base line and the numeric reference."""
+    started_sec = time.monotonic()
+    tvm_target = as_tvm_target(target)
+    executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
+    embedded = embedding() if stock.is_cpu(tvm_target) else {}
+    executable.export_library(out_so, fcompile=link_shared, **embedded)
+    return Untuned(Path(out_so).stat().st_size, time.monotonic() - started_sec)

@@ -1,0 +1,170 @@
+"""Probes of a CPU target: kernels whose times are its peak, its bandwidths, the cost of a parallel loop."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import tvm
+
+from workers.interfaces.arguments import Arguments, Tensor
+from workers.interfaces.probes import Finds, Probe
+from workers.tvm.dot_instructions import Dot, dots
+from workers.tvm.linker import link_shared
+from workers.tvm.program_cache import parse_tvm_target, vector_lanes
+
+COLUMNS: Final = 2  # vectors in a row, as a tile of a product has them
+ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 15)
+FEW_ROWS: Final = (4, 5, 6)  # of which one fits and fills every machine
+LEAST_LANES: Final = 4
+DEPTH, STEPS = 64, 64  # what is multiplied stays in the nearest cache
+BESIDE: Final = 8  # vectors that are read side by side
+READ_BYTES: Final = 4 << 20  # by one core in one call, or its working set, if that is more
+ONE_CORE_BYTES: Final = 64 << 20
+SIZES: Final = tuple(int(2 ** (half / 2)) >> 10 << 10 for half in range(28, 53))  # 16 KB to 64 MB
+SHARED_BYTES, SHARE_BYTES, MOST_BYTES = 128 << 20, 16 << 20, 512 << 20  # far beyond most caches
+MOVING: Final = "moving.so"
+
+Sourced = tuple[Probe, str]
+
+
+def build_probes(target: str, folder: str) -> list[Probe]:
+    """Write libraries into `folder`; what to call in them. A type that the target lacks is left out."""
+    libraries = {
+        "float32": list(_products(target)),
+        "float64": list(_wide_products(target)),
+        **{dot.dtype: list(_dotted(target, dot)) for dot in dots(parse_tvm_target(target))},
+        "moving": list(_moving(target)),
+    }
+    for name, found in libraries.items():
+        if found:
+            _export(found, target, Path(folder, f"{name}.so"))
+    return [probe for found in libraries.values() for probe, _ in found]
+
+
+def build_one_probe(target: str, folder: str) -> Probe:
+    """The same of one product in the target's widest vectors."""
+    probe, text = next(_products(target))
+    _export([(probe, text)], target, Path(folder, probe.library))
+    return probe
+
+
+def _export(found: Sequence[Sourced], target: str, path: Path) -> None:
+    functions = {probe.function: _parsed(probe.function, text) for probe, text in found}
+    library = tvm.tirx.build(tvm.IRModule(functions), target=parse_tvm_target(target))
+    library.export_library(str(path), fcompile=link_shared)
+
+
+def _parsed(name: str, text: str) -> Any:
+    head = f"@T.prim_func(s_tir=True)\ndef {name}"
+    attrs = f'    T.func_attr({{"global_symbol": "{name}", "tirx.noalias": True}})'
+    return tvm.script.from_source(text.replace("HEAD", head).replace("ATTRS", attrs))
+
+
+def _cores(target: str) -> int:
+    return int(parse_tvm_target(target).attrs["num-cores"])
+
+
+def _products(target: str) -> Iterator[Sourced]:
+    """One core with all numbers of sums, and all cores with a few, of whole vectors and of half ones."""
+    widest = vector_lanes(target)
+    for lanes in (each for each in (widest, widest // 2) if each >= LEAST_LANES):
+        for cores, rows in (*((1, rows) for rows in ROWS), *((_cores(target), rows) for rows in FEW_ROWS)):
+            yield _product("float32", cores, lanes, rows)
+
+
+def _wide_products(target: str) -> Iterator[Sourced]:
+    lanes, cores = vector_lanes(target) // 2, _cores(target)
+    for rows in FEW_ROWS:
+        yield _product("float64", cores, lanes, rows)
+
+
+def _product(dtype: str, cores: int, lanes: int, rows: int) -> Sourced:
+    shapes = (cores, rows, COLUMNS, lanes), (DEPTH, rows), (DEPTH, COLUMNS, lanes)
+    text = f"""HEAD(sums: T.Buffer({shapes[0]}, "{dtype}"), left: T.Buffer({shapes[1]}, "{dtype}"),
+         right: T.Buffer({shapes[2]}, "{dtype}")) -> None:
+ATTRS
+    for core in T.parallel({cores}):
+        for step, at in T.grid({STEPS}, {DEPTH}):
+            for row in T.unroll({rows}):
+                for column in T.unroll({COLUMNS}):
+                    for lane in T.vectorized({lanes}):
+                        sums[core, row, column, lane] = (
+                            sums[core, row, column, lane] + left[at, row] * right[at, column, lane]
+                        )
+"""
+    args = Arguments(tuple(Tensor("TENSOR", dtype, shape) for shape in shapes))
+    return _peak(dtype, args, cores, lanes, rows, 2 * lanes), text
+
+
+def _dotted(target: str, dot: Dot) -> Iterator[Sourced]:
+    """All cores with a few sums of whole vectors."""
+    cores, lanes = _cores(target), dot.lanes
+    vector = f"T.ramp(0, 1, {lanes})"
+    for rows in FEW_ROWS:
+        shapes = (cores, rows, COLUMNS, lanes), (DEPTH, rows), (DEPTH, COLUMNS, lanes)
+        text = f"""HEAD(sums: T.Buffer({shapes[0]}, "{dot.sums}"), left: T.Buffer({shapes[1]}, "int32"),
+         right: T.Buffer({shapes[2]}, "int32")) -> None:
+ATTRS
+    for core in T.parallel({cores}):
+        T.attr(0, "pragma_import_llvm", {dot.text!r})
+        for step, at in T.grid({STEPS}, {DEPTH}):
+            for row in T.unroll({rows}):
+                for column in T.unroll({COLUMNS}):
+                    sums[core, row, column, {vector}] = T.call_pure_extern(
+                        "{dot.sums}x{lanes}", "{dot.function}", sums[core, row, column, {vector}],
+                        T.broadcast(left[at, row], {lanes}), right[at, column, {vector}],
+                    )
+"""
+        types = zip((dot.sums, "int32", "int32"), shapes, strict=True)
+        ones = {"1": (dot.ones, dot.ones + 1), "2": (dot.ones, dot.ones + 1)}
+        args = Arguments(tuple(Tensor("TENSOR", dtype, shape) for dtype, shape in types), ranges=ones)
+        yield _peak(dot.dtype, args, cores, lanes, rows, 2 * dot.each * lanes), text
+
+
+def _peak(dtype: str, args: Arguments, cores: int, lanes: int, rows: int, flops_a_vector: int) -> Probe:
+    sums = rows * COLUMNS
+    name = f"{dtype}_{cores}_{lanes}_{rows}"
+    work = float(cores * STEPS * DEPTH * sums * flops_a_vector)
+    return Probe(Finds.PEAK, name, f"{dtype}.so", args, cores, dtype, lanes, sums, work=work)
+
+
+def _moving(target: str) -> Iterator[Sourced]:
+    """Working sets of one core, all cores at memory, and a loop that does nothing."""
+    lanes, cores = vector_lanes(target), _cores(target)
+    share = min(max(SHARED_BYTES // cores, SHARE_BYTES), MOST_BYTES // cores) >> 12 << 12
+    for size in SIZES:
+        yield _read(Finds.BANDWIDTH, 1, lanes, ONE_CORE_BYTES, size)
+    yield _read(Finds.MEMORY, cores, lanes, share, share)
+    text = f"""HEAD(out: T.Buffer(({cores}, 16), "float32")) -> None:
+ATTRS
+    for core in T.parallel({cores}):
+        out[core, 0] = T.float32(1)
+"""
+    yield (
+        Probe(Finds.FORK, "fork", MOVING, Arguments((Tensor("TENSOR", "float32", (cores, 16)),)), cores),
+        text,
+    )
+
+
+def _read(finds: Finds, cores: int, lanes: int, share: int, size: int) -> Sourced:
+    """Every core reads the first `size` bytes of its share again and again."""
+    floats, turns, block = share // 4, max(1, READ_BYTES // size), BESIDE * lanes
+    text = f"""HEAD(data: T.Buffer(({cores * floats},), "float32"), size: T.Buffer((1,), "int32"),
+         turns: T.Buffer((1,), "int32"), sums: T.Buffer(({cores}, {BESIDE}, {lanes}), "float32")) -> None:
+ATTRS
+    for core in T.parallel({cores}):
+        for turn, at in T.grid(turns[0], size[0]):
+            for beside in T.unroll({BESIDE}):
+                for lane in T.vectorized({lanes}):
+                    sums[core, beside, lane] = (
+                        sums[core, beside, lane]
+                        + data[core * {floats} + at * {block} + beside * {lanes} + lane]
+                    )
+"""
+    shapes = (cores * floats,), (1,), (1,), (cores, BESIDE, lanes)
+    types = zip(("float32", "int32", "int32", "float32"), shapes, strict=True)
+    tensors = tuple(Tensor("TENSOR", dtype, shape) for dtype, shape in types)
+    blocks = size // 4 // block
+    args = Arguments(tensors, ranges={"1": (blocks, blocks + 1), "2": (turns, turns + 1)})
+    work = float(cores * turns * size)
+    return Probe(finds, finds.value, MOVING, args, cores, lanes=lanes, bytes=size, work=work), text

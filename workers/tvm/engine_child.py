@@ -1,0 +1,135 @@
+"""Child process that holds one engine with one model, and times it when told to."""
+
+import time
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.util import find_spec
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mallorn.core.errors import Unavailable
+from workers.device.detect_host import physical_cores
+from workers.interfaces.engine import Engine, LoadedEngine
+from workers.subprocesses.serve_calls import serve
+from workers.subprocesses.typed_method import serving
+from workers.tvm.probe_clock import clock
+
+WARM_UP_CALLS: Final = 2
+ROUGH_CALLS: Final = 20
+LONG_CALL_US: Final = 100_000.0  # one call of a slow model warms it well enough
+_held: dict[str, Callable[..., Any]] = {}
+
+
+def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
+    """Hold a compiled model with its inputs."""
+    import tvm
+    from tvm import relax
+
+    from workers.device.kernel_timer import Kernels
+    from workers.tvm.program_cache import parse_tvm_target
+
+    device = tvm.runtime.device(parse_tvm_target(target).get_target_device_type())
+    module = tvm.runtime.load_module(library)
+    main = relax.VirtualMachine(module, device)["main"]
+    args = [tvm.runtime.tensor(array, device) for array in _arrays(inputs_npz).values()]
+
+    def run() -> list[Any]:
+        result = main(*args)
+        device.sync()
+        return list(result) if isinstance(result, tvm.ir.Array | list | tuple) else [result]
+
+    def kernels() -> Kernels:
+        watched = relax.VirtualMachine(module, device)
+        return Kernels(watched.set_instrument, partial(watched["main"], *args), device.sync)
+
+    _held.update(run=run, kernels=cache(kernels))
+    return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())
+
+
+def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
+    """Hold a model in onnxruntime: on so many threads, or one a core as by itself, whichever is faster.
+
+    Raises Unavailable where it is not installed.
+    """
+    if find_spec("onnxruntime") is None:
+        raise Unavailable("onnxruntime is not installed", hint="pip install onnxruntime")
+    import onnxruntime
+
+    counts = {threads, min(threads, physical_cores())}
+    if len(counts) > 1:  # one after another: a model may be large
+        threads = min(counts, key=lambda count: _rough_us(_onnxruntime(model_path, inputs_npz, count)))
+    _held["run"] = _onnxruntime(model_path, inputs_npz, threads)
+    return LoadedEngine("onnxruntime", onnxruntime.__version__, threads)
+
+
+def _onnxruntime(model_path: str, inputs_npz: str, threads: int) -> Callable[[], list[Any]]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model_path, options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for name, array in _arrays(inputs_npz).items():
+        binding.bind_cpu_input(name, array)
+    for output in session.get_outputs():
+        binding.bind_output(output.name)
+
+    def run() -> list[Any]:
+        session.run_with_iobinding(binding)
+        return list(binding.get_outputs())
+
+    return run
+
+
+def _rough_us(run: Callable[[], list[Any]]) -> float:
+    first_us = _timed_us(run)
+    return min(_timed_us(run) for _ in range(1 if first_us > LONG_CALL_US else ROUGH_CALLS))
+
+
+def time_bursts(bursts: int, number: int) -> list[float]:
+    """The median latency in microseconds of each burst of `number` calls, after a warm-up."""
+    run = _held["run"]
+    for _ in range(WARM_UP_CALLS):
+        if _timed_us(run) > LONG_CALL_US:
+            break
+    return [median(_timed_us(run) for _ in range(number)) for _ in range(bursts)]
+
+
+def time_kernels(seconds: float) -> dict[str, float]:
+    """Microseconds that a run of the held library spends in each of its kernels; takes `seconds`."""
+    return dict(_held["kernels"]().times(seconds))
+
+
+def save_outputs(outputs_npz: str) -> int:
+    """Run once and write the outputs in order; how many there are."""
+    results = [output.numpy() for output in _held["run"]()]
+    np.savez(outputs_npz, **{f"output_{index}": array for index, array in enumerate(results)})
+    return len(results)
+
+
+def _timed_us(run: Callable[[], list[Any]]) -> float:
+    started = time.perf_counter()
+    run()
+    return (time.perf_counter() - started) * 1e6
+
+
+def _arrays(path: str) -> dict[str, NDArray[Any]]:
+    with np.load(path) as archive:
+        return {name: np.asarray(archive[name], order="C") for name in archive.files}
+
+
+ANSWERS: Final = (
+    Engine.load_library.by(load_library),
+    Engine.load_onnxruntime.by(load_onnxruntime),
+    Engine.time_bursts.by(time_bursts),
+    Engine.time_kernels.by(time_kernels),
+    Engine.save_outputs.by(save_outputs),
+    Engine.clock.by(clock),
+)
+
+if __name__ == "__main__":
+    serve(serving(Engine, *ANSWERS))

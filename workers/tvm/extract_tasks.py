@@ -1,0 +1,109 @@
+"""A model file into tuning tasks, as plain data, and how many operations a program takes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.s_tir import SBlock
+from tvm.s_tir.analysis import estimate_tir_flops
+from tvm.tirx import Evaluate
+
+from graphc.core.graph_rewriting import WORK, collect
+from graphc.export.compile_network import tasks_of
+from mallorn.core.errors import InvalidModel
+from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
+from workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
+from workers.tvm.load_network import ImportedModel, load_network
+from workers.tvm.node_errors import naming_the_node
+from workers.tvm.program_arguments import FREE_RANGE, arguments
+from workers.tvm.program_blocks import anchor_of, blocks_of, operator_of
+from workers.tvm.recipes import recipe_of
+from workers.tvm.run_passes import as_tvm_target, operators, run_steps
+from workers.tvm.workload_key import canonical, structure_key, workload_key
+
+
+def operations(mod: Any) -> float:
+    """As TVM counts them; blocks of vectors and functions, which it cannot read, say it themselves."""
+    said = sum(
+        int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
+    )
+    functions = {var: tvm_ffi.structural_map(each, (SBlock, _emptied)) for var, each in mod.functions.items()}
+    return float(said + estimate_tir_flops(tvm.IRModule(functions, attrs=mod.attrs)))
+
+
+def _emptied(block: Any) -> Any:
+    if WORK not in block.annotations:
+        return block
+    nothing = Evaluate(tvm.tirx.const(0))
+    return SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, nothing)
+
+
+def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
+    """Import a model, run the recipe's first half, and describe every task it is made of.
+
+    A task's `tir` has canonical block names, so equal keys mean interchangeable programs and traces.
+    """
+    network = load_network(model_path, input_shapes, as_tvm_target(target))
+    with naming_the_node(model_path, input_shapes):
+        return describe_network(network, target, recipe)
+
+
+def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) -> Extraction:
+    """The same of a model that is imported."""
+    tvm_target = as_tvm_target(target)
+    mod, steps = run_steps(network.mod, recipe_of(recipe).before, tvm_target)
+    extracted = tasks_of(mod, tvm_target)
+    tasks = merge(
+        [describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight)) for task in extracted]
+    )
+    if not tasks:
+        raise InvalidModel("the model has nothing to tune: every result is a constant or an input")
+    graph = GraphReport(
+        inputs=network.inputs,
+        outputs=network.outputs,
+        input_ranges=input_ranges(network.inputs, tasks),
+        onnx_operators=network.operators,
+        operators_before=operators(network.mod),
+        operators_after=operators(mod),
+        steps=steps,
+        tvm_version=tvm.__version__,
+    )
+    return Extraction(graph, tuple(tasks))
+
+
+def describe(mod: Any, name: str, weight: int) -> ModelTask:
+    """A program with canonical block names as plain data."""
+    blocks = blocks_of(mod)
+    return ModelTask(
+        name=name,
+        weight=weight,
+        key=workload_key(mod),
+        op=operator_of(blocks),
+        structure=structure_key(mod),
+        flops=operations(mod),
+        tir=tvm.ir.save_json(mod),
+        args=arguments(mod),
+        extents=tuple(anchor_of(blocks).extents),
+    )
+
+
+def merge(tasks: Sequence[ModelTask]) -> list[ModelTask]:
+    """Tasks of one key become one, called as often as all of them."""
+    merged: dict[str, ModelTask] = {}
+    for task in tasks:
+        known = merged.get(task.key)
+        merged[task.key] = replace(known, weight=known.weight + task.weight) if known else task
+    return list(merged.values())
+
+
+def input_ranges(inputs: Sequence[TensorSpec], tasks: Sequence[ModelTask]) -> Ranges:
+    """A range for every integer input of the model that keeps every look-up of every task inside.
+
+    Which input reaches which look-up is not followed: the narrowest look-up bounds them all.
+    """
+    looked_up = [r for task in tasks for r in task.args.ranges.values() if r != FREE_RANGE]
+    bound = min(looked_up, key=lambda r: r[1], default=FREE_RANGE)
+    integers = (i.name for i in inputs if i.dtype.startswith(("int", "uint", "bool")))
+    return {name: list(bound) for name in integers}

@@ -1,0 +1,80 @@
+"""Which elements a program's blocks touch, as the constructor of schedules reads them."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from tvm.ir import TensorLoad
+from tvm.tirx import Add, IntImm, Mul, Sub, Var
+
+from mallorn.core.values.roofline import element_bytes
+from searchers.loop_nest import Access, Axis, Index, Nest
+from workers.tvm.program_blocks import ProgramBlock, blocks_of, extent
+from workers.tvm.program_cache import parse_module
+
+_RELAID = "layout_free_buffers"
+
+
+class Roles(NamedTuple):
+    """Buffers by what they are."""
+
+    relaid: frozenset[int]
+    made: frozenset[int]
+
+
+@lru_cache(maxsize=64)
+def nests(tir: str) -> list[Nest]:
+    """The program's blocks that store one value a point, in program order."""
+    function = parse_module(tir)["main"]
+    params = [hash(param) for param in function.params]
+    free = (function.attrs or {}).get(_RELAID, ())
+    blocks = blocks_of(parse_module(tir))
+    made = frozenset(hash(store.buffer) for block in blocks for store in block.stores)
+    roles = Roles(frozenset(params[int(at)] for at in free), made)
+    return [_nest(block, roles) for block in blocks if len(block.stores) == 1]
+
+
+def _nest(block: ProgramBlock, roles: Roles) -> Nest:
+    iters = (*block.spatial, *block.reduced)
+    places = {hash(axis.var): at for at, axis in enumerate(iters)}
+    axes = tuple(Axis(extent(axis), at >= len(block.spatial)) for at, axis in enumerate(iters))
+    (store,) = block.stores
+    loads = [
+        _access(load.source, load.indices, places, roles)
+        for load in block.loads
+        if hash(load.source) != hash(store.buffer)
+    ]
+    return Nest(axes, tuple(dict.fromkeys(loads)), _access(store.buffer, store.indices, places))
+
+
+def _access(buffer: Any, indices: Any, places: dict[int, int], roles: Roles | None = None) -> Access:
+    shape = tuple(int(size) for size in buffer.shape)
+    index = tuple(_coefficients(expression, places) for expression in indices)
+    name = hash(buffer)
+    relaid, made = (name in roles.relaid, name in roles.made) if roles else (False, False)
+    return Access(shape, index, element_bytes(str(buffer.dtype)), relaid, made)
+
+
+def _coefficients(expression: Any, places: dict[int, int]) -> Index:
+    """The axes in an index. One that is not a sum of products is taken for its variables' sum."""
+    found: dict[int, int] = {}
+
+    def walk(node: Any, factor: int) -> None:
+        match node:
+            case Var():
+                if hash(node) in places:
+                    found[places[hash(node)]] = found.get(places[hash(node)], 0) + factor
+            case Add() | Sub():
+                walk(node.a, factor)
+                walk(node.b, factor)
+            case Mul():
+                side, other = (node.a, node.b) if isinstance(node.b, IntImm) else (node.b, node.a)
+                walk(side, factor * (int(other) if isinstance(other, IntImm) else 1))
+            case TensorLoad():
+                pass  # what a value points at lies anywhere
+            case _:
+                for name in ("a", "b", "value"):
+                    if (child := getattr(node, name, None)) is not None and not isinstance(child, int):
+                        walk(child, factor)
+
+    walk(expression, 1)
+    return tuple(sorted((axis, abs(factor)) for axis, factor in found.items() if factor))

@@ -1,0 +1,73 @@
+"""Views of candidates that only lowering or code generation tells: what the compiler child answers."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
+from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+from tvm.support import nvcc
+
+from costmodels.views import CODE, EXECUTED, STATEMENTS
+from searchers.space import Matrix
+from workers.features.code import describe_code
+from workers.features.executed import describe_executed
+from workers.interfaces.candidate_compiler import Candidates
+from workers.tvm.program_cache import parse_tvm_target, tune_context
+from workers.tvm.rebuild_schedule import rebuild
+
+MOST, COLUMNS = STATEMENTS.shape
+_EXTRACTOR: Final = PerStoreFeature()
+
+
+def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+    """For each candidate its row of the view; None if it is invalid."""
+    describe = DESCRIBE[view]
+    built = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
+    return [
+        None if schedule is None else describe(tir, target, schedule).astype("<f4").tobytes()
+        for schedule in built
+    ]
+
+
+def _statements(tir: str, target: str, schedule: Any) -> Matrix:
+    (found,) = _EXTRACTOR.extract_from(tune_context(tir, target), [ms.MeasureCandidate(schedule, [])])
+    known = np.nan_to_num(found.numpy()[:MOST].astype(np.float32))
+    table = np.zeros((MOST, COLUMNS), dtype=np.float32)
+    table[: len(known), 0] = 1
+    table[: len(known), 1:] = known
+    return table.reshape(1, -1)
+
+
+def _code(tir: str, target: str, schedule: Any) -> Matrix:
+    del tir
+    return describe_code(*_generated(target, schedule))
+
+
+def _executed(tir: str, target: str, schedule: Any) -> Matrix:
+    return describe_executed(*_generated(target, schedule), _statements(tir, target, schedule))
+
+
+def _generated(target: str, schedule: Any) -> tuple[str, str]:
+    """The kind of the target, and the text of what runs there."""
+    module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
+    parsed = parse_tvm_target(target)
+    return parsed.kind.name, _assembly(tvm.tirx.build(module, target=parsed), parsed)
+
+
+def _assembly(library: Any, target: Any) -> str:
+    """The text of what runs on the device; CUDA's is compiled again, to PTX."""
+    if target.kind.name != "cuda":
+        return str(library.inspect_source("asm"))
+    with target:
+        source = library.imports[0].inspect_source("cuda")
+        return bytes(nvcc.compile_cuda(source, target_format="ptx", compiler="nvcc")).decode()
+
+
+DESCRIBE: Final[Mapping[str, Callable[[str, str, Any], Matrix]]] = {
+    STATEMENTS.name: _statements,
+    CODE.name: _code,
+    EXECUTED.name: _executed,
+}

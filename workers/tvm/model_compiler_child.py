@@ -1,0 +1,85 @@
+"""The graph child: imports models, compiles them with schedules, writes and reads schedule directories."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from graphc.export import compile_network as stock
+from workers.interfaces.model_compiler import Graphs, Ranges, Scripts, Shapes, Signature
+from workers.subprocesses.serve_calls import serve
+from workers.subprocesses.typed_method import serving
+from workers.tvm.accuracy import compare, compare_models
+from workers.tvm.compile_model import compile_default, compile_model
+from workers.tvm.extract_range import extract_range
+from workers.tvm.extract_tasks import extract
+from workers.tvm.load_network import load_network
+from workers.tvm.onnx_reader import read_model
+from workers.tvm.program_cache import parse_module, parse_tvm_target
+from workers.tvm.reference import build_whole, reference
+from workers.tvm.report_passes import list_passes, report_passes
+from workers.tvm.restore_records import read_export, read_log
+from workers.tvm.tuning_database import replay, write_database
+
+
+def make_inputs(
+    model_path: str,
+    inputs_npz: str,
+    seed: int,
+    input_shapes: Shapes,
+    input_ranges: Ranges,
+) -> list[str]:
+    """Write one array an input under the model's own names, in calling order, and return the names.
+
+    `input_ranges` is what `extract` found; an integer input without one gets zeros and ones.
+    """
+    model = read_model(model_path)
+    arrays = stock.random_inputs(model, input_shapes, input_ranges, seed)
+    np.savez(inputs_npz, **arrays)
+    return list(arrays)
+
+
+def scripts(tir: str, trace: str) -> Scripts:
+    """A program before and after its full trace, and the trace, as TVMScript. Raises one of BROKEN."""
+    mod = parse_module(tir)
+    schedule = replay(mod, trace)
+    return Scripts(_script(mod), _script(schedule.mod), "\n".join(schedule.trace.as_python()))
+
+
+def _script(mod: Any) -> str:
+    """For people: extents have 64 bits, and `T.int64(4)` for every 4 would hide the loops."""
+    return str(mod.script(int_dtype="int64", verbose_expr=False))
+
+
+def warm_up(target: str) -> None:
+    """Load all that models for this target need."""
+    parse_tvm_target(target)
+
+
+def look(model_path: str, input_shapes: Shapes) -> Signature:
+    """What a model takes, gives and consists of. Raises InvalidModel where TVM cannot read it."""
+    network = load_network(model_path, input_shapes)
+    return Signature(network.inputs, network.outputs, network.operators)
+
+
+ANSWERS: Final = (
+    Graphs.warm_up.by(warm_up),
+    Graphs.look.by(look),
+    Graphs.extract.by(extract),
+    Graphs.list_passes.by(list_passes),
+    Graphs.report_passes.by(report_passes),
+    Graphs.compile_model.by(compile_model),
+    Graphs.extract_range.by(extract_range),
+    Graphs.compile_default.by(compile_default),
+    Graphs.make_inputs.by(make_inputs),
+    Graphs.compare_models.by(compare_models),
+    Graphs.write_database.by(write_database),
+    Graphs.read_export.by(read_export),
+    Graphs.read_log.by(read_log),
+    Graphs.scripts.by(scripts),
+    Graphs.build_whole.by(build_whole),
+    Graphs.reference.by(reference),
+    Graphs.compare.by(compare),
+)
+
+if __name__ == "__main__":
+    serve(serving(Graphs, *ANSWERS))

@@ -1,0 +1,61 @@
+"""From sketch and decisions back to the exact schedule."""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from tvm.error import InternalError
+from tvm.s_tir.schedule import ScheduleError, Trace
+
+from workers.tvm.program_cache import instructions, is_choice, new_schedule, tune_context
+from workers.tvm.sketches import plain
+
+LATEST: Final = 64  # the schedules of a round: what was found valid is built next
+ANSWERED: Final = 4096  # a searcher asks after the same defaults and ancestors round by round
+
+
+def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any | None:
+    """The postprocessed schedule of a candidate, to look at only, or None where the candidate is invalid."""
+    return _rebuild(tir, target, trace, tuple(decisions))
+
+
+@lru_cache(maxsize=LATEST)
+def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> Any | None:
+    insts = instructions(tir, trace)
+    schedule = new_schedule(tir)
+    try:
+        Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
+        schedule.enter_postproc()
+        accepted = all(step.apply(schedule) for step in tune_context(tir, target).space_generator.postprocs)
+    except (ScheduleError, InternalError):  # TVM's own checks trip over some combinations
+        return None
+    return schedule if accepted else None
+
+
+def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
+    """The decision of each sampling instruction, cut from the vector."""
+    numbers = iter(decisions)
+    bound: dict[Any, Any] = {}
+    for inst in filter(is_choice, insts):
+        is_tile = inst.kind.name == "SamplePerfectTile"
+        bound[inst] = [next(numbers) for _ in range(int(inst.attrs[0]))] if is_tile else next(numbers)
+    if next(numbers, None) is not None:
+        raise ValueError("more decisions than the sketch has choices")
+    return bound
+
+
+def validate(tir: str, target: str, candidates: Sequence[tuple[str, Sequence[int]]]) -> list[bool]:
+    """Whether each candidate, a sketch's trace and decisions, can be rebuilt."""
+    return [_valid(tir, target, trace, tuple(decisions)) for trace, decisions in candidates]
+
+
+@lru_cache(maxsize=ANSWERED)
+def _valid(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> bool:
+    return _rebuild(tir, target, trace, decisions) is not None
+
+
+def full_trace(tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
+    """The trace with decisions and postprocessing, as JSON for a tuning record; None if invalid."""
+    schedule = rebuild(tir, target, trace, decisions)
+    return None if schedule is None else json.dumps(plain(schedule.trace.as_json()), separators=(",", ":"))

@@ -1,0 +1,111 @@
+"""From tuning records, ours or stock MetaSchedule's, back to workloads and candidates of a dataset."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import tvm
+from tvm.s_tir.schedule import Trace
+from tvm.target.codegen import llvm_get_system_triple
+
+from mallorn.core.targets import KNOWN_KEYS, parse_target
+from mallorn.core.values.manifest import RECORDS, WORKLOADS
+from searchers.space import Sketch
+from workers.interfaces.model_compiler import BadLine, ModelTask, Restored, RestoredLog
+from workers.tvm.extract_tasks import describe
+from workers.tvm.program_cache import instructions, is_choice
+from workers.tvm.rebuild_schedule import bind, full_trace
+from workers.tvm.sketches import choices_of, sketch_key, trace_text
+from workers.tvm.tuning_database import good_lines, program
+from workers.tvm.workload_key import canonical, canonical_names
+
+_POSTPROCESSING = "EnterPostproc"
+_FINDS_BLOCK = "GetSBlock"
+_FAILED_SEC: Final = 1e9  # both write 1e10 for what was never timed
+_TVMS_OWN: Final = frozenset({"keys", "tag"})  # which it adds to every target
+
+
+class _WorkloadLine(NamedTuple):
+    """A workload's line: our description, and what it called the blocks."""
+
+    task: ModelTask
+    names: Mapping[str, str]
+
+
+def read_export(directory: str, target: str) -> RestoredLog:
+    """Every record of a directory; bad lines are problems."""
+    return _read(directory, target, 0, None)
+
+
+def read_log(directory: str, start: int, count: int) -> RestoredLog:
+    """Some lines of a stock log; problems of its workloads are told with the first ones."""
+    return _read(directory, None, start, count)
+
+
+def _read(directory: str, target: str | None, start: int, count: int | None) -> RestoredLog:
+    problems: list[BadLine] = []
+    programs = _programs(directory, problems)
+    if start:  # told already
+        problems.clear()
+    before = len(problems)
+    path = Path(directory, RECORDS)
+    lines = good_lines(path, lambda line: _record(line, programs, target), problems, start, count)
+    records = [replace(record, line=number + 1) for number, record in lines]
+    return RestoredLog(records, problems, tvm.__version__, len(records) + len(problems) - before)
+
+
+def _programs(directory: str, problems: list[BadLine]) -> dict[int, _WorkloadLine]:
+    def described(line: list[Any]) -> _WorkloadLine:
+        mod = program(line)
+        return _WorkloadLine(describe(canonical(mod), name="", weight=1), canonical_names(mod))
+
+    return dict(good_lines(Path(directory, WORKLOADS), described, problems))
+
+
+def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | None) -> Restored:
+    index, (tuned, run_secs, written_for, _) = line
+    if index not in programs:
+        raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
+    task, names = programs[index]
+    place = target or plain_target(written_for)
+    steps, taken = tuned
+    trace, decisions = _taken_apart(task.tir, [_renamed(step, names) for step in steps], taken)
+    if full_trace(task.tir, place, trace, decisions) is None:
+        raise ValueError("it does not rebuild with this version of TVM")
+    insts = instructions(task.tir, trace)
+    choices = choices_of(task.tir, insts, Trace(insts, bind(insts, decisions)))
+    times = [float(seconds) for seconds in run_secs]
+    timed = times if times and max(times) < _FAILED_SEC else []
+    return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), timed, place, 0)
+
+
+def plain_target(written_for: Any) -> str:
+    """The target as a user would name it, without what TVM adds to every one. Raises InvalidTarget."""
+    told = json.loads(str(tvm.target.Target(written_for)))
+    added = _TVMS_OWN | ({"mtriple"} if told.get("mtriple") == llvm_get_system_triple() else set())
+    return parse_target({name: told[name] for name in told.keys() & KNOWN_KEYS - added}).text
+
+
+def _renamed(step: list[Any], names: Mapping[str, str]) -> list[Any]:
+    """A step of a trace that finds a block, with our name of it."""
+    kind, inputs, attributes, outputs = step
+    if kind != _FINDS_BLOCK:
+        return step
+    block, *others = attributes
+    return [kind, inputs, [names.get(block, block), *others], outputs]
+
+
+def _taken_apart(tir: str, steps: Sequence[Any], taken: Sequence[Any]) -> tuple[str, list[int]]:
+    """A full trace as the sketch it came from, and the decisions in the order of its choices."""
+    kinds = [step[0] for step in steps]
+    end = kinds.index(_POSTPROCESSING) if _POSTPROCESSING in kinds else len(kinds)
+    insts = instructions(tir, json.dumps(steps[:end]))
+    values = dict(taken)
+    decisions: list[int] = []
+    for place, inst in enumerate(insts):
+        if is_choice(inst):
+            value = values[place]
+            decisions += value if isinstance(value, list) else [value]
+    return trace_text(Trace(insts, {})), decisions

@@ -1,0 +1,300 @@
+"""Child process that drives devices: its RPC session stays open from candidate to candidate."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+
+from mallorn.core.addresses import host_and_port
+from mallorn.core.errors import MallornError, Unavailable
+from mallorn.core.options import EvaluatorOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from workers.device.arrays import load_arrays, save_arrays
+from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
+from workers.device.slice_times import Slice
+from workers.host.host_memory import COPIES_OF_ONE
+from workers.host.load_meter import Load
+from workers.interfaces.arguments import Arguments
+from workers.interfaces.engine import LoadedEngine
+from workers.interfaces.probes import Probe
+from workers.interfaces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
+from workers.measure.clock_check import ImpossibleTime, check_times
+from workers.measure.stopping.base import NamedRule
+from workers.subprocesses.serve_calls import serve
+from workers.subprocesses.typed_method import serving
+from workers.tvm.library_timer import SEC_US, LibraryTimer
+from workers.tvm.probe_clock import shortest
+
+if TYPE_CHECKING:
+    from workers.tvm.remote_model import RemoteModel
+    from workers.tvm.rpc_session import RemoteDevice
+
+T = TypeVar("T")
+_held: dict[tuple[str, str], "RemoteDevice"] = {}
+_asked: dict[tuple[str, str], DeviceClass | None] = {}
+_models: dict[DeviceModel, "RemoteModel"] = {}
+
+
+class CannotRun(MallornError):
+    """A device does not load or run a whole model."""
+
+
+def identity(
+    tracker: str,
+    target: str,
+    wait_sec: float = DEVICE_WAIT_SEC,
+    hold: bool = False,
+    like: DeviceClass | None = None,
+) -> Endpoint:
+    """Take a device of the target and class, if none is held, and say who it is."""
+    _asked[tracker, target] = like
+    held = _held.get((tracker, target))
+    if held is not None and not (held.is_like(like) and held.answers()):
+        release()
+    device = _device(tracker, target, wait_sec)
+    if hold:
+        _hold(device, wait_sec)
+    return endpoint_of(device.identity)
+
+
+def _hold(device: "RemoteDevice", wait_sec: float) -> None:
+    try:
+        device.hold(wait_sec)
+    except Unavailable:
+        release()
+        raise
+
+
+def measure(
+    tracker: str,
+    target: str,
+    artifact: str,
+    args: Arguments,
+    evaluator: EvaluatorOptions,
+    stopping: str,
+    candidate_key: str,
+    timeout_sec: float,
+    patience_sec: float,
+    best_us: float | None = None,
+) -> LibraryRun:
+    """Time a library by a stopping rule."""
+    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    rule, timer = NamedRule(stopping), LibraryTimer(device, patience_sec)
+
+    def work(library: Any) -> list[float]:
+        return timer.times_us(library, rule, evaluator, best_us)
+
+    def fill() -> None:
+        timer.fill(args)
+
+    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work, before=fill)
+    return replace(run, disturbed=timer.share, disturbance=timer.disturbance)
+
+
+def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:
+    """The shortest run of each probe of a library: what else its host does makes runs longer only."""
+    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    library = probes[0].library
+    found: list[Slice] = []
+
+    def work(loaded: Any) -> list[float]:
+        found.extend(_shortest(device, loaded, probe) for probe in probes)
+        return [each.mean_sec * SEC_US for each in found]
+
+    run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
+    return found if run.run_us else []
+
+
+def _shortest(device: "RemoteDevice", library: Any, probe: Probe) -> Slice:
+    tensors = device.random_args(probe.args)
+
+    def time_runs(count: int) -> Sequence[Slice]:
+        return device.time_slices(library, 1, count, tensors, probe.function).slices
+
+    return shortest(time_runs)
+
+
+def run_outputs(
+    tracker: str,
+    target: str,
+    artifact: str,
+    inputs: str,
+    outputs: str,
+    candidate_key: str,
+    timeout_sec: float,
+) -> LibraryRun:
+    """Call a library once with the arrays of an npz file, in order, and save all of them after the call."""
+    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    arrays = load_arrays(inputs)
+    tensors = device.copy_args(list(arrays.values()))
+
+    def work(library: Any) -> list[float]:
+        library[device.entry](*tensors)
+        save_arrays(outputs, {name: tensor.numpy() for name, tensor in zip(arrays, tensors, strict=True)})
+        return []
+
+    return _attempt(device, artifact, candidate_key, timeout_sec, work)
+
+
+def load_model(model: DeviceModel, timeout_sec: float) -> LoadedEngine:
+    """Have a device hold a model."""
+    _with_model(model, timeout_sec, lambda _held: None)
+    identity = _device(model.tracker, model.target, DEVICE_WAIT_SEC).identity
+    return LoadedEngine("tvm", identity["tvm_version"], identity["threads"])
+
+
+def save_model_outputs(model: DeviceModel, outputs: str, timeout_sec: float) -> int:
+    """Run a model once and write its outputs in order; how many there are."""
+    arrays = _with_model(model, timeout_sec, lambda held: held.outputs())
+    np.savez(outputs, **{f"output_{index}": array for index, array in enumerate(arrays)})
+    return len(arrays)
+
+
+def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
+    """Microseconds of so many runs, with the device's host alone."""
+    started_sec = time.monotonic()
+    run_us = [each * SEC_US for each in _with_model(model, timeout_sec, lambda held: held.time(number))]
+    try:
+        check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
+    except ImpossibleTime as lie:
+        raise CannotRun(str(lie)) from None
+    return run_us
+
+
+def time_model_kernels(model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
+    """Microseconds that a run spends in each kernel."""
+    return _with_model(model, timeout_sec, lambda held: held.time_kernels(seconds))
+
+
+def drop_model(model: DeviceModel) -> None:
+    """Have its device forget a model."""
+    _models.pop(model, None)
+
+
+def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
+    """How busy others kept the device's host since the last look."""
+    return _on_device(tracker, target, "load", timeout_sec, lambda device: device.load())
+
+
+def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
+    """Do something with a model whose host is held, on a device that holds the model, or does now."""
+    from workers.tvm.remote_model import RemoteModel
+
+    identity(model.tracker, model.target, hold=True, like=model.like)
+    if model not in _models:
+        _check_room(model)
+
+    def found(device: "RemoteDevice") -> T:
+        if model not in _models:
+            _models[model] = RemoteModel(device, Path(model.library), Path(model.inputs))
+        return work(_models[model])
+
+    return _on_device(model.tracker, model.target, model.key, timeout_sec, found)
+
+
+def _check_room(model: DeviceModel) -> None:
+    """Raises CannotRun where its device has not the memory to load it, before anything is sent."""
+    device = _device(model.tracker, model.target, DEVICE_WAIT_SEC)
+    sizes = [os.path.getsize(path) for path in (model.library, model.inputs)]
+    needed, free = sum(sizes) * COPIES_OF_ONE, device.free_memory()
+    if 0 <= free < needed:
+        raise CannotRun(
+            f"device {device.identity['name']} has {free / 1e9:.1f} GB of memory free, and loading the model "
+            f"takes {needed / 1e9:.1f} GB",
+            hint="free some on the device's host, or offer a device with more",
+        )
+
+
+def _on_device(
+    tracker: str, target: str, key: str, timeout_sec: float, work: Callable[["RemoteDevice"], T]
+) -> T:
+    """Whatever fails there costs the session, and what it held. Raises CannotRun, Unavailable."""
+    from workers.tvm.rpc_session import CandidateFailed, CandidateTimeout
+
+    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    name = device.identity["name"]
+    try:
+        return device.attempt(key, timeout_sec, lambda: work(device))
+    except CandidateTimeout as failure:
+        release()
+        raise CannotRun(f"device {name}: it {failure} ({timeout_sec:g} s)") from None
+    except CandidateFailed as failure:
+        release()
+        raise CannotRun(f"device {name}: {failure}") from None
+    except Unavailable:
+        release()
+        raise
+
+
+def release() -> None:
+    """Give all devices back, for others to use."""
+    _models.clear()
+    while _held:
+        _held.popitem()[1].close()
+
+
+def _device(tracker: str, target: str, wait_sec: float) -> "RemoteDevice":
+    from workers.tvm.rpc_session import RemoteDevice
+
+    if (tracker, target) not in _held:
+        like = _asked.get((tracker, target))
+        _held[tracker, target] = RemoteDevice(host_and_port(tracker), Target(target), wait_sec, like)
+    return _held[tracker, target]
+
+
+def _attempt(
+    device: "RemoteDevice",
+    artifact: str,
+    candidate_key: str,
+    timeout_sec: float,
+    work: Callable[[Any], list[float]],
+    before: Callable[[], object] = tuple,
+) -> LibraryRun:
+    """Do the work with a library; one that fails becomes an outcome and costs the session.
+
+    The work brings microseconds. What it needs `before` is none of its time.
+    """
+    from workers.tvm.rpc_session import CandidateFailed, CandidateTimeout
+
+    started_sec = time.monotonic()
+    outcome, error, run_us = Outcome.OK, "", None
+    try:
+        before()
+        run_us = device.run(Path(artifact), candidate_key, timeout_sec, work)
+        check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
+    except CandidateTimeout as failure:
+        outcome, error = Outcome.RUN_TIMEOUT, f"{failure} ({timeout_sec:g} s)"
+    except CandidateFailed as failure:
+        outcome, error = failure.outcome, str(failure)
+    except ImpossibleTime as lie:
+        outcome, error, run_us = Outcome.RUN_ERROR, str(lie), None
+    finally:
+        if run_us is None:
+            release()
+    run_ms = (time.monotonic() - started_sec) * 1000
+    return LibraryRun(outcome, tuple(run_us or ()), error, run_ms)
+
+
+ANSWERS: Final = (
+    Runner.identity.by(identity),
+    Runner.measure.by(measure),
+    Runner.clock.by(clock),
+    Runner.run_outputs.by(run_outputs),
+    Runner.load_model.by(load_model),
+    Runner.save_model_outputs.by(save_model_outputs),
+    Runner.time_model.by(time_model),
+    Runner.time_model_kernels.by(time_model_kernels),
+    Runner.drop_model.by(drop_model),
+    Runner.host_load.by(host_load),
+    Runner.release.by(release),
+)
+
+if __name__ == "__main__":
+    # The client's side of RPC needs no compiler: the runtime alone starts faster and stays small.
+    os.environ["TVM_USE_RUNTIME_LIB"] = "1"
+    serve(serving(Runner, *ANSWERS))

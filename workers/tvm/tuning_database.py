@@ -1,0 +1,146 @@
+"""Reading a directory of schedules that may be torn, foreign, or written by other hands."""
+
+import base64
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import tvm
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
+from tvm.s_tir.schedule import Schedule, Trace
+
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.targets import parse_target
+from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
+from workers.interfaces.model_compiler import BadLine, Skipped, Tuned
+from workers.tvm.program_cache import parse_module
+from workers.tvm.run_passes import as_tvm_target
+
+# What TVM raises over a trace that does not fit its program, or that is no trace at all.
+BROKEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+def write_database(directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
+    """Write records where stock `JSONDatabase(work_dir=...)` finds them.
+
+    A record that does not rebuild is left out and told: one bad line makes TVM refuse the whole file. Each
+    file appears complete or not at all.
+    """
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    skipped = []
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
+        database = JSONDatabase(work_dir=scratch)
+        for index, record in enumerate(records):
+            try:
+                mod = parse_module(record.tir)
+                commit(database, mod, record.trace, record.run_secs, as_tvm_target(target))
+            except BROKEN as error:
+                skipped.append(Skipped(index, str(error)[:500]))
+        for name in (WORKLOADS, RECORDS):
+            os.replace(Path(scratch, name), Path(directory, name))
+    return skipped
+
+
+def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float], target: Any) -> None:
+    """Add one record after applying its whole trace, postprocessing included. Raises one of BROKEN."""
+    if not run_secs or not all(0 < seconds < 1e9 for seconds in run_secs):
+        raise ValueError("a record needs run times above zero")
+    schedule = replay(mod, trace)
+    arguments = ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
+    workload = database.commit_workload(mod)
+    database.commit_tuning_record(TuningRecord(schedule.trace, workload, run_secs, target, arguments))
+
+
+def replay(mod: Any, trace: str | list[Any]) -> Any:
+    """The schedule that a full trace (JSON, as text or value) makes of a program. Raises one of BROKEN."""
+    value = json.loads(trace) if isinstance(trace, str) else trace
+    instructions, decisions = value
+    # TVM checks everything else itself; this it follows into a segmentation fault.
+    if not all(0 <= place < len(instructions) for place, _ in decisions):
+        raise ValueError("a decision for an instruction that is not there")
+    schedule = Schedule(mod, seed=1, debug_mask="none", error_render_level="none")
+    Trace.apply_json_to_schedule(value, schedule)
+    return schedule
+
+
+T = TypeVar("T")
+
+
+class Readable(NamedTuple):
+    """A directory of schedules: how many of its records are good, and which lines are not."""
+
+    records: int
+    problems: list[BadLine]
+
+
+def read_database(directory: str, target: str, scratch: str) -> Readable:
+    """Copy the good records of a schedule directory into `scratch`, and name the bad lines.
+
+    Raises NotFound when there is no database, InvalidRequest when it is another target's.
+    """
+    source = Path(directory)
+    missing = [name for name in (WORKLOADS, RECORDS) if not (source / name).is_file()]
+    if missing:
+        raise NotFound(
+            f"no schedules in {directory}: {missing[0]} is missing", hint="mallorn tune MODEL --out DIR"
+        )
+    _check_target(source / MANIFEST, target)
+    problems: list[BadLine] = []
+    programs = dict(good_lines(source / WORKLOADS, program, problems))
+    database = JSONDatabase(work_dir=scratch)
+    records = good_lines(source / RECORDS, lambda line: _copy(line, programs, target, database), problems)
+    return Readable(len(list(records)), problems)
+
+
+def _check_target(manifest: Path, target: str) -> None:
+    if not manifest.is_file():
+        return  # written by stock TVM: its records name their targets themselves
+    found = parse_target(read_manifest(manifest).target)
+    if found.text != parse_target(target).text:
+        raise InvalidRequest(
+            f"these schedules are for target {found}, not for {target}", hint=f"add --target '{found}'"
+        )
+
+
+def good_lines(
+    path: Path,
+    read: Callable[[list[Any]], T],
+    problems: list[BadLine],
+    start: int = 0,
+    count: int | None = None,
+) -> Iterator[tuple[int, T]]:
+    """The number, from 0, and value of each of so many lines that can be read; the others become problems."""
+    end = None if count is None else start + count
+    for number, line in islice(enumerate(path.read_text(errors="replace").splitlines()), start, end):
+        try:
+            yield number, read(json.loads(line))
+        except BROKEN as error:
+            problems.append(BadLine(path.name, number + 1, str(error)[:300] or repr(error)))
+
+
+def program(line: list[Any]) -> Any:
+    """The module of a workload's line."""
+    # Not TVM's own reader: that refuses a file from a platform whose structural hash differs.
+    # The text follows its own length, as eight bytes.
+    return tvm.ir.load_json(base64.b64decode(line[1], validate=True)[8:].decode())
+
+
+def _copy(line: list[Any], programs: dict[int, Any], target: str, database: Any) -> None:
+    index, (trace, run_secs, written_for, _) = line
+    if index not in programs:
+        raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
+    ours = as_tvm_target(target)
+    if _essence(tvm.target.Target(written_for), target) != _essence(ours, target):
+        raise ValueError(f"it is for another target: {json.dumps(written_for)}")
+    commit(database, programs[index], trace, run_secs, ours)
+
+
+def _essence(tvm_target: Any, asked: str) -> dict[str, object]:
+    """The target without the host's own triple, which TVM adds where none is named."""
+    unasked = {"tag", "keys", "mtriple"} - parse_target(asked).attrs.keys()
+    return {key: value for key, value in json.loads(str(tvm_target)).items() if key not in unasked}

@@ -1,0 +1,97 @@
+"""The Space of MetaSchedule's sketches, as the worker sees it: TVM itself runs in the compiler child."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from costmodels.base import Matrix
+from costmodels.views import VIEWS
+from mallorn.core.targets import Target
+from mallorn.core.values.machine import Machine, assumed
+from searchers.decision_space import DecisionSpace
+from searchers.loop_nest import Nest
+from searchers.roller.rank_candidates import ranked
+from searchers.space import Candidate, Sketch
+from workers.interfaces.candidate_compiler import Compiler, Validate
+from workers.measure.base import Program
+from workers.subprocesses.errors import ChildCrashed, ChildTimeout
+
+See = Callable[[str, Sequence[Candidate]], Matrix]  # candidates in a view that takes a compiler
+
+_MAX_DEFAULTS = 12
+_DRAW, _MAX_DRAWS = 16, 16
+
+
+class TvmSpace(DecisionSpace):
+    """Candidates of a program on a target."""
+
+    def __init__(
+        self,
+        sketches: Sequence[Sketch],
+        program: Program,
+        target: Target,
+        descriptors: Sequence[float],
+        compiler: Compiler,
+        machine: Machine | None = None,
+        validate: Validate | None = None,
+        see: See | None = None,
+    ) -> None:
+        super().__init__(sketches, descriptors, machine or assumed_of(target, compiler))
+        self._program = program
+        self._target = target
+        self._compiler = compiler
+        self._validate: Validate = validate or compiler.validate
+        self._see = see
+
+    @cached_property
+    def nests(self) -> Sequence[Nest]:
+        try:
+            return self._compiler.nests(self._program.tir)
+        except (ChildCrashed, ChildTimeout):
+            return ()
+
+    def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
+        lowered = self._see is not None and VIEWS[view].lowered
+        return self._see(view, candidates) if lowered and self._see else super().viewed(view, candidates)
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Ask for all at once, and for each alone where one of them kills who answers."""
+        if not candidates:
+            return []
+        traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]
+        try:
+            return self._validate(self._program.tir, self._target.text, traced)
+        except (ChildCrashed, ChildTimeout):
+            if len(candidates) == 1:
+                return [False]
+            return [answer for candidate in candidates for answer in self.valid([candidate])]
+
+    def defaults(self) -> list[Candidate]:
+        return list(self._defaults)
+
+    @cached_property
+    def _defaults(self) -> list[Candidate]:
+        guesses = ranked(self.sketches, self.nests, self.machine, _MAX_DEFAULTS)
+        return self._only_valid(guesses) or self._first_valid_samples()
+
+    def _first_valid_samples(self) -> list[Candidate]:
+        rng = np.random.default_rng(0)
+        for _ in range(_MAX_DRAWS):
+            if found := self._only_valid(self.sample(rng, _DRAW)):
+                return found
+        return []
+
+    def _only_valid(self, candidates: list[Candidate]) -> list[Candidate]:
+        return [c for c, good in zip(candidates, self.valid(candidates), strict=True) if good]
+
+
+def assumed_of(target: Target, compiler: Compiler) -> Machine:
+    """A target's machine before one was measured."""
+    lanes = compiler.vector_lanes(target.text)
+    return assumed(target.num_cores, lanes, gpu=not target.is_cpu)
+
+
+def load_sketches(compiler: Compiler, program: Program, target: Target) -> list[Sketch]:
+    """The sketches of a program on a target, alike in every process."""
+    return compiler.design_space(program.tir, target.text)

@@ -1,0 +1,139 @@
+"""One model: compiled on this host with schedules and without, and what its engines need to hold it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Protocol
+
+from graphc.export.export_checks import LARGEST_ERROR_BF16, error_of_steps
+from mallorn.core.targets import Target
+from mallorn.core.values.dynamic_shapes import Dynamic
+from mallorn.core.values.graph_report import StoredRecipe
+from mallorn.core.values.machine import Machine
+from workers.host.host_lock import Host
+from workers.host.load_meter import LoadMeter
+from workers.interfaces.engine import Engine, LoadedEngine
+from workers.interfaces.model_compiler import Compiled, Graphs, ModelTask, Ranges, Shapes, Untuned
+from workers.tvm.recipes import precision_of
+from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DeviceSeat
+from workers.whole_model.interleaved_timing import KernelRacer
+from workers.whole_model.quiet_timing import Meter
+
+# What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
+# An export's own script compares with onnxruntime alone, which sums up in another order.
+LARGEST_ERROR: Final = {"float32": 1e-4, "bf16": LARGEST_ERROR_BF16}
+SEED: Final = 0
+ONNXRUNTIME: Final = "onnxruntime"  # the one that needs no library
+
+
+def largest_error(recipe: StoredRecipe, model: Path) -> float:
+    """The relative error that a model may have after a recipe."""
+    return max(LARGEST_ERROR[precision_of(recipe)], error_of_steps(model))
+
+
+class Held(KernelRacer, Protocol):
+    """An engine, of this host or on a device."""
+
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def pid(self) -> int | None: ...
+    def start(self) -> None: ...
+    def save_outputs(self, outputs_npz: str) -> int: ...
+
+
+class Loading(Protocol):
+    """An engine that begins to hold a model."""
+
+    def wait(self) -> LoadedEngine: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeModel:
+    """A model, its target and its recipe. It is compiled in `graphs`; files are written into `folder`."""
+
+    path: Path
+    target: Target
+    recipe: StoredRecipe
+    input_shapes: Shapes  # of a range the largest
+    input_ranges: Ranges
+    graphs: Graphs
+    folder: Path
+    threads: int  # of each engine
+    dynamic: Dynamic | None = None
+    env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
+    room: Path | None = None  # all that engines can reach; None: a user's own files may lie anywhere
+    seat: DeviceSeat | None = None  # where TVM's engines run; None: on this host
+
+    def compile(self, schedules: Path, library: Path) -> Compiled:
+        """Compile with the schedules of a directory; how far they cover the model, and their bad lines."""
+        given = str(self.path), str(schedules), self.target.text, self.recipe, str(library)
+        with Host().shared():
+            return self.graphs.compile_model(*given, self.input_shapes, self.dynamic)
+
+    def compile_untuned(self, library: Path) -> Untuned:
+        """Compile as TVM does by itself."""
+        with Host().shared():
+            return self.graphs.compile_default(
+                str(self.path), self.target.text, str(library), self.input_shapes
+            )
+
+    def tasks(self) -> Sequence[ModelTask]:
+        """The model's workloads, as they are tuned."""
+        extraction = self.graphs.extract(str(self.path), self.target.text, self.recipe, self.input_shapes)
+        return extraction.tasks
+
+    @cached_property
+    def inputs(self) -> Path:
+        """Random inputs, made once, for every engine."""
+        path = self.folder / "inputs.npz"
+        self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
+        return path
+
+    def engine(self, name: str) -> Held:
+        """What runs one engine; it starts when it is asked to. onnxruntime is on this host only."""
+        if self.seat is not None and name != ONNXRUNTIME:
+            return DeviceEngine(self.seat, name)
+        env = {"TVM_NUM_THREADS": str(self.threads), **self.env}
+        return Engine(env=env, name=f"{name} engine", room=self.room)
+
+    def begin_loading(self, engine: Held, library: Path | None) -> Loading:
+        """Have an engine hold a library, or, without one, the model itself in onnxruntime."""
+        if isinstance(engine, DeviceEngine) and library is not None:
+            return engine.begin_loading(library, self.inputs)
+        if not isinstance(engine, Engine):
+            raise TypeError(f"{engine!r} loads no such model")
+        if library is None:
+            return engine.load_onnxruntime.begin(str(self.path), str(self.inputs), self.threads)
+        return engine.load_library.begin(str(library), self.target.text, str(self.inputs))
+
+    def meter(self, ours: Callable[[], Sequence[int]]) -> Meter:
+        """Tells how busy others keep the host that runs TVM's engines; `ours` are processes of this one."""
+        return DeviceMeter(self.seat) if self.seat is not None else LoadMeter(ours)
+
+    def release_device(self) -> None:
+        """Give the device back, if there is one."""
+        if self.seat is not None:
+            self.seat.release()
+
+    def outputs(self, name: str) -> Path:
+        """Where an engine writes what it computes."""
+        return self.folder / f"{name}-outputs.npz"
+
+    def error(self, outputs: Path, expected: Path) -> float:
+        """The worst relative error of one engine's outputs against another's."""
+        return self.graphs.compare_models(str(outputs), str(expected))
+
+    @cached_property
+    def largest_error(self) -> float:
+        """How far its answers may be from the untuned model's."""
+        return largest_error(self.recipe, self.path)
+
+    def machine(self) -> Machine:
+        """What this host computes and moves at most, as its target. Raises Unavailable, ChildError."""
+        from workers.hardware_probe.local_machine import (
+            machine_here,
+        )  # needs numpy, which only `profile` may ask for
+
+        return machine_here(self.target, self.env)

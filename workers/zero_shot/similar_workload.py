@@ -1,0 +1,64 @@
+"""The nearest workloads of the same kind: their fastest schedules carried to this shape."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import exp2, log2
+
+from sqlalchemy.orm import Session
+
+from db.repositories.sketches import Sketches
+from db.repositories.trials import Trials
+from db.repositories.workloads import Workloads
+from db.tables import Workload
+from mallorn.core.values.finish_report import Source, Sure
+from searchers.adapt_to_shape import carry
+from workers.zero_shot.answer_source import Answer, Knowledge, Question
+from workers.zero_shot.same_workload import kin_of, words_of
+
+NEIGHBOURS = 4
+FEW = 2
+CLOSE = 1.0  # doublings, over all loops together: a schedule is likely to do as well there
+
+
+@dataclass(frozen=True)
+class Near(Knowledge):
+    """Workloads with the same loops in other sizes, the nearest first; of the target, then of its kin."""
+
+    within: float = CLOSE
+
+    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+        neighbours = [pair for pair in _neighbours(session, question) if pair[0] <= self.within]
+        places = [
+            (question.target_id, ""),
+            *((at, f" on {words_of(target)}") for at, target in kin_of(session, question)),
+        ]
+        for target_id, words in places:
+            for far, neighbour in neighbours:
+                yield from _carried(session, question, neighbour, far, target_id, words)
+
+
+def _neighbours(session: Session, question: Question) -> Sequence[tuple[float, Workload]]:
+    asked = question.workload
+    alike = Workloads(session).of_structure(asked.structure, question.owner)
+    far = [(apart(asked, other), other) for other in alike if other.id != asked.id]
+    return sorted(far, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
+
+
+def apart(one: Workload, other: Workload) -> float:
+    """How many doublings of extents lie between two workloads of the same loops."""
+    pairs = zip(one.features["extents"], other.features["extents"], strict=False)
+    return sum(abs(log2(a / b)) for a, b in pairs if a and b)
+
+
+def _carried(
+    session: Session, question: Question, neighbour: Workload, far: float, target_id: int, words: str
+) -> Iterator[Answer]:
+    trials = Trials(session)
+    found = [*trials.best(neighbour.id, target_id, FEW), *trials.best_brought(neighbour.id, target_id, FEW)]
+    made_of = Sketches(session).by_key({trial.candidate.sketch for trial in found})
+    for trial in sorted(found, key=lambda trial: trial.latency_us or 0.0):
+        sketch = made_of[trial.candidate.sketch]
+        candidate = carry(trial.candidate, sketch, question.space.sketches)
+        if candidate is not None:
+            because = f"carried from the same loops in sizes {exp2(far):.1f} times apart{words}"
+            yield Answer(candidate, Source.NEAR, because, Sure.LIKELY if far <= CLOSE else Sure.GUESSED)
