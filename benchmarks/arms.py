@@ -17,9 +17,9 @@ from mallorn.client import Client
 from mallorn.core.targets import Target
 from mallorn.job import Job
 from workers.interfaces.engine import Engine
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.tvm.recipes import recipe_for, stored_recipe
-from workers.whole_model.interleaved_timing import race
+from workers.whole_model.interleaved_timing import time_interleaved
 
 RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"
 
@@ -50,7 +50,7 @@ def count_tasks(model: Path, target: Target, recipe: str) -> int:
 
 def task_keys(model: Path, target: Target, recipe: str) -> list[str]:
     """The workloads of a model's tasks after a recipe, by their keys in any dataset."""
-    with Graphs() as graphs:
+    with ModelCompiler() as graphs:
         found = graphs.extract(str(model), target.text, stored_recipe(recipe_for(recipe, target)), {})
     return [task.key for task in found.tasks]
 
@@ -136,7 +136,7 @@ def compare_latency(
     steps = stored_recipe(recipe_for(recipe, target))
     hits: dict[str, Any] = {}
     with ExitStack() as stack:
-        graphs = stack.enter_context(Graphs(env=env))
+        graphs = stack.enter_context(ModelCompiler(env=env))
         ranges = graphs.extract(str(model), target.text, steps, {}).graph.input_ranges
         graphs.make_inputs(str(model), inputs, 0, {}, ranges)
         engines: dict[str, Engine] = {}
@@ -149,5 +149,5 @@ def compare_latency(
             engines[name].load_library(library, target.text, inputs)
         engines["onnxruntime"] = stack.enter_context(Engine(env=env, name="onnxruntime"))
         engines["onnxruntime"].load_onnxruntime(str(model), inputs, target.num_cores)
-        times = race(engines, passes=9)
+        times = time_interleaved(engines, passes=9)
     return {name: timing.stored() | hits.get(name, {}) for name, timing in times.items()}

@@ -3,8 +3,8 @@
 python -m benchmarks.contention MODEL.onnx --schedules DIR [--loads 0,1,2] [--passes 5] [--json FILE]
 
 The same code is linked twice. Engines are timed in turn, each stopped while another runs, beside 0 or more
-programs that compute and stream memory (`workers.host.background_load`). Of TVM's threads also with those that have
-nothing to do asleep (`tvm-sleeps`), and not bound to cores besides (`tvm-free`).
+programs that compute and stream memory (`workers.host.background_load`). Of TVM's threads also with those
+that have nothing to do asleep (`tvm-sleeps`), and not bound to cores besides (`tvm-free`).
 """
 
 import argparse
@@ -26,7 +26,7 @@ from mallorn.core.targets import parse_target
 from workers.host.background_load import stress
 from workers.interfaces.engine import Engine
 from workers.subprocesses.errors import ChildError
-from workers.whole_model.interleaved_timing import PASSES, race
+from workers.whole_model.interleaved_timing import PASSES, time_interleaved
 
 STOCK, STOCK_SLEEPS, STOCK_FREE, OURS, ONNXRUNTIME = "tvm", "tvm-sleeps", "tvm-free", "ours", "onnxruntime"
 SWITCHES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -90,7 +90,7 @@ def measured(model: Path, schedules: Path, loads: Sequence[int], passes: int) ->
 
 def _beside(programs: int, engines: Mapping[str, Engine], passes: int) -> Beside:
     with stress(programs):
-        found = race(engines, passes)
+        found = time_interleaved(engines, passes)
     return Beside(programs, {name: latency.median / 1e3 for name, latency in found.items()})
 
 

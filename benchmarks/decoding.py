@@ -32,7 +32,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from workers.subprocesses.errors import ChildError
-from workers.whole_model.interleaved_timing import PASSES, Racer
+from workers.whole_model.interleaved_timing import PASSES, Timeable
 
 PRODUCTS: Final = ("MatMul", "Gemm", "MatMulNBits")
 NARROW_INPUTS: Final = 4  # accuracy_level: products of bytes
@@ -42,7 +42,7 @@ ONNXRUNTIME_BYTES, OPENVINO_OWN = "onnxruntime, inputs of 8 bits", "openvino_cpu
 class DecoderBench(Bench):
     """Also the settings in which the other engines are fastest."""
 
-    def others(self, held: ExitStack, inputs: str) -> dict[str, Racer]:
+    def others(self, held: ExitStack, inputs: str) -> dict[str, Timeable]:
         """Each engine in float32, and in its fastest precision."""
         found = super().others(held, inputs)
         if (narrow := with_narrow_inputs(self._given.model)) is not None:

@@ -33,7 +33,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from workers.interfaces.engine import Engine
 from workers.subprocesses.errors import ChildError
-from workers.whole_model.interleaved_timing import PASSES, Racer, race
+from workers.whole_model.interleaved_timing import PASSES, Timeable, time_interleaved
 
 RANGE, POINT, FIXED, UNTUNED = "range", "point", "fixed", "untuned"
 ONNXRUNTIME, OPENVINO = "onnxruntime", "openvino_cpu"
@@ -128,10 +128,10 @@ class Bench:
         if self._untuned is not None:
             libraries[UNTUNED] = self._untuned
         with ExitStack() as held:
-            ours: dict[str, Racer] = {
+            ours: dict[str, Timeable] = {
                 name: self._library(held, name, library, inputs) for name, library in libraries.items()
             }
-            times = race(ours | self.others(held, inputs), self._given.passes)
+            times = time_interleaved(ours | self.others(held, inputs), self._given.passes)
         return {
             "sizes": sizes,
             "points": points,
@@ -141,9 +141,9 @@ class Bench:
             "bytes": self._range.stat().st_size,
         }
 
-    def others(self, held: ExitStack, inputs: str) -> dict[str, Racer]:
+    def others(self, held: ExitStack, inputs: str) -> dict[str, Timeable]:
         """The other engines, on the same file."""
-        found: dict[str, Racer] = {
+        found: dict[str, Timeable] = {
             ONNXRUNTIME: self.onnxruntime(held, ONNXRUNTIME, self._given.model, inputs)
         }
         return found | self.openvino(held, OPENVINO, inputs)

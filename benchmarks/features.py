@@ -28,8 +28,8 @@ from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.targets import Target
 from searchers.space import Candidate
 from workers.device.detect_host import detect_target
-from workers.interfaces.candidate_compiler import Compiler
-from workers.interfaces.model_compiler import Graphs, ModelTask
+from workers.interfaces.candidate_compiler import CandidateCompiler
+from workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from workers.measure.base import Program
 from workers.round.feature_lookup import LOWERED
 from workers.round.round_context import descriptors
@@ -45,7 +45,7 @@ def main() -> None:
     target = detect_target()
     with tempfile.TemporaryDirectory(prefix="mallorn-features-") as scratch:
         tasks = _tasks(args.model or _example(Path(scratch)), target)
-    with Compiler() as compiler:
+    with CandidateCompiler() as compiler:
         rows = [_row(compiler, task, target, args.candidates, args.seed) for task in tasks]
     headline = statistics.median(row["code_ms"] / row["statements_ms"] for row in rows)
     if args.json:
@@ -60,7 +60,9 @@ def main() -> None:
     print(f"code over statements, median: {headline:.0f}")
 
 
-def _row(compiler: Compiler, task: ModelTask, target: Target, count: int, seed: int) -> dict[str, Any]:
+def _row(
+    compiler: CandidateCompiler, task: ModelTask, target: Target, count: int, seed: int
+) -> dict[str, Any]:
     """Milliseconds a candidate, by view."""
     program = Program(task.key, task.tir, task.args, task.flops)
     work = descriptors(task.flops, task.extents)
@@ -83,13 +85,13 @@ def _pure_ms(space: TvmSpace, work: Sequence[float], view: str, drawn: Sequence[
     return (time.process_time() - started_sec) * 1000 / len(drawn)
 
 
-def _spent_sec(compiler: Compiler) -> float:
+def _spent_sec(compiler: CandidateCompiler) -> float:
     """Processor time of the child and of the compilers that it started."""
     return sum(psutil.Process(compiler.pid).cpu_times()[:4])
 
 
 def _ask(
-    compiler: Compiler,
+    compiler: CandidateCompiler,
     space: TvmSpace,
     program: Program,
     target: Target,
@@ -102,7 +104,7 @@ def _ask(
 
 def _tasks(model: Path, target: Target) -> list[ModelTask]:
     """The largest task of each operator."""
-    with Graphs() as graphs:
+    with ModelCompiler() as graphs:
         recipe = stored_recipe(recipe_for(RECIPE, target))
         found = graphs.extract(str(model), target.text, recipe, {})
     ordered = sorted(found.tasks, key=lambda task: task.flops)

@@ -32,7 +32,7 @@ from mallorn.core.errors import Unavailable
 from workers.interfaces.engine import Engine
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.compiled_model import WholeModel
-from workers.whole_model.interleaved_timing import race
+from workers.whole_model.interleaved_timing import time_interleaved
 
 LOAD_SEC: Final = 3600.0  # some rivals tune themselves while they load
 PASSES: Final = 9
@@ -95,7 +95,7 @@ def compared(engines: Mapping[str, Engine | Rival], whole: WholeModel, base: str
     for name, engine in engines.items():
         engine.save_outputs(str(whole.outputs(name)))
     expected = whole.outputs(base)
-    times = race(engines, passes=PASSES)
+    times = time_interleaved(engines, passes=PASSES)
     return {
         "errors": {name: whole.error(whole.outputs(name), expected) for name in engines if name != base},
         "latency_us": {name: latency.stored() for name, latency in times.items()},

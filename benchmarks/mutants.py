@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.hosts import describe_host
 from benchmarks.mutant_files import mutant
 from mallorn.core.errors import InvalidModel
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
 from workers.tvm.recipes import TUNED, stored_recipe
 
@@ -20,7 +20,7 @@ LIMIT_SEC: Final = 60.0
 MEMORY_BYTES: Final = 8 << 30
 
 
-def ending(graphs: Graphs, data: bytes, folder: Path) -> tuple[str, str]:
+def ending(graphs: ModelCompiler, data: bytes, folder: Path) -> tuple[str, str]:
     """How the import of these bytes ends, and what is said."""
     path = folder / "model.onnx"
     path.write_bytes(data)
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     ends, longest_sec = Counter[str](), 0.0
-    with tempfile.TemporaryDirectory() as folder, Graphs(memory_bytes=MEMORY_BYTES) as graphs:
+    with tempfile.TemporaryDirectory() as folder, ModelCompiler(memory_bytes=MEMORY_BYTES) as graphs:
         for number in range(args.first, args.first + args.count):
             started_sec = time.monotonic()
             how, said = ending(graphs, mutant(number), Path(folder))

@@ -16,7 +16,7 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import NewWorkload, Workloads
 from db.session import Database
-from db.tables import HeldWork, Measurement, Round
+from db.tables import LeaseRow, Measurement, Round
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
@@ -115,7 +115,7 @@ def _round(
         "attempt": 1,
         "losses": 0,
     }
-    session.execute(insert(HeldWork).values(hold))
+    session.execute(insert(LeaseRow).values(hold))
     common = {
         "job_id": place.job_id,
         "round_id": round_id,

@@ -13,8 +13,8 @@ from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from workers.interfaces.candidate_compiler import Compiler
-from workers.interfaces.model_compiler import Graphs, Tuned
+from workers.interfaces.candidate_compiler import CandidateCompiler
+from workers.interfaces.model_compiler import ModelCompiler, Tuned
 
 Record = dict[str, Any]
 
@@ -58,7 +58,7 @@ def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: in
         if record["latency_us"] and (rival is None or record["latency_us"] < rival["latency_us"]):
             fastest[record["workload"]] = record
     database = Database(f"sqlite:///{(data / 'mallorn.db').absolute()}")
-    with Compiler() as compiler, Graphs() as graphs:
+    with CandidateCompiler() as compiler, ModelCompiler() as graphs:
         with database.session() as session:
             texts = [_texts(session, record) for record in fastest.values()]
         found = zip(fastest.values(), texts, strict=True)
@@ -97,7 +97,7 @@ def _texts(session: Session, record: Record) -> tuple[str, str]:
     return tir_of(Workloads(session).get(workload_id)), sketch.trace
 
 
-def _row(compiler: Compiler, target: Target, record: Record, tir: str, trace: str) -> Tuned:
+def _row(compiler: CandidateCompiler, target: Target, record: Record, tir: str, trace: str) -> Tuned:
     decisions = record["decisions"]
     full = compiler.full_trace(tir, target.text, trace, decisions)
     if full is None:

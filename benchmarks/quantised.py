@@ -31,7 +31,7 @@ from cli.quantize_calibrated import quantised
 from cli.schedule_directory import local_model, read_exported
 from cli.service.connect import wait_for_device
 from workers.interfaces.engine import Engine
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.model_compiler import ModelCompiler
 
 RAW: Final = Path("docs/results/int8")
 
@@ -94,7 +94,7 @@ def _tune(networks: Mapping[Network, None], args: argparse.Namespace) -> None:
 def _quantise(network: Network, args: argparse.Namespace) -> None:
     ranges = read_exported(network.schedules(args.trials, FLOAT), None).input_ranges
     samples = network.work / f"{network.name}.npz"
-    with Graphs() as graphs:
+    with ModelCompiler() as graphs:
         drawn = []
         for seed in range(1, args.samples + 1):  # 0 is what engines are given
             graphs.make_inputs(str(network.real), str(samples), seed, {}, ranges)

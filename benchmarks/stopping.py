@@ -31,7 +31,7 @@ from mallorn.core.values.trial import Trial
 from research.replay.read_dataset import recorded_tasks
 from research.replay.recorded_task import RecordedTask
 from workers.interfaces.arguments import Arguments, unpack_arguments
-from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.runner import Runner
 
 RULES: Final = sorted(REGISTRY["stopping"])
@@ -46,7 +46,7 @@ Times = dict[str, dict[str, float]]  # by rule, or "long": latency_us and run_ms
 class Bench:
     """What candidates are built with and timed on."""
 
-    compiler: Compiler
+    compiler: CandidateCompiler
     runner: Runner
     tracker: str
     folder: Path
@@ -85,7 +85,7 @@ def main() -> None:
     tasks = recorded_tasks(database, args.candidates)
     with (
         fresh_stack(args.data) as stack,
-        Compiler() as compiler,
+        CandidateCompiler() as compiler,
         Runner() as runner,
         tempfile.TemporaryDirectory(prefix="mallorn-stopping-") as folder,
     ):

@@ -32,8 +32,8 @@ from db.session import Database
 from db.tables import Job, Workload
 from mallorn.core.registry import resolve
 from mallorn.core.values.trial import Trial
-from workers.interfaces.candidate_compiler import Compiler
-from workers.round.feature_lookup import Viewer
+from workers.interfaces.candidate_compiler import CandidateCompiler
+from workers.round.feature_lookup import FeatureLookup
 from workers.round.round_context import work_of
 
 MODELS: Final = ("draft", "tuna")
@@ -43,10 +43,10 @@ FEWEST: Final = 8
 def main() -> None:
     args = _arguments()
     figures: dict[str, dict[str, list[float]]] = {}
-    with Compiler() as compiler:
+    with CandidateCompiler() as compiler:
         for data in args.data:
             with dataset(data, None) as database:
-                figures[str(data)] = _judged(Viewer(database, compiler), database, args)
+                figures[str(data)] = _judged(FeatureLookup(database, compiler), database, args)
             told = ", ".join(f"{name} {np.mean(each):.3f}" for name, each in figures[str(data)].items())
             print(f"{data}: {told}", flush=True)
     means = {name: float(np.mean([np.mean(each[name]) for each in figures.values()])) for name in MODELS}
@@ -56,7 +56,7 @@ def main() -> None:
     print("share of pairs in order: " + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
 
 
-def _judged(viewer: Viewer, database: Database, args: argparse.Namespace) -> dict[str, list[float]]:
+def _judged(viewer: FeatureLookup, database: Database, args: argparse.Namespace) -> dict[str, list[float]]:
     with database.session() as session:
         job = Jobs(session).get(session.scalars(select(Job.id).order_by(Job.created_at)).first() or "", None)
         picked = list(_picked(session, job, args))
@@ -79,7 +79,9 @@ def _picked(session: Session, job: Job, args: argparse.Namespace) -> Iterator[tu
             yield workload, [known[at] for at in rng.permutation(len(known))[: args.candidates]]
 
 
-def _accuracy(viewer: Viewer, job: Job, workload: Workload, trials: Sequence[Trial], name: str) -> float:
+def _accuracy(
+    viewer: FeatureLookup, job: Job, workload: Workload, trials: Sequence[Trial], name: str
+) -> float:
     kind: type[CostModel] = resolve("cost_model", name)
     candidates = [trial.candidate for trial in trials]
     with viewer.database.session() as session:

@@ -33,7 +33,7 @@ from searchers.decision_space import SketchRules
 from stack.ports import free_port
 from workers.device.detect_host import detect_target
 from workers.interfaces.arguments import Arguments
-from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.runner import Runner
 from workers.measure.tracked_devices import Fleet
 from workers.sandbox.sandbox import BEST_EFFORT, OFF
@@ -89,7 +89,7 @@ def _start_sec(name: str, target: Target, room: Path) -> float:
     os.environ["MALLORN_SANDBOX"] = MODES[name]
     settings.cache_clear()
     started_sec = time.perf_counter()
-    with Compiler(room=room) as child:
+    with CandidateCompiler(room=room) as child:
         child.vector_lanes(target.text)
         return time.perf_counter() - started_sec
 
@@ -122,7 +122,7 @@ def _subject(size: int, target: Target, room: Path) -> Subject:
     c = te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
     module = canonical(tvm.IRModule({"main": te.create_prim_func([a, b, c])}))
     tir, library = tvm.ir.save_json(module), room / "candidate.so"
-    with Compiler(room=room) as child:
+    with CandidateCompiler(room=room) as child:
         sketch = child.design_space(tir, target.text)[0]
         drawn = SketchRules(sketch).sample(np.random.default_rng(0), DRAWN).tolist()
         valid = child.validate(tir, target.text, [(sketch.trace, each) for each in drawn])

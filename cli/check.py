@@ -20,7 +20,7 @@ from mallorn.onnx_export import existing
 from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.interfaces.model_compiler import Graphs
+    from workers.interfaces.model_compiler import ModelCompiler
 
 
 @shared
@@ -48,7 +48,7 @@ def check(
 
 
 def _findings(
-    graphs: "Graphs",
+    graphs: "ModelCompiler",
     model: Path | None,
     target: str,
     shapes: dict[str, list[int]],
@@ -91,9 +91,9 @@ def _device(target: Target, address: Address) -> str:
 
 
 @contextmanager
-def _process() -> "Iterator[Graphs]":
+def _process() -> "Iterator[ModelCompiler]":
     """A process that loads TVM when it is first asked."""
-    from workers.interfaces.model_compiler import Graphs
+    from workers.interfaces.model_compiler import ModelCompiler
 
-    with Graphs(env={"PATH": search_path()}, name="TVM") as graphs:
+    with ModelCompiler(env={"PATH": search_path()}, name="TVM") as graphs:
         yield graphs

@@ -10,7 +10,7 @@ import typer
 from pydantic_core import to_jsonable_python
 
 from cli.example_programs import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
-from cli.schedule_directory import Exported, local_model, onnxruntime_runs, read_exported
+from cli.schedule_directory import ScheduleDirectory, local_model, onnxruntime_runs, read_exported
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
@@ -76,7 +76,7 @@ def compile_model(
     _tell_programs(output, exported.target, programs)
 
 
-def _callee(library: Path, exported: Exported, compiled: "Compiled") -> Callee:
+def _callee(library: Path, exported: ScheduleDirectory, compiled: "Compiled") -> Callee:
     return Callee(
         library=library,
         target=exported.target,
@@ -115,7 +115,7 @@ def bench(
 
     Services of yours on this machine make way meanwhile; what else it does is told.
     """
-    from workers.host.host_lock import Host
+    from workers.host.host_lock import HostLock
     from workers.whole_model.compiled_model import ONNXRUNTIME
     from workers.whole_model.engines import TUNED, UNTUNED, Engines
 
@@ -130,7 +130,7 @@ def bench(
             whole.compile_untuned(libraries[UNTUNED])
         with Engines(whole, names) as engines:
             engines.load(libraries)
-            with Host().alone() as held:
+            with HostLock().alone() as held:
                 fair = engines.race(held)
     if as_json:
         told = {"latency_us": fair.latency_us, "conditions": fair.conditions}
@@ -143,7 +143,7 @@ def bench(
         print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
 
 
-def compile_tuned(model: "WholeModel", exported: Exported, library: Path) -> "Compiled":
+def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
     """Compile and say what the schedules do not cover. Raises InvalidRequest when they cover nothing."""
     print_note(f"compiling for {exported.target}")
     compiled = model.compile(exported.records(model.folder), library)
@@ -159,7 +159,7 @@ def compile_tuned(model: "WholeModel", exported: Exported, library: Path) -> "Co
     return compiled
 
 
-def _tell_problems(exported: Exported, problems: Sequence["BadLine"]) -> None:
+def _tell_problems(exported: ScheduleDirectory, problems: Sequence["BadLine"]) -> None:
     for problem in problems[:PROBLEMS_SHOWN]:
         where = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {where} cannot be used and is left out: {problem.error}")

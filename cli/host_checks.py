@@ -16,7 +16,7 @@ from mallorn.core.targets import LOCAL, Target, parse_target
 from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.interfaces.model_compiler import Graphs
+    from workers.interfaces.model_compiler import ModelCompiler
 
 LEAST_FREE_BYTES: Final = 256 << 20
 CPUS: Final = Path("/sys/devices/system/cpu")
@@ -58,7 +58,7 @@ def disk(data: Path) -> str:
     return words
 
 
-def tvm(graphs: "Graphs", target: Target) -> str:
+def tvm(graphs: "ModelCompiler", target: Target) -> str:
     """Raises what the child that loads TVM ended with, for the target."""
     for library in ("tvm", "onnx"):
         if find_spec(library) is None:
@@ -69,14 +69,14 @@ def tvm(graphs: "Graphs", target: Target) -> str:
 
 def kernel(target: Target) -> str:
     """Build a kernel and run it as candidates are, in processes behind walls. Raises HostFault."""
-    from workers.interfaces.candidate_compiler import Compiler
+    from workers.interfaces.candidate_compiler import CandidateCompiler
     from workers.interfaces.engine import Engine
     from workers.subprocesses.errors import ChildError
 
     with TemporaryDirectory(prefix="mallorn-check-") as folder:
         room, env = Path(folder), {"PATH": search_path(), "TVM_NUM_THREADS": str(target.num_cores)}
         try:
-            with Compiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
+            with CandidateCompiler(env=env, room=room) as maker, Engine(env=env, room=room) as runner:
                 [run] = runner.clock(folder, [maker.build_one_probe(target.text, folder)])
         except ChildError as error:
             message = f"no kernel for {target} is built and run here: {error.message}"
@@ -100,7 +100,7 @@ def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
     return wanted, f"{wanted}" if wanted == here else f"{wanted}; this machine is {here}"
 
 
-def model(graphs: "Graphs", file: Path, shapes: dict[str, list[int]]) -> str:
+def model(graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]]) -> str:
     """Raises InvalidModel where TVM cannot read it, or a size of its inputs is not known."""
     found = graphs.look(str(file.absolute()), shapes)
     inputs = ", ".join(f"{each.name} {each.shape}" for each in found.inputs)
@@ -147,10 +147,10 @@ def onnxruntime() -> str:
 
 def check_host(data: Path) -> None:
     """The checks that cost nothing, before a service is started here. Raises what the first one finds."""
-    from workers.host.core_lock import Cores
+    from workers.host.core_lock import CoreLock
 
     compiler()
-    Cores().files()
+    CoreLock().files()
     disk(data)
 
 

@@ -17,7 +17,7 @@ from mallorn.wording.units import Column
 from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.interfaces.model_compiler import Graphs, PassEntry, PassReport
+    from workers.interfaces.model_compiler import ModelCompiler, PassEntry, PassReport
 
 T = TypeVar("T")
 
@@ -71,10 +71,10 @@ def _recipe(target: str, recipe: str, precision: str) -> tuple[str, str]:
 
 
 @contextmanager
-def _process() -> "Iterator[Graphs]":
+def _process() -> "Iterator[ModelCompiler]":
     with installed("worker"):
-        from workers.interfaces.model_compiler import Graphs
-    with Graphs(env={"PATH": search_path()}) as graphs:
+        from workers.interfaces.model_compiler import ModelCompiler
+    with ModelCompiler(env={"PATH": search_path()}) as graphs:
         yield graphs
 
 

@@ -15,7 +15,7 @@ from cli.terminal.output import JsonOption, print_note, print_rows
 from cli.terminal.progress_bars import upload_with_bar
 from cli.wait_until_tuned import SEARCHERS, wait_until_tuned
 from mallorn.core.errors import InvalidModel, InvalidRequest
-from mallorn.core.option_kwargs import Asked
+from mallorn.core.option_kwargs import OptionKwargs
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
@@ -113,7 +113,7 @@ def _measure(
     model_id = upload_with_bar(stack.api, str(model))
     # One round is to spare: what tells of a worker and not of its candidate is not recorded.
     for search, count in zip(SEARCHERS, (candidates // 2, -(-candidates // 2) + ROUND_SIZE), strict=True):
-        options: Asked = {
+        options: OptionKwargs = {
             "search": search,
             "task_trials": count,
             "policy": "round-robin",

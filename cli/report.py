@@ -15,7 +15,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.job import Job
 
 if TYPE_CHECKING:
-    from mallorn.report.report_data import Story
+    from mallorn.report.report_data import ReportData
 
 
 @shared
@@ -44,9 +44,9 @@ def report(
         stdout().print(str(file))
 
 
-def _gather(job: Job) -> "Story":
+def _gather(job: Job) -> "ReportData":
     """Ask the coordinator for everything."""
-    from mallorn.report.report_data import FAILURES_READ, Story
+    from mallorn.report.report_data import FAILURES_READ, ReportData
 
     rounds, tasks, status = list(job.rounds(order="oldest")), job.tasks(), job.refresh()
     failed = [
@@ -54,4 +54,4 @@ def _gather(job: Job) -> "Story":
         for outcome in status.progress.failures
         for record in islice(job.measurements(Outcome(outcome)), FAILURES_READ)
     ]
-    return Story.of(status, tasks, rounds, failed)
+    return ReportData.of(status, tasks, rounds, failed)

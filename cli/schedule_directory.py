@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Exported:
+class ScheduleDirectory:
     """What a directory's schedules were tuned for and after which graph passes."""
 
     directory: Path
@@ -44,7 +44,7 @@ class Exported:
         return folder
 
 
-def read_exported(directory: Path, target: str | None, version: Version = Version.ALONE) -> Exported:
+def read_exported(directory: Path, target: str | None, version: Version = Version.ALONE) -> ScheduleDirectory:
     """Read a directory's manifest; one written by stock TVM has none, and its target must be given.
 
     Raises NotFound for a missing directory, InvalidRequest for another target, a manifest that is none, or a
@@ -60,19 +60,19 @@ def read_exported(directory: Path, target: str | None, version: Version = Versio
     return exported
 
 
-def _read(directory: Path, target: str | None) -> Exported:
+def _read(directory: Path, target: str | None) -> ScheduleDirectory:
     if not directory.is_dir():
         raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")
     manifest = directory / MANIFEST
     if not manifest.is_file():
         return _stock(directory, target)
     found = read_manifest(manifest)
-    exported = Exported(directory, parse_target(found.target), found)
+    exported = ScheduleDirectory(directory, parse_target(found.target), found)
     _check_target(exported, target)
     return exported
 
 
-def _check_target(exported: Exported, target: str | None) -> None:
+def _check_target(exported: ScheduleDirectory, target: str | None) -> None:
     wanted = exported.target if target is None else _parsed(target)
     if wanted != exported.target:
         raise InvalidRequest(
@@ -81,7 +81,7 @@ def _check_target(exported: Exported, target: str | None) -> None:
         )
 
 
-def _stock(directory: Path, target: str | None) -> Exported:
+def _stock(directory: Path, target: str | None) -> ScheduleDirectory:
     from workers.tvm.recipes import PLAIN, recipe_for, stored_recipe
 
     if target is None:
@@ -89,7 +89,7 @@ def _stock(directory: Path, target: str | None) -> Exported:
         raise InvalidRequest(message, hint="add --target local, or the target as JSON")
     parsed = _parsed(target)
     recipe = stored_recipe(recipe_for(PLAIN.name, parsed))
-    return Exported(directory, parsed, Manifest(target=parsed.text, recipe=recipe))
+    return ScheduleDirectory(directory, parsed, Manifest(target=parsed.text, recipe=recipe))
 
 
 def _parsed(target: str) -> Target:
@@ -99,7 +99,9 @@ def _parsed(target: str) -> Target:
 
 
 @contextmanager
-def local_model(model: Path, exported: Exported, threads: int | None = None) -> "Iterator[WholeModel]":
+def local_model(
+    model: Path, exported: ScheduleDirectory, threads: int | None = None
+) -> "Iterator[WholeModel]":
     """The model as it was tuned; its processes and files are gone afterwards.
 
     Engines run on as many threads as the target has cores unless told otherwise.
@@ -108,13 +110,13 @@ def local_model(model: Path, exported: Exported, threads: int | None = None) -> 
         for library in ("onnx", "tvm"):  # imported by its processes alone
             if find_spec(library) is None:
                 raise ModuleNotFoundError(name=library)
-        from workers.interfaces.model_compiler import Graphs
+        from workers.interfaces.model_compiler import ModelCompiler
         from workers.whole_model.compiled_model import WholeModel
     count, path, made_for = threads or exported.target.num_cores, {"PATH": search_path()}, exported.manifest
     with (
         as_onnx(model) as file,
         TemporaryDirectory(prefix="mallorn-") as folder,
-        Graphs(env={"TVM_NUM_THREADS": str(count), **path}) as graphs,
+        ModelCompiler(env={"TVM_NUM_THREADS": str(count), **path}) as graphs,
     ):
         yield WholeModel(
             path=file.absolute(),
@@ -130,6 +132,6 @@ def local_model(model: Path, exported: Exported, threads: int | None = None) -> 
         )
 
 
-def onnxruntime_runs(exported: Exported) -> bool:
+def onnxruntime_runs(exported: ScheduleDirectory) -> bool:
     """Whether onnxruntime is here, and a match for the target."""
     return exported.target.is_cpu and find_spec("onnxruntime") is not None

@@ -45,15 +45,15 @@ def training_data_from(
 def lowering_in(database: "Database") -> Iterator["Lowering"]:
     """A compiler for a database's programs; its process starts when it is first asked."""
     from research.pretraining.feature_rows import Lowering
-    from workers.interfaces.candidate_compiler import Compiler
+    from workers.interfaces.candidate_compiler import CandidateCompiler
     from workers.process.runtime import MAX_CALLS
-    from workers.round.feature_lookup import Viewer
+    from workers.round.feature_lookup import FeatureLookup
     from workers.round.train_cost_model import MOST_NEW
 
     memory_bytes = Settings().child_memory_bytes
-    compiler = Compiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
+    compiler = CandidateCompiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
     try:
-        yield Lowering(Viewer(database, compiler), MOST_NEW)
+        yield Lowering(FeatureLookup(database, compiler), MOST_NEW)
     finally:
         compiler.kill()
 

@@ -9,8 +9,8 @@ class ProposesDecisions(CostModel):
     """A model of the view `decisions` from which schedules can be drawn, one decision after the other.
 
     Contract, beside that of CostModel
-    - `liking` takes rows in which what is undecided is NaN (`costmodels.partial_rows`), and answers for the last
-      decision of each, in one vectorised pass. Rows that agree in all but that decision are compared: a
+    - `liking` takes rows in which what is undecided is NaN (`costmodels.partial_rows`), and answers for the
+      last decision of each, in one vectorised pass. Rows that agree in all but that decision are compared: a
       softmax over them is the share of good schedules that took each.
     - Before any data all rows are liked alike.
     """
@@ -24,8 +24,8 @@ class ValuesPrefixes(CostModel):
     """A model of the view `decisions` for which an open decision may be missing.
 
     Contract, beside that of CostModel
-    - `value` takes rows in which what is undecided is NaN (`costmodels.partial_rows`), and answers with the score
-      of the best way to complete each, in one vectorised pass.
+    - `value` takes rows in which what is undecided is NaN (`costmodels.partial_rows`), and answers with the
+      score of the best way to complete each, in one vectorised pass.
     - The value of a row without NaN is what `predict` says of it.
     """
 

@@ -10,7 +10,7 @@ from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches, push_of
 from costmodels.bootstrap import draws, ignorant, importance
 from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial
-from costmodels.network_inputs import Inputs, inputs_of
+from costmodels.network_inputs import HingeFeatures, inputs_of
 from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.serialization import pack, unpack
 from costmodels.views import check_rows
@@ -33,7 +33,7 @@ class MLP(CostModel):
     """
 
     def __init__(self) -> None:
-        self._inputs: Inputs | None = None
+        self._inputs: HingeFeatures | None = None
         self._layers: list[Tensor] = []
         self._calibration = UNCALIBRATED
 
@@ -73,7 +73,9 @@ class MLP(CostModel):
         model = cls()
         model._calibration = ScoreCalibration.stored(numbers, arrays)
         model._layers = [arrays[f"layer{at}"] for at in range(numbers["layers"])]
-        model._inputs = Inputs(*(arrays[name] for name in Inputs._fields)) if model._layers else None
+        model._inputs = (
+            HingeFeatures(*(arrays[name] for name in HingeFeatures._fields)) if model._layers else None
+        )
         return model
 
 

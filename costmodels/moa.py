@@ -7,7 +7,7 @@ from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.serialization import Arrays, Numbers, as_array
 from costmodels.tlp import TLP
 from costmodels.torch_model import Neural
-from costmodels.transfer import Based
+from costmodels.transfer import TransferModel
 from costmodels.views import PRIMITIVES, check_rows
 from mallorn.core.errors import InvalidRequest
 
@@ -33,7 +33,7 @@ def adapted(base: Network, features: Matrix, labels: Vector, groups: Groups, *, 
     return fast
 
 
-class OnNetwork(Based):
+class OnNetwork(TransferModel):
     """A network of the base's kind that the base teaches what local rows tell.
 
     Where the base has no training, the network learns the rows directly.

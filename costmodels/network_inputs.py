@@ -17,7 +17,7 @@ QUANTILES: Final = (0.125, 0.375, 0.625, 0.85)
 WIDEST: Final = 4.0  # deviations at which a feature is clipped
 
 
-class Inputs(NamedTuple):
+class HingeFeatures(NamedTuple):
     """The columns that vary, standardised, and how far each is above some of its quantiles.
 
     The hinges let a small model follow the sharp limits of caches and unrolling.
@@ -34,14 +34,14 @@ class Inputs(NamedTuple):
         return np.hstack([rows, *(np.maximum(rows - knot, 0) for knot in self.knots)])
 
 
-def inputs_of(features: Matrix) -> Inputs:
+def inputs_of(features: Matrix) -> HingeFeatures:
     """The transformation that fits these rows."""
     rows = finite(features).astype(np.float64)
     deviation = rows.std(axis=0)
     columns = np.flatnonzero(deviation > 0)
     middle, deviation = rows.mean(axis=0)[columns], deviation[columns]
     knots = np.quantile((rows[:, columns] - middle) / deviation, QUANTILES, axis=0)
-    return Inputs(columns, *(part.astype(np.float32) for part in (middle, deviation, knots)))
+    return HingeFeatures(columns, *(part.astype(np.float32) for part in (middle, deviation, knots)))
 
 
 PARENT = 1  # the column

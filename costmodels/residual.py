@@ -10,14 +10,14 @@ from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vecto
 from costmodels.boosters import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
 from costmodels.bootstrap import UNKNOWN, draws, finite, importance, pooled, unexplained
 from costmodels.serialization import Arrays, Numbers
-from costmodels.transfer import Based
+from costmodels.transfer import TransferModel
 from costmodels.views import check_rows
 from mallorn.core.values.machine import Machine
 
 TRUSTED_ROWS: Final = 16.0  # prior weight of slope 1, in rows
 
 
-class Residual(Based):
+class Residual(TransferModel):
     """The base's score times a trust factor, plus boosters of what it misses.
 
     The base orders the first round; local rows correct it afterwards. Without a base it uses the draft.

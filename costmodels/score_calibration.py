@@ -15,7 +15,7 @@ ROWS_A_KNOT = 8
 TILT = 0.02
 
 
-class Scale(NamedTuple):
+class MonotoneCurve(NamedTuple):
     """A rising curve from scores to labels."""
 
     scores: Column
@@ -29,10 +29,10 @@ class Scale(NamedTuple):
         return np.asarray(flat + self.tilt * (scores - self.scores.mean()), dtype=np.float64)
 
 
-UNSCALED = Scale(np.empty(0), np.empty(0), 1.0)
+UNSCALED = MonotoneCurve(np.empty(0), np.empty(0), 1.0)
 
 
-def fit_scale(scores: Column, labels: Vector, weights: Column) -> Scale:
+def fit_scale(scores: Column, labels: Vector, weights: Column) -> MonotoneCurve:
     """The curve through mean scores and labels of a few bins, made non-decreasing."""
     seen = np.flatnonzero(weights)
     if not len(seen):
@@ -42,13 +42,15 @@ def fit_scale(scores: Column, labels: Vector, weights: Column) -> Scale:
     middles = [np.average(scores[rows], weights=weights[rows]) for rows in bins]
     heights = [np.average(labels[rows], weights=weights[rows]) for rows in bins]
     deviation = float(scores[seen].std())
-    return Scale(np.array(middles), np.maximum.accumulate(heights), TILT / deviation if deviation else TILT)
+    return MonotoneCurve(
+        np.array(middles), np.maximum.accumulate(heights), TILT / deviation if deviation else TILT
+    )
 
 
 class ScoreCalibration(NamedTuple):
     """The curve from the members' scores to labels, and the error that their spread does not explain."""
 
-    scale: Scale
+    scale: MonotoneCurve
     noise: float
 
     def __call__(self, raw: Column) -> Prediction:
@@ -67,7 +69,9 @@ class ScoreCalibration(NamedTuple):
     @classmethod
     def stored(cls, numbers: Numbers, arrays: Arrays, of: str = "") -> Self:
         """What was stored."""
-        return cls(Scale(arrays[f"scores{of}"], arrays[f"labels{of}"], numbers["tilt"]), numbers["noise"])
+        return cls(
+            MonotoneCurve(arrays[f"scores{of}"], arrays[f"labels{of}"], numbers["tilt"]), numbers["noise"]
+        )
 
 
 UNCALIBRATED = ScoreCalibration(UNSCALED, UNKNOWN)

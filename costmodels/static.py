@@ -6,7 +6,7 @@ import numpy as np
 
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.bootstrap import UNKNOWN, ignorant, importance
-from costmodels.network_inputs import Inputs, inputs_of
+from costmodels.network_inputs import HingeFeatures, inputs_of
 from costmodels.serialization import pack, unpack
 from costmodels.views import CODE, check_rows, check_width
 
@@ -35,7 +35,7 @@ class Static(CostModel):
         self._forget()
 
     def _forget(self) -> None:
-        self._inputs: Inputs | None = None
+        self._inputs: HingeFeatures | None = None
         self._ridge = RidgeFit(np.empty(0), np.empty((0, 0)), UNKNOWN)
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
@@ -73,7 +73,7 @@ class Static(CostModel):
         model = cls()
         model._ridge = RidgeFit(arrays["coefficients"], arrays["unsure"], numbers["noise"])
         if "columns" in arrays:
-            model._inputs = Inputs(*(arrays[name] for name in Inputs._fields))
+            model._inputs = HingeFeatures(*(arrays[name] for name in HingeFeatures._fields))
         return model
 
 

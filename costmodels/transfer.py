@@ -10,7 +10,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import REGISTRY, resolve
 
 
-class Based(CostModel):
+class TransferModel(CostModel):
     """Made by `on`; `fit` learns from local rows and does not change the base.
 
     It reads its base's view: ask the instance for `view`. Without local rows it predicts as its base.
@@ -32,7 +32,7 @@ class Based(CostModel):
     @classmethod
     def stands_on(cls, kind: type[CostModel]) -> bool:
         """True if a model of this kind can be its base; one that stands on a base itself cannot."""
-        return not issubclass(kind, Based)
+        return not issubclass(kind, TransferModel)
 
     @property
     def base(self) -> CostModel:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from db.engine import READ_ONLY
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
-from mallorn.core.os_errors import handle_left, no_handle, refused
+from mallorn.core.os_errors import handle_left, no_handle, os_error
 
 # SHMSIZE: the WAL index could not grow, which is how a full disk shows on the first read.
 _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
@@ -64,7 +64,7 @@ def _known_sqlite(error: sqlite3.Error) -> MallornError | None:
     if name.startswith("SQLITE_CANTOPEN") and not handle_left():
         return no_handle("the database")
     if name == "SQLITE_NOMEM":
-        return refused(MemoryError())
+        return os_error(MemoryError())
     if name.startswith(_SQLITE_AWAY):
         return Unavailable(f"the database does not answer: {error}", hint=_CHECK)
     if name.startswith(_SQLITE_BROKEN):

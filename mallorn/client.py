@@ -14,7 +14,7 @@ import httpx
 from mallorn.core.addresses import check_yours
 from mallorn.core.api_keys import OwnerDeed
 from mallorn.core.errors import Unavailable
-from mallorn.core.option_kwargs import Asked
+from mallorn.core.option_kwargs import OptionKwargs
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.api_key import ApiKey, AuditEntry, NewApiKey, OwnerStatus
@@ -24,7 +24,7 @@ from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
 from mallorn.http import Connection, Json
 from mallorn.job import Job
-from mallorn.model_upload import Outgoing, Parcel, Progress
+from mallorn.model_upload import ModelUpload, Progress, UploadStream
 from mallorn.onnx_export import as_onnx
 from mallorn.wording.units import short_name
 
@@ -77,8 +77,8 @@ class Client:
         else `tune` takes is made ONNX here first.
         """
         with as_onnx(model, example_inputs, dynamic_shapes) as file:
-            parcel = Parcel.of(file)
-            sent = Outgoing(parcel.chunks(), parcel.size_bytes, progress)
+            parcel = ModelUpload.of(file)
+            sent = UploadStream(parcel.chunks(), parcel.size_bytes, progress)
             answer = sent.put(self.connection, short_name(file.name))
         return self.connection.read(UploadedModel, answer)
 
@@ -94,7 +94,7 @@ class Client:
         progress: Progress | None = None,
         example_inputs: Any = None,
         dynamic_shapes: Any = None,
-        **options: Unpack[Asked],
+        **options: Unpack[OptionKwargs],
     ) -> Job:
         """Upload a model file, or name an uploaded model by its id, and submit a job for it.
 

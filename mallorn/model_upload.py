@@ -21,7 +21,7 @@ LOOK_EVERY_SEC: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ModelUpload:
     """Files as one stream of bytes, the same bytes whenever their contents are; nothing is copied or held."""
 
     model: Path
@@ -86,7 +86,7 @@ def _content(file: Path) -> Iterator[bytes]:
             yield chunk
 
 
-class Outgoing:
+class UploadStream:
     """The pieces of a model, counted and hashed as they are sent.
 
     A proxy gives up on a coordinator that is silent for a minute, and a slow store may need longer than that

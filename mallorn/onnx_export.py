@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mallorn.core.errors import InvalidModel
 from mallorn.core.install_command import need
-from mallorn.model_upload import Parcel
+from mallorn.model_upload import ModelUpload
 
 Convert = Callable[[Path, Path], None]
 NAMES_TOLD: Final = 12
@@ -44,7 +44,7 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
     Raises InvalidModel for what is no ONNX model by its first look; nothing is run or parsed that costs time.
     """
     if not _is_module(model) and Path(model).suffix.lower() not in CONVERTERS:
-        yield Parcel.of(existing(model)).model
+        yield ModelUpload.of(existing(model)).model
         return
     name = type(model).__name__ if _is_module(model) else Path(model).stem
     with TemporaryDirectory(prefix="mallorn-") as directory:

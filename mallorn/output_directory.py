@@ -11,7 +11,7 @@ from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from mallorn.job import Job
-from mallorn.model_upload import Parcel
+from mallorn.model_upload import ModelUpload
 from mallorn.wording.units import short_name
 
 CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"
@@ -70,7 +70,7 @@ def check_job(directory: Path, job: Job, force: bool) -> None:
 def model_id_of(file: Path) -> str:
     """The id that a model has once it is uploaded."""
     digest = hashlib.sha256()
-    for chunk in Parcel.of(file).chunks():
+    for chunk in ModelUpload.of(file).chunks():
         digest.update(chunk)
     return digest.hexdigest()
 

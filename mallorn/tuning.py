@@ -12,7 +12,7 @@ from typing import Any, Final, Unpack
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.install_command import MissingPackage, install_line
-from mallorn.core.option_kwargs import Asked
+from mallorn.core.option_kwargs import OptionKwargs
 from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.job import Job, Progress
@@ -38,7 +38,7 @@ def tune(
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
     progress: Progress | None = None,
-    **options: Unpack[Asked],
+    **options: Unpack[OptionKwargs],
 ) -> Job:
     """Tune a model and save its schedules, as the command `mallorn tune` does; the finished job.
 

@@ -29,7 +29,7 @@ class Searcher(ABC):
     Contract
     - A proposal is a pure function of the arguments: a searcher keeps nothing between calls. What it wants to
       learn it learns from `history`, so a round can be recomputed anywhere; one that would rather go on from
-      what its last round learned is a `searchers.stateful.Remembering`.
+      what its last round learned is a `searchers.stateful.StatefulSearcher`.
     - It returns at most `count` distinct, valid candidates and none that `history` holds already; fewer only
       when the space has no more.
     - Its one argument is the BatchSampler, for searchers that choose from a pool.

@@ -58,7 +58,9 @@ def _fitted(space: Space, built: tuple[Trial, ...]) -> BuildTimes:
     return BuildTimes(centre, scale, weights, usual, float(logs.max()))
 
 
-def prudent(space: Space, history: Sequence[Trial], pool: ScoredPool, rng: np.random.Generator) -> ScoredPool:
+def penalise_failures(
+    space: Space, history: Sequence[Trial], pool: ScoredPool, rng: np.random.Generator
+) -> ScoredPool:
     """The pool, thinned where candidates are likely to fail, with scores lowered for long builds.
 
     Nothing is excluded: some candidates stay even in a region that was judged wrongly, so it is tried again.

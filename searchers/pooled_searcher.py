@@ -11,7 +11,7 @@ from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction
 from costmodels.views import DECISIONS
 from searchers.base import SYNTHESIS, Proposal
 from searchers.batch_searcher import BatchSearcher, Request
-from searchers.failure_penalty import prudent
+from searchers.failure_penalty import penalise_failures
 from searchers.fill_batch import Filter
 from searchers.samplers.base import ScoredPool, Synthesiser
 from searchers.samplers.topk import TopK
@@ -36,7 +36,7 @@ class PooledSearcher(BatchSearcher):
     def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
         origins = self.pool(asked)
         scored = score(asked.space, asked.model, sieve.fresh(origins))
-        chosen = self._sampled(prudent(asked.space, asked.history, scored, asked.rng), asked, sieve)
+        chosen = self._sampled(penalise_failures(asked.space, asked.history, scored, asked.rng), asked, sieve)
         # With the model's own predictions, before penalties.
         made_up = score(asked.space, asked.model, [each for each in chosen if each not in origins])
         known = scored.beside(made_up)

@@ -15,7 +15,7 @@ MOST_BYTES: Final = 1 << 20
 State = bytes | None
 
 
-class Remembering(Searcher):
+class StatefulSearcher(Searcher):
     """A Searcher whose rounds of one task, in one job, build on each other.
 
     Contract, beside that of Searcher
@@ -51,7 +51,7 @@ class Remembering(Searcher):
 class Continued(Searcher):
     """The rounds of one task in one process, for searches that are played: it holds the state itself."""
 
-    def __init__(self, searcher: Remembering) -> None:
+    def __init__(self, searcher: StatefulSearcher) -> None:
         self._searcher = searcher
         self._state: State = None
 
@@ -70,4 +70,4 @@ class Continued(Searcher):
 
 def continued(searcher: Searcher) -> Searcher:
     """A searcher for all rounds of one task; one that keeps nothing is that already."""
-    return Continued(searcher) if isinstance(searcher, Remembering) else searcher
+    return Continued(searcher) if isinstance(searcher, StatefulSearcher) else searcher

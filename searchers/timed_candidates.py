@@ -11,7 +11,7 @@ from searchers.space import Candidate
 
 
 @dataclass(frozen=True)
-class Measured:
+class TimedCandidates:
     """Timed candidates, and for each log(latency / best latency)."""
 
     candidates: list[Candidate]
@@ -33,14 +33,14 @@ class Measured:
         return [self.candidates[at] for at in drawn]
 
 
-def fastest(history: Sequence[Trial], count: int) -> Measured:
+def fastest(history: Sequence[Trial], count: int) -> TimedCandidates:
     """The fastest `count` of the history, without failures and wrong results."""
     lines, latencies = _timed(history)
     order = np.argsort(latencies, kind="stable")[:count]
     return _measured(history, lines[order], latencies[order], latencies)
 
 
-def latest(history: Sequence[Trial], count: int) -> Measured:
+def latest(history: Sequence[Trial], count: int) -> TimedCandidates:
     """The timed candidates among the last `count` trials, oldest first, relative to the best of all."""
     lines, latencies = _timed(history)
     recent = lines >= len(history) - count
@@ -53,6 +53,8 @@ def _timed(history: Sequence[Trial]) -> tuple[Indices, Column]:
     return lines, np.array([latency for _, latency in timed], dtype=np.float64)
 
 
-def _measured(history: Sequence[Trial], lines: Indices, latencies: Column, everything: Column) -> Measured:
+def _measured(
+    history: Sequence[Trial], lines: Indices, latencies: Column, everything: Column
+) -> TimedCandidates:
     best = everything.min(initial=np.inf)
-    return Measured([history[at].candidate for at in lines], np.log(latencies / best))
+    return TimedCandidates([history[at].candidate for at in lines], np.log(latencies / best))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, Self
 
-from mallorn.core.device_wait_hint import Here, waiting_words
+from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
@@ -98,7 +98,7 @@ class DeviceScout:
     def _tell(self, target: Target, why: str) -> None:
         from db.repositories.waiting_jobs import Waiting
 
-        words = waiting_words(target.text, Here.of(self._settings), why)
+        words = waiting_words(target.text, ServiceAddress.of(self._settings), why)
         with self._database.transaction() as session:
             Waiting(session).tell(target.text, words, why)
 

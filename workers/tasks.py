@@ -7,7 +7,7 @@ from mallorn.core import queues
 from mallorn.core.log_setup import about
 from workers.app import app, send
 from workers.finish.run import finish
-from workers.hardware_probe.remeasure import doubt_machine
+from workers.hardware_probe.remeasure import remeasure_if_beaten
 from workers.hardware_probe.run import measure_device
 from workers.model_import.run import import_job
 from workers.process.runtime import runtime
@@ -55,7 +55,7 @@ def finish_job(job_id: str, *_newer: object) -> None:
     """Measure the best again, check and promote them, export and report."""
     with about(job=job_id):
         finish(runtime(), job_id)
-        doubt_machine(runtime(), job_id)
+        remeasure_if_beaten(runtime(), job_id)
 
 
 @app.task(name=queues.MEASURE_MACHINE)

@@ -32,7 +32,7 @@ from mallorn.core.errors import Conflict, MallornError
 from research.pretraining.feature_rows import LoweredViews
 from research.pretraining.from_database import training_data_of
 from research.pretraining.training_data import TaskData, TrainingData
-from workers.round.feature_lookup import LOWERED, Seen
+from workers.round.feature_lookup import LOWERED, FeatureRows
 
 NAME: Final = "costmodels"
 ALL: Final = 1 << 30
@@ -86,7 +86,7 @@ def _store(out: Path, view: str, data: TrainingData, lowering: LoweredViews) -> 
     print(f"{view}: {written} of {data.rows} rows, {size / 1e6:.1f} MB, {seconds:.0f} s", flush=True)
 
 
-def _seen(view: str, data: TrainingData, lowering: LoweredViews) -> Iterator[tuple[TaskData, Seen]]:
+def _seen(view: str, data: TrainingData, lowering: LoweredViews) -> Iterator[tuple[TaskData, FeatureRows]]:
     for number, task in enumerate(data.tasks, 1):
         found = lowering.see(task, view)
         print(f"{view}: {number} of {len(data.tasks)} tasks, {int(found.known.sum())} rows", flush=True)

@@ -21,7 +21,7 @@ from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
 from research.pretraining.training_arrays import Rows
 from research.pretraining.training_data import TaskData, TrainingData, Weights
-from workers.round.feature_lookup import LOWERED, Seen
+from workers.round.feature_lookup import LOWERED, FeatureRows
 
 RECORDED: Final = Path("benchmarks/data/spaces.parquet")
 SPLITS: Final = ("within-task", "by-task", "by-network")
@@ -36,7 +36,7 @@ class Bench:
     stored: Mapping[str, ViewFile] = field(default_factory=dict)
     _rows: dict[str, Rows] = field(default_factory=dict, repr=False, compare=False)
 
-    def see(self, task: TaskData, view: str) -> Seen:
+    def see(self, task: TaskData, view: str) -> FeatureRows:
         """A view that takes a compiler, as it was stored. Raises InvalidRequest where it was not."""
         if view not in self.stored:
             raise InvalidRequest(

@@ -15,7 +15,7 @@ from costmodels.base import Matrix
 from costmodels.views import VIEWS, View
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.training_data import TaskData
-from workers.round.feature_lookup import Seen
+from workers.round.feature_lookup import FeatureRows
 
 HEAD: Final = b"mallorn.view"
 AGAIN: Final = "python -m benchmarks.costmodels.freeze DATA_DIR OUT"
@@ -30,13 +30,13 @@ class ViewFile:
     places: Mapping[Key, int]
     rows: Matrix
 
-    def see(self, task: TaskData) -> Seen:
+    def see(self, task: TaskData) -> FeatureRows:
         """What is stored of the candidates of a task; the others are not known."""
         keys = [(task.workload, task.target, candidate.key) for candidate in task.candidates]
         at = np.array([self.places.get(key, -1) for key in keys], dtype=np.int64)
         rows = np.zeros((len(at), self.view.width), dtype=np.float32)
         rows[at >= 0] = self.rows[at[at >= 0]]
-        return Seen(rows, at >= 0)
+        return FeatureRows(rows, at >= 0)
 
 
 def schema_of(view: View, snapshot: str) -> pa.Schema:
@@ -51,7 +51,7 @@ def path_of(directory: Path, view: str) -> Path:
     return directory / f"{view}.parquet"
 
 
-def write_view(path: Path, view: View, snapshot: str, seen: Iterable[tuple[TaskData, Seen]]) -> int:
+def write_view(path: Path, view: View, snapshot: str, seen: Iterable[tuple[TaskData, FeatureRows]]) -> int:
     """Write what could be seen, task by task, into a file that appears when it is complete."""
     schema, written, draft = schema_of(view, snapshot), 0, path.with_suffix(".tmp")
     with pq.ParquetWriter(draft, schema, compression="zstd", write_page_checksum=True) as writer:
@@ -102,7 +102,7 @@ def _checked(path: Path, found: pa.Schema, snapshot: str) -> View:
     return view
 
 
-def _table(schema: pa.Schema, task: TaskData, found: Seen) -> pa.Table:
+def _table(schema: pa.Schema, task: TaskData, found: FeatureRows) -> pa.Table:
     lines = np.flatnonzero(found.known).tolist()
     flat = pa.array(np.ascontiguousarray(found.rows[lines]).ravel(), pa.float32())
     return pa.table(

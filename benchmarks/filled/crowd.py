@@ -25,10 +25,10 @@ from db.repositories.devices import Devices
 from db.repositories.job_progress import progress_of
 from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Holds
+from db.repositories.leases import Leases
 from db.repositories.workers import Workers
 from db.session import Database
-from services.control.plan_target import plan_job, survey
+from services.control.plan_target import plan_target, survey
 
 REPEATS: Final = 5
 TASKS: Final = 5
@@ -84,13 +84,13 @@ def _asked(database: Database) -> dict[str, dict[str, float]]:
     reads: dict[str, Act] = {
         "survey": lambda s: survey(s, 1),
         "due": lambda s: Shares(s).due(4),
-        "waiting": lambda s: Holds(s).waiting(20),
+        "waiting": lambda s: Leases(s).waiting(20),
         "a page of jobs": lambda s: progress_of(s, Jobs(s).list(OWNER).items),
         "devices": lambda s: Devices(s).list(),
         "workers": lambda s: Workers(s).list(86400),
     }
     return {name: _timed(database, act) for name, act in reads.items()} | {
-        "a planner's step": _timed(database, lambda _: plan_job(database, mine, "crowd"), times=1)
+        "a planner's step": _timed(database, lambda _: plan_target(database, mine, "crowd"), times=1)
     }
 
 

@@ -15,14 +15,14 @@ from db.repositories.job_progress import progress, progress_of
 from db.repositories.job_removal import Removals
 from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Holds
+from db.repositories.leases import Leases
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.owner_usage import Usage
 from db.repositories.recordings import Recordings
 from db.repositories.records import Records
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import Schedules
-from db.repositories.snapshot_rows import FrozenRows, Selection
+from db.repositories.snapshot_rows import Selection, SnapshotRows
 from db.repositories.statistics import Statistics
 from db.repositories.task_histories import Standings
 from db.repositories.tasks import Tasks, workload_is_busy
@@ -78,7 +78,7 @@ def reads(met: Met) -> dict[str, Act]:
         "standings": lambda s: Standings(s).of(job),
         "survey": lambda s: survey(s, on),
         "due": lambda s: Shares(s).due(4),
-        "waiting": lambda s: Holds(s).waiting(20),
+        "waiting": lambda s: Leases(s).waiting(20),
         "history": lambda s: Trials(s).history(workload, on, met.newest, job.context_id),
         "refit: growth": lambda s: Trials(s).family_growth(task.family, on),
         "refit: growth since": lambda s: Trials(s).family_growth(task.family, on, met.newest * 4 // 5),
@@ -103,8 +103,8 @@ def reads(met: Met) -> dict[str, Act]:
         "logs to forget": lambda s: s.execute(
             select(Job.id).where(Job.id.in_(Removals(s).ended_before(30, 20)))
         ),
-        "export: a page's end": lambda s: FrozenRows(s).page_end(met.newest // 2, met.newest, 20_000),
-        "export: a page": lambda s: FrozenRows(s).page(
+        "export: a page's end": lambda s: SnapshotRows(s).page_end(met.newest // 2, met.newest, 20_000),
+        "export: a page": lambda s: SnapshotRows(s).page(
             Selection(), met.newest // 2, met.newest // 2 + 20_000
         ),
         "best records": lambda s: BestRecords(s).of_target(on, "own"),
@@ -142,7 +142,7 @@ def _commit(session: Session, met: Met) -> None:
 
 
 def _expire(session: Session, job_id: str) -> None:
-    holds: Any = Holds(session)
+    holds: Any = Leases(session)
     if hasattr(holds, "silent_jobs"):
         holds.silent_jobs()
         holds.expire(job_id)

@@ -12,10 +12,10 @@ from db.dataset.dataset_reader import open_parcel
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table, flaw
 from db.paging import decode_cursor
 from db.tables import CostModelRow
-from mallorn.core.plugin_errors import blaming
+from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
-from mallorn.model_upload import Parcel
+from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import existing
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
@@ -118,7 +118,7 @@ def _archive(data: bytes, folder: Path) -> object:
 def _first_look(data: bytes, folder: Path) -> object:
     file = folder / "model.onnx"
     file.write_bytes(data)
-    return Parcel.of(existing(file))
+    return ModelUpload.of(existing(file))
 
 
 def _model(data: bytes, folder: Path) -> object:
@@ -131,7 +131,7 @@ def _model(data: bytes, folder: Path) -> object:
 
 def _cost_model(name: str) -> Reader:
     def read(data: bytes, _folder: Path) -> object:
-        with blaming(("cost_model", name)):
+        with blame_plugins(("cost_model", name)):
             model = model_of(CostModelRow(name=name, blob=data))
             return model.predict(easy_data(20, 1, model.view)[0])
 

@@ -30,7 +30,7 @@ from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import Machine
 from workers.device.detect_host import detect_target
 from workers.hardware_probe.local_machine import machine_here
-from workers.interfaces.model_compiler import Graphs, ModelTask
+from workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from workers.measure.base import Program
 from workers.tvm.recipes import recipe_for, stored_recipe
 from workers.tvm.tvm_space import TvmSpace, load_sketches
@@ -80,7 +80,7 @@ def main() -> None:
 
 def _measured(name: str, target: Target, machine: Machine, guesses: int) -> Row:
     model, shape = model_of(name)
-    with tempfile.TemporaryDirectory(prefix="operators-") as folder, Graphs() as graphs:
+    with tempfile.TemporaryDirectory(prefix="operators-") as folder, ModelCompiler() as graphs:
         path = str(Path(folder, "model.onnx"))
         onnx.save(model, path)
         rival_us = _rival_us(path, shape)

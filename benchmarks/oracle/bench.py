@@ -20,7 +20,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from searchers.base import Proposal
 from searchers.space import Candidate, Sketch
-from workers.interfaces.candidate_compiler import Compiler, Library
+from workers.interfaces.candidate_compiler import CandidateCompiler, Library
 from workers.interfaces.model_compiler import ModelTask
 from workers.subprocesses.errors import ChildError
 from workers.subprocesses.process_pool import ChildPool
@@ -40,8 +40,10 @@ class Bench:
         # TVM would bind its threads to the first cores of the machine, whoever else is on them.
         env = {"TVM_NUM_THREADS": str(target.num_cores), "TVM_BIND_THREADS": "0"}
         self._stack = ExitStack()
-        self.compiler = self._stack.enter_context(Compiler())
-        builders: ChildPool[Library] = ChildPool(Compiler, len(os.sched_getaffinity(0)), max_calls=400)
+        self.compiler = self._stack.enter_context(CandidateCompiler())
+        builders: ChildPool[Library] = ChildPool(
+            CandidateCompiler, len(os.sched_getaffinity(0)), max_calls=400
+        )
         self._builders = self._stack.enter_context(builders)
         self._clock = self._stack.enter_context(Clock(env=env, max_calls=300))
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="oracle-")))
@@ -81,7 +83,7 @@ class Bench:
             while waiting and self._builders.free:
                 at = waiting.popleft()
                 each = candidates[at]
-                call = Compiler.build.of(
+                call = CandidateCompiler.build.of(
                     self.task.tir,
                     self.target.text,
                     sketches[each.sketch].trace,

@@ -32,7 +32,7 @@ from mallorn.core.states import MeasurementKind
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.trial import Trial
 from searchers.space import Sketch
-from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.measure.base import Program
 from workers.model_import.run import new_workload
 from workers.round.referenced_rows import store_sketches
@@ -54,13 +54,13 @@ def main() -> None:
     parser.add_argument("--report", type=Path, required=True)
     args = parser.parse_args()
     host = json.loads(args.report.read_text())
-    with dataset(args.data, None, create=True) as database, Compiler() as compiler:
+    with dataset(args.data, None, create=True) as database, CandidateCompiler() as compiler:
         for cell in sorted(args.folder.glob("*.json")):
             added, left_out = store(database, compiler, cell, host)
             print(f"{cell.stem}: {added} stored, {left_out} of other sketches", flush=True)
 
 
-def store(database: Database, compiler: Compiler, cell: Path, host: Host) -> tuple[int, int]:
+def store(database: Database, compiler: CandidateCompiler, cell: Path, host: Host) -> tuple[int, int]:
     """One task's trials on one target; a second time adds nothing."""
     known = json.loads(cell.read_text())
     task, target = task_of(known["task"]), parse_target(known["target"])

@@ -13,7 +13,7 @@ from typing import Any
 
 from mallorn.core.targets import Target
 from workers.interfaces.arguments import unpack_arguments
-from workers.interfaces.model_compiler import Graphs, ModelTask
+from workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from workers.tvm.recipes import recipe_for, stored_recipe
 
 LEAST_FLOPS = 1e5
@@ -38,7 +38,7 @@ def main() -> None:
 
 def chosen(model: Path, target: Target, each: int, share: float) -> Iterator[dict[str, Any]]:
     """The heaviest tasks of each kind that are worth so much of the model."""
-    with Graphs() as graphs:
+    with ModelCompiler() as graphs:
         tasks = graphs.extract(str(model), target.text, stored_recipe(recipe_for("tuned", target)), {}).tasks
     total = sum(task.flops * task.weight for task in tasks)
     kinds: Counter[str] = Counter()

@@ -7,7 +7,7 @@ from typing import Final
 from benchmarks.sim.devices import Devices
 from benchmarks.sim.state import SimJob, new_job
 from benchmarks.sim.synthetic import smooth
-from services.planner.fair_share import JobShare, charged, dealt
+from services.planner.fair_share import JobShare, charged, deal_slots
 from services.planner.planner import plan
 
 TRIALS: Final = 80  # of a task's curve; a job that has spent its budget makes room for a new one
@@ -64,7 +64,7 @@ class Crowd:
     def _decide(self, idle: set[str]) -> None:
         began = perf_counter()
         able = self.shares.keys() - idle
-        job = self.jobs[next(iter(dealt(self.shares.values(), able, 1)))]
+        job = self.jobs[next(iter(deal_slots(self.shares.values(), able, 1)))]
         self.turn_ms.append((perf_counter() - began) * 1e3)
         job.slots = len(job.open) + 1
         decision = plan(job.view())

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from db.repositories.jobs import Jobs
 from db.repositories.records import Records
 from db.session import Database
-from db.tables import HeldWork, Measurement
+from db.tables import LeaseRow, Measurement
 from mallorn.core.states import JobState, MeasurementKind, WorkKind
 from mallorn.core.values.dataset import Record
 from stack.data_directory import DataDir
@@ -101,9 +101,9 @@ class History:
         lines = [line.split("\t") for line in log.read_text().splitlines()] if log.exists() else []
         return sum(float(line[0]) > committed.get(line[1], float("inf")) for line in lines)
 
-    def _held(self) -> list[HeldWork]:
+    def _held(self) -> list[LeaseRow]:
         with self._database.session() as session:
-            return list(session.scalars(select(HeldWork).where(HeldWork.kind == WorkKind.ROUND)))
+            return list(session.scalars(select(LeaseRow).where(LeaseRow.kind == WorkKind.ROUND)))
 
 
 def log_key(record: Record) -> str:

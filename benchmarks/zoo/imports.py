@@ -15,7 +15,7 @@ from benchmarks.hosts import describe_host
 from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
 from workers.device.detect_host import detect_target
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.tvm.recipes import recipe_for, stored_recipe
 
 SECONDS = 600.0
@@ -56,7 +56,7 @@ def main() -> None:
 def _imported(path: Path, target: Target, seconds: float) -> Import:
     recipe, started = stored_recipe(recipe_for("tuned", target)), time.monotonic()
     try:
-        with Graphs() as child:
+        with ModelCompiler() as child:
             answer = child.extract.within(seconds, str(path), target.text, recipe, {})
     except MallornError as error:
         return Import(path.stem, round(time.monotonic() - started, 1), refused=error.message)

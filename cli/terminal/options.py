@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple, cast
 import typer
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.option_kwargs import Asked
+from mallorn.core.option_kwargs import OptionKwargs
 from mallorn.core.options import JobOptions, choices
 from mallorn.core.registry import CONTRACTS
 from mallorn.core.targets import LOCAL
@@ -99,7 +99,7 @@ class Choices(NamedTuple):
     input_shape: ShapeOption = None
     dynamic: DynamicOption = None
 
-    def asked(self) -> Asked:
+    def asked(self) -> OptionKwargs:
         """What was asked for by an option's own name, and then by --option."""
         named = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
         named["contention"] = "on" if self.contention else None
@@ -108,7 +108,7 @@ class Choices(NamedTuple):
         given = {name: value for name, value in named.items() if value is not None}
         if self.dynamic:
             given["dynamic"] = dict(map(parse_dynamic, self.dynamic))
-        return cast(Asked, given | parse_options(self.option or [], self.input_shape or []))
+        return cast(OptionKwargs, given | parse_options(self.option or [], self.input_shape or []))
 
 
 def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, object]:

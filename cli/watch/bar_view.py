@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from cli.watch.eta import Pace
+from cli.watch.eta import Eta
 from cli.watch.full_view import LiveView, WholeView
 from cli.watch.status_text import LineView, advice, best, share, words
 from mallorn.core.device_wait_hint import command_for
@@ -79,7 +79,7 @@ class BarView:
     """A bar with trials, best latency and time left."""
 
     def __init__(self, job: Job, console: Console) -> None:
-        self._pace = Pace()
+        self._pace = Eta()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

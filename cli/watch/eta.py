@@ -13,7 +13,7 @@ TRUST: Final = 0.3
 LONG_SEC: Final = 90 * 60.0
 
 
-class Pace:
+class Eta:
     """Estimates from the trials since the view opened; between two looks the time left only falls."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:

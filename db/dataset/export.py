@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from db.columnar_rows import Columns
 from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
-from db.dataset.snapshots import Frozen, Progress, describe, silent
+from db.dataset.snapshots import Progress, SnapshotReader, describe, silent
 from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.sketches import Sketches, trace_of
-from db.repositories.snapshot_rows import FrozenRows
+from db.repositories.snapshot_rows import SnapshotRows
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from db.tables import Context, SketchRow, Snapshot, Workload
@@ -45,7 +45,7 @@ def export(
 
     Raises Conflict for a directory that holds something, InvalidRequest for one that cannot be written.
     """
-    frozen = Frozen.of(database, snapshot)
+    frozen = SnapshotReader.of(database, snapshot)
     head = describe(snapshot, frozen.source)
     with _appearing(directory) as draft:
         written = _write_measurements(database, frozen, head, draft, progress)
@@ -81,10 +81,10 @@ def _appearing(directory: Path) -> Iterator[Path]:
 
 
 def _write_measurements(
-    database: Database, frozen: Frozen, head: Mapping[str, object], draft: Path, progress: Progress
+    database: Database, frozen: SnapshotReader, head: Mapping[str, object], draft: Path, progress: Progress
 ) -> Written:
     with database.session() as session:
-        contexts = FrozenRows(session).contexts()
+        contexts = SnapshotRows(session).contexts()
     written = Written()
 
     def groups() -> Iterator[pa.Table]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from db.columnar_rows import Columns
-from db.repositories.snapshot_rows import FrozenRows, Selection
+from db.repositories.snapshot_rows import Selection, SnapshotRows
 from db.repositories.snapshots import NewSnapshot, Snapshots, Sources, name_taken
 from db.session import Database
 from db.tables import Snapshot
@@ -24,7 +24,7 @@ def silent(_done: int, _total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class SnapshotReader:
     """A set of rows that stays as it is: what is selected among those up to a mark."""
 
     selection: Selection
@@ -32,7 +32,7 @@ class Frozen:
     source: str  # SourceDataset.key of this dataset
 
     @classmethod
-    def of(cls, database: Database, snapshot: Snapshot) -> "Frozen":
+    def of(cls, database: Database, snapshot: Snapshot) -> "SnapshotReader":
         """What a stored snapshot stands for."""
         with database.transaction() as session:
             source = Sources(session).own().key
@@ -43,7 +43,7 @@ class Frozen:
         after = 0
         while after < self.upto:
             with database.session() as session:
-                rows = FrozenRows(session)
+                rows = SnapshotRows(session)
                 end = rows.page_end(after, self.upto, PAGE_ROWS)
                 if end is None:
                     break
@@ -71,7 +71,7 @@ def take_snapshot(
 
 def check_snapshot(database: Database, snapshot: Snapshot, progress: Progress = silent) -> bool:
     """Whether its rows are still those that were frozen."""
-    found = _digest(database, Frozen.of(database, snapshot), progress)
+    found = _digest(database, SnapshotReader.of(database, snapshot), progress)
     return found == (snapshot.rows, snapshot.digest)
 
 
@@ -88,7 +88,7 @@ def describe(snapshot: Snapshot, source: str) -> dict[str, object]:
     }
 
 
-def _freeze(database: Database, name: str | None, selection: Selection) -> Frozen:
+def _freeze(database: Database, name: str | None, selection: Selection) -> SnapshotReader:
     if name is not None and not NAME.fullmatch(name):
         raise InvalidRequest(
             f"{name!r} is no name for a snapshot", hint="use letters, digits, and . _ - between them"
@@ -96,12 +96,12 @@ def _freeze(database: Database, name: str | None, selection: Selection) -> Froze
     with database.transaction() as session:
         if name is not None and Snapshots(session).find(name) is not None:
             raise name_taken(name)
-        rows = FrozenRows(session)
+        rows = SnapshotRows(session)
         rows.check(selection)
-        return Frozen(selection, rows.settled_mark(), Sources(session).own().key)
+        return SnapshotReader(selection, rows.settled_mark(), Sources(session).own().key)
 
 
-def _digest(database: Database, frozen: Frozen, progress: Progress) -> tuple[int, str]:
+def _digest(database: Database, frozen: SnapshotReader, progress: Progress) -> tuple[int, str]:
     count, digest = 0, hashlib.sha256()
     for page in frozen.pages(database, progress):
         count += len(page)

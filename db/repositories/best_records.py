@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import func, select
 
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import shared, sound
+from db.repositories.measurement_filters import is_not_refuted, shared
 from db.repositories.trials import select_trials, trial_of
 from db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.core.states import MeasurementKind
@@ -52,7 +52,7 @@ class BestRecords(Repository):
             partition_by=(Measurement.workload_id, Measurement.context_id),
             order_by=(Measurement.kind.not_in(_AGAIN), Measurement.latency_us, Measurement.id),
         )
-        timed = Measurement.target_id == target_id, Measurement.context_id.is_not(None), sound()
+        timed = Measurement.target_id == target_id, Measurement.context_id.is_not(None), is_not_refuted()
         ranked = (
             select(Measurement.id, place.label("place"))
             .join(Workload, Workload.id == Measurement.workload_id)

@@ -6,8 +6,8 @@ from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, c
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import comparable, eligible, failed
-from db.tables import CostModelRow, HeldWork, Job, Measurement, Round, Task
+from db.repositories.measurement_filters import eligible, failed, is_same_context
+from db.tables import CostModelRow, Job, LeaseRow, Measurement, Round, Task
 from mallorn.core.states import MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import RoundForecast, RoundStatus
 from mallorn.core.version_name import VersionName
@@ -46,13 +46,13 @@ def _decisions() -> Select[*tuple[Any, ...]]:
     model = CostModelRow.family, CostModelRow.name, CostModelRow.version
     task = Task.index.label("task_index"), Task.name.label("task_name"), Task.weight.label("weight")
     counts = _count().label("trials"), _count(failed()).label("failures")
-    best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), comparable())
+    best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), is_same_context())
     found_us = best.correlate(Round, Job).scalar_subquery()
     times = _before().label("before_us"), found_us.label("found_us")
-    query = select(Round, *model, *task, *counts, *times, HeldWork.attempt)
-    held = HeldWork.kind == WorkKind.ROUND, HeldWork.subject == cast(Round.id, String)
+    query = select(Round, *model, *task, *counts, *times, LeaseRow.attempt)
+    held = LeaseRow.kind == WorkKind.ROUND, LeaseRow.subject == cast(Round.id, String)
     return (
-        query.join(HeldWork, and_(*held))
+        query.join(LeaseRow, and_(*held))
         .join(Task, Task.id == Round.task_id)
         .join(Job, Job.id == Round.job_id)
         .join(CostModelRow, CostModelRow.id == Round.cost_model_id, isouter=True)
@@ -67,7 +67,7 @@ def _count(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
 def _before() -> ScalarSelect[float | None]:
     """The best before a round: a workload has one round in flight, so all rows up to its mark were known."""
     same = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
-    known = *same, Measurement.id <= Round.seen_upto, eligible(), comparable()
+    known = *same, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
     query = select(Measurement.latency_us).where(*known).order_by(Measurement.latency_us).limit(1)
     return query.correlate(Round, Job).scalar_subquery()
 

@@ -16,7 +16,7 @@ from mallorn.core.values.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
-class Like:
+class MachineKey:
     """What devices share whose machines are alike, as their measuring contexts have it."""
 
     target_id: int
@@ -25,9 +25,9 @@ class Like:
     threads: int
 
 
-def like_of(row: "Device | Context | SeenDevice") -> Like:
+def like_of(row: "Device | Context | SeenDevice") -> MachineKey:
     """What devices share with this one, or with those that measured in this context."""
-    return Like(row.target_id, row.host_class, row.tvm_version, row.threads)
+    return MachineKey(row.target_id, row.host_class, row.tvm_version, row.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SeenDevice:
 
 
 LATEST: Final = 32
-_LIKE: Final = tuple(each.name for each in fields(Like))
+_LIKE: Final = tuple(each.name for each in fields(MachineKey))
 _SEEN: Final = tuple(each.name for each in fields(SeenDevice))
 
 
@@ -69,7 +69,9 @@ class Devices(Repository):
             new = {like_of(device) for device in stale if device.name not in alike}
             self._write(stale, {like: self.machine_of(like) for like in new})
 
-    def _write(self, devices: Sequence[SeenDevice], machines: Mapping[Like, DeviceMachine | None]) -> None:
+    def _write(
+        self, devices: Sequence[SeenDevice], machines: Mapping[MachineKey, DeviceMachine | None]
+    ) -> None:
         rows = [
             asdict(each) | {"machine": machines.get(like_of(each)), "last_seen": now()} for each in devices
         ]
@@ -90,7 +92,7 @@ class Devices(Repository):
         """The device of this name, if one was ever seen."""
         return self.session.scalars(select(Device).where(Device.name == name)).one_or_none()
 
-    def machine_of(self, like: Like) -> DeviceMachine | None:
+    def machine_of(self, like: MachineKey) -> DeviceMachine | None:
         """What is known of these devices' machine; None where nobody has tried to measure it."""
         # Pods with ever new names leave thousands, and all that came later were told what was known.
         latest = select(Device.machine).where(alike(like)).order_by(Device.last_seen.desc()).limit(LATEST)
@@ -106,19 +108,19 @@ class Devices(Repository):
         newest = max(measured, key=lambda each: each.at or 0.0, default=None)
         return None if newest is None else newest.machine
 
-    def fresh_machine_of(self, like: Like, again_sec: float) -> DeviceMachine | None:
+    def fresh_machine_of(self, like: MachineKey, again_sec: float) -> DeviceMachine | None:
         """The same; None also where it could not be measured undisturbed, and that is longer ago."""
         known = self.machine_of(like)
         if known is None or (known.machine is not None and not known.machine.disturbed):
             return known
         return None if self._age_sec(known) > again_sec else known
 
-    def machine_before(self, like: Like, ago_sec: float) -> Machine | None:
+    def machine_before(self, like: MachineKey, ago_sec: float) -> Machine | None:
         """What was measured, if that is so long ago that it may be doubted."""
         known = self.machine_of(like)
         return known.machine if known is not None and self._age_sec(known) > ago_sec else None
 
-    def found_out(self, like: Like, machine: Machine | None, why: str) -> DeviceMachine:
+    def found_out(self, like: MachineKey, machine: Machine | None, why: str) -> DeviceMachine:
         """Store what was found out about all devices like this."""
         at = self.session.execute(select(now())).scalar_one()
         found = DeviceMachine(machine=machine, why=why, at=at)
@@ -149,7 +151,7 @@ class Devices(Repository):
         return self.session.scalars(query).all()
 
 
-def alike(like: Like) -> ColumnElement[bool]:
+def alike(like: MachineKey) -> ColumnElement[bool]:
     """Whether a row is of such a device."""
     return and_(*(getattr(Device, name) == value for name, value in asdict(like).items()))
 

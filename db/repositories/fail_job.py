@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Hold
+from db.repositories.leases import LeaseToken
 from db.repositories.rounds import Rounds
 from db.tables import Job
 from mallorn.core.errors import MallornError
@@ -13,7 +13,7 @@ from mallorn.core.values.event import CancelledEvent, FailedEvent, PausedEvent
 
 
 def fail_job(
-    session: Session, job_id: str, state: JobState, error: MallornError, hold: Hold | None = None
+    session: Session, job_id: str, state: JobState, error: MallornError, hold: LeaseToken | None = None
 ) -> bool:
     """End a job and its rounds with the error's words; False if it is in another state or held by others."""
     if not Jobs(session).move(job_id, [state], JobState.FAILED, error.reason, hold=hold):

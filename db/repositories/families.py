@@ -16,7 +16,7 @@ RANKED_ROUNDS: Final = 8  # newest rounds read per workload
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class FamilyMember:
     """A workload's place on a target; `family` is empty while it has none."""
 
     workload_id: int
@@ -45,7 +45,7 @@ class WorkloadFamilies(Repository):
         new = select(Task.workload_id).where(Task.job_id == job_id, Task.family == "")
         return set(self.session.scalars(new))
 
-    def seats(self, job_id: str, target_id: int, grouping: str) -> Sequence[Seat]:
+    def seats(self, job_id: str, target_id: int, grouping: str) -> Sequence[FamilyMember]:
         """Of a job's workloads and all in their families; while some have none, all of their operators."""
         of_job = select(Task.workload_id, Task.family).where(Task.job_id == job_id)
         families = dict(self.session.execute(of_job).all())
@@ -55,9 +55,11 @@ class WorkloadFamilies(Repository):
         if "" in families.values():
             ops = select(Workload.op).where(self.among(Workload.id, families))
             near = or_(near, Workload.op.in_(ops))
-        found = {row[0]: Seat(*row) for row in self.session.execute(_placed(target_id, grouping, near))}
+        found = {
+            row[0]: FamilyMember(*row) for row in self.session.execute(_placed(target_id, grouping, near))
+        }
         for row in self.session.execute(_seats().where(self.among(Workload.id, families))):
-            found.setdefault(row[0], Seat(*row))
+            found.setdefault(row[0], FamilyMember(*row))
         return [found[workload_id] for workload_id in sorted(found)]
 
     def ranked(self, workload_ids: Iterable[int], target_id: int) -> Mapping[int, Sequence[RankedRound]]:
@@ -79,16 +81,16 @@ class WorkloadFamilies(Repository):
             found[workload_id].append(RankedRound(round_id, family, stats or RoundStats()))
         return found
 
-    def seat(self, job_id: str, seats: Iterable[Seat]) -> None:
+    def seat(self, job_id: str, seats: Iterable[FamilyMember]) -> None:
         """Give a job's new tasks their places."""
-        alike = defaultdict[Seat, list[int]](list)
+        alike = defaultdict[FamilyMember, list[int]](list)
         for seat in seats:
             alike[replace(seat, workload_id=0, key="", op="", structure="")].append(seat.workload_id)
         for seat, ids in alike.items():
             new = Task.job_id == job_id, self.among(Task.workload_id, sorted(ids)), Task.family == ""
             self.changed(update(Task).where(*new).values(_place(seat)))
 
-    def move(self, target_id: int, old: Seat, new: Seat) -> None:
+    def move(self, target_id: int, old: FamilyMember, new: FamilyMember) -> None:
         """Move a workload of a target to another family, in every job that has it in the old one."""
         jobs = select(Job.id).where(Job.target_id == target_id)
         same = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
@@ -112,5 +114,5 @@ def _seats(*columns: Any) -> Select[*tuple[Any, ...]]:
     return select(Workload.id, Workload.key, Workload.op, Workload.structure, *columns)
 
 
-def _place(seat: Seat) -> dict[str, object]:
+def _place(seat: FamilyMember) -> dict[str, object]:
     return {"family": seat.family, "family_why": seat.why, "family_since": seat.since}

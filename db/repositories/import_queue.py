@@ -4,7 +4,7 @@ from sqlalchemy import func, select
 
 from db.repositories.base import Repository
 from db.repositories.jobs import Jobs
-from db.tables import HeldWork, Job
+from db.tables import Job, LeaseRow
 from mallorn.core.states import JobState, WorkKind
 
 
@@ -22,8 +22,8 @@ class Imports(Repository):
         return job_id
 
     def _came_back(self, job_id: str) -> bool:
-        free = HeldWork.kind == WorkKind.IMPORT, HeldWork.until.is_(None), HeldWork.sent_at.is_not(None)
-        begun = Job.id == job_id, Job.state == JobState.IMPORTING, HeldWork.subject == Job.id
+        free = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None), LeaseRow.sent_at.is_not(None)
+        begun = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
         return self.session.scalar(select(Job.id).where(*begun, *free)) is not None
 
     def _next(self) -> str | None:

@@ -56,7 +56,7 @@ MOST_KEPT: Final = 20  # different ones of a job: after those, what is new says 
 
 
 @dataclass(frozen=True, slots=True)
-class Warn:
+class NewJobWarning:
     """Who has trouble, what it is, and what to do about it."""
 
     source: str
@@ -67,7 +67,7 @@ class Warn:
 class Warnings(Repository):
     """The warnings of jobs; equal ones are one that counts."""
 
-    def add(self, job_id: str, warn: Warn) -> None:
+    def add(self, job_id: str, warn: NewJobWarning) -> None:
         """Keep a warning with the job, and tell who follows it when it is the first of its kind."""
         self.lock_job(job_id)
         kept = self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one()

@@ -12,7 +12,7 @@ from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import owned, said
 from db.repositories.job_progress import count_by_outcome
 from db.repositories.job_stages import Stages
-from db.repositories.leases import Hold, held
+from db.repositories.leases import LeaseToken, held
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
@@ -128,7 +128,7 @@ class Jobs(Stages):
         to_state: JobState,
         reason: str = "",
         *,
-        hold: Hold | None = None,
+        hold: LeaseToken | None = None,
     ) -> bool:
         """Change the state if it is one of `from_states`, and the stage, if given, still held so."""
         self.lock_job(job_id)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from db.database_clock import now
 from db.repositories.base import Repository, until
-from db.tables import HeldWork, Job
+from db.tables import Job, LeaseRow
 from mallorn.core.states import WorkKind
 
 # The work broke off, by a fault that may be its own.
@@ -19,7 +19,7 @@ MAX_DEATHS: Final = 10
 RESTING: Final = {"holder": None, "until": None, "sent_at": None}
 NOBODY: Final = ""
 # What waits for nobody, as planning, goes on to do so; the rest is sent by the next sweep.
-FREED: Final = RESTING | {"sent_at": case((HeldWork.sent_at.is_not(None), 0.0))}
+FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class LeaseToken:
     """A claim on a piece of work."""
 
     item: WorkItem
@@ -66,119 +66,119 @@ class Hold:
 class Loss:
     """A hold whose holder went silent or broke off; its work waits for another, or is given up."""
 
-    hold: Hold
+    hold: LeaseToken
     job_id: str
     given_up: bool
 
 
-class Holds(Repository):
+class Leases(Repository):
     """The table of held work. Whoever locks a row of it and one of a job locks the job's first."""
 
     def open(self, item: WorkItem, job_id: str) -> None:
         """There is work, whose message goes out now. What it lost before does not count any more."""
         counts = {"losses": 0, "deaths": 0, "left_by": []}
         fresh = {"job_id": job_id, **counts, "holder": None, "until": None, "sent_at": now()}
-        insert = self.insert(HeldWork).values(kind=item.kind, subject=item.subject, attempt=0, **fresh)
+        insert = self.insert(LeaseRow).values(kind=item.kind, subject=item.subject, attempt=0, **fresh)
         self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=fresh))
 
-    def claim(self, item: WorkItem, holder: str, lease_sec: float) -> Hold | None:
+    def claim(self, item: WorkItem, holder: str, lease_sec: float) -> LeaseToken | None:
         """Take work that is free, or whose holder went silent; None while someone holds it."""
-        dead = case((HeldWork.until.is_not(None), HeldWork.deaths + 1), else_=HeldWork.deaths)
+        dead = case((LeaseRow.until.is_not(None), LeaseRow.deaths + 1), else_=LeaseRow.deaths)
         lease = {"holder": holder, "until": until(lease_sec)}
-        insert = self.insert(HeldWork).values(
+        insert = self.insert(LeaseRow).values(
             kind=item.kind, subject=item.subject, attempt=1, losses=0, deaths=0, **lease
         )
         upsert = insert.on_conflict_do_update(
             index_elements=["kind", "subject"],
-            set_={"attempt": HeldWork.attempt + 1, "deaths": dead, **lease},
-            where=or_(HeldWork.until.is_(None), HeldWork.until < now()),
+            set_={"attempt": LeaseRow.attempt + 1, "deaths": dead, **lease},
+            where=or_(LeaseRow.until.is_(None), LeaseRow.until < now()),
         )
-        attempt = self.session.execute(upsert.returning(HeldWork.attempt)).scalar_one_or_none()
-        return None if attempt is None else Hold(item, Token(attempt, holder))
+        attempt = self.session.execute(upsert.returning(LeaseRow.attempt)).scalar_one_or_none()
+        return None if attempt is None else LeaseToken(item, Token(attempt, holder))
 
-    def renew(self, hold: Hold, lease_sec: float) -> bool:
+    def renew(self, hold: LeaseToken, lease_sec: float) -> bool:
         """False when it is no longer held: taken back, paused or cancelled."""
         return self._change(hold, until=until(lease_sec))
 
-    def give_back(self, hold: Hold, later: bool = False) -> bool:
+    def give_back(self, hold: LeaseToken, later: bool = False) -> bool:
         """Free unfinished work, which is no loss: a sweep sends it, soon or `later`. False: not ours."""
         return self._change(hold, **FREED | ({"sent_at": now()} if later else {}))
 
-    def leave(self, hold: Hold, left_by: Sequence[str]) -> bool:
+    def leave(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
         """Free work that these could not do for what their hosts lack, which is no loss of the work's."""
         return self._change(hold, left_by=[*left_by], **FREED)
 
-    def end(self, hold: Hold) -> bool:
+    def end(self, hold: LeaseToken) -> bool:
         """The work is over; False when it was not ours any more."""
         return self._change(hold, **RESTING)
 
     def rest(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
         """This work is over, or stopped, whoever holds it: its holder learns it from the next renewal."""
-        which = HeldWork.kind.in_(kinds), self.among(HeldWork.subject, subjects)
-        self.changed(update(HeldWork).where(*which).values(RESTING))
+        which = LeaseRow.kind.in_(kinds), self.among(LeaseRow.subject, subjects)
+        self.changed(update(LeaseRow).where(*which).values(RESTING))
 
-    def lose(self, hold: Hold, most: int = MAX_LOSSES) -> Loss | None:
+    def lose(self, hold: LeaseToken, most: int = MAX_LOSSES) -> Loss | None:
         """Free work that broke off, and count it; None when it was not ours any more."""
-        return next(iter(self._lose(mine(hold), HeldWork.losses, most)), None)
+        return next(iter(self._lose(mine(hold), LeaseRow.losses, most)), None)
 
-    def die(self, hold: Hold) -> Loss | None:
+    def die(self, hold: LeaseToken) -> Loss | None:
         """Free work that a kill from outside cut short, and count it; None when it was not ours any more."""
-        return next(iter(self._lose(mine(hold), HeldWork.deaths, MAX_DEATHS)), None)
+        return next(iter(self._lose(mine(hold), LeaseRow.deaths, MAX_DEATHS)), None)
 
     def silent_jobs(self) -> Sequence[str | None]:
         """Jobs of which work is held by who went silent; None stands for the work of no job."""
-        jobs = select(HeldWork.job_id).where(_silent()).distinct().order_by(HeldWork.job_id)
+        jobs = select(LeaseRow.job_id).where(_silent()).distinct().order_by(LeaseRow.job_id)
         return self.session.scalars(jobs).all()
 
     def expire(self, job_id: str | None) -> Sequence[Loss]:
         """Free all work of a job, or of none, whose holder went silent, and count it."""
         self.lock_jobs(select(Job.id).where(Job.id == job_id))
-        theirs = HeldWork.job_id.is_not_distinct_from(job_id)
-        return self._lose(and_(_silent(), theirs), HeldWork.deaths, MAX_DEATHS)
+        theirs = LeaseRow.job_id.is_not_distinct_from(job_id)
+        return self._lose(and_(_silent(), theirs), LeaseRow.deaths, MAX_DEATHS)
 
     def waiting(self, older_than_sec: float, most: int | None = None) -> Sequence[WorkItem]:
         """Work that nobody holds and whose message went out long ago: each owner's first of a kind go first.
 
         Of an owner's that of urgent jobs, then the oldest.
         """
-        old = HeldWork.until.is_(None), HeldWork.sent_at < until(-older_than_sec), HeldWork.kind.in_(WorkKind)
+        old = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-older_than_sec), LeaseRow.kind.in_(WorkKind)
         # Rounds are numbered in the order they were planned; their jobs' ages say nothing about it.
-        age = case((HeldWork.kind != WorkKind.ROUND, Job.created_at), else_=0.0)
-        order = Job.priority.desc(), age, func.length(HeldWork.subject), HeldWork.subject
-        query = select(HeldWork.kind, HeldWork.subject).join(Job, Job.id == HeldWork.job_id)
-        place = func.row_number().over(partition_by=(HeldWork.kind, Job.owner), order_by=order)
+        age = case((LeaseRow.kind != WorkKind.ROUND, Job.created_at), else_=0.0)
+        order = Job.priority.desc(), age, func.length(LeaseRow.subject), LeaseRow.subject
+        query = select(LeaseRow.kind, LeaseRow.subject).join(Job, Job.id == LeaseRow.job_id)
+        place = func.row_number().over(partition_by=(LeaseRow.kind, Job.owner), order_by=order)
         rows = self.session.execute(query.where(*old).order_by(place, *order).limit(most))
         return [WorkItem(WorkKind(kind), subject) for kind, subject in rows]
 
     def others_wait(self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float) -> bool:
         """Whether work of these kinds has been waiting for a worker for so long, of other jobs."""
-        waits = HeldWork.until.is_(None), HeldWork.sent_at < until(-longer_than_sec)
-        others = HeldWork.kind.in_(kinds), HeldWork.job_id != job_id
-        return bool(self.session.scalar(select(exists(select(HeldWork.kind).where(*waits, *others)))))
+        waits = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-longer_than_sec)
+        others = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
+        return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waits, *others)))))
 
     def mark_sent(self, items: Collection[WorkItem]) -> None:
         """Messages for this work go out now."""
         for kind in {item.kind for item in items}:
             subjects = [item.subject for item in items if item.kind is kind]
-            these = HeldWork.kind == kind, self.among(HeldWork.subject, subjects)
-            self.changed(update(HeldWork).where(*these).values(sent_at=now()))
+            these = LeaseRow.kind == kind, self.among(LeaseRow.subject, subjects)
+            self.changed(update(LeaseRow).where(*these).values(sent_at=now()))
 
-    def get(self, item: WorkItem) -> HeldWork:
+    def get(self, item: WorkItem) -> LeaseRow:
         """The row of work that was opened or claimed."""
-        return self.session.get_one(HeldWork, (item.kind, item.subject))
+        return self.session.get_one(LeaseRow, (item.kind, item.subject))
 
-    def _change(self, hold: Hold, **values: Any) -> bool:
-        return self.changed(update(HeldWork).where(mine(hold)).values(values)) == 1
+    def _change(self, hold: LeaseToken, **values: Any) -> bool:
+        return self.changed(update(LeaseRow).where(mine(hold)).values(values)) == 1
 
     def _lose(
         self, which: ColumnElement[bool], count: InstrumentedAttribute[int], most: int
     ) -> Sequence[Loss]:
-        lost = update(HeldWork).where(which).values({count.key: count + 1, **FREED})
+        lost = update(LeaseRow).where(which).values({count.key: count + 1, **FREED})
         losses = []
-        rows = self.session.scalars(lost.returning(HeldWork)).all()
+        rows = self.session.scalars(lost.returning(LeaseRow)).all()
         for row in sorted(rows, key=lambda row: (row.kind, len(row.subject), row.subject)):
             item, given_up = WorkItem(WorkKind(row.kind), row.subject), getattr(row, count.key) >= most
-            losses.append(Loss(Hold(item, Token(row.attempt, NOBODY)), row.job_id or "", given_up))
+            losses.append(Loss(LeaseToken(item, Token(row.attempt, NOBODY)), row.job_id or "", given_up))
             if given_up:
                 self.rest([item.kind], [item.subject])
         return losses
@@ -186,17 +186,17 @@ class Holds(Repository):
 
 def _silent() -> ColumnElement[bool]:
     # What a newer version holds besides is taken back by its own control.
-    return and_(HeldWork.until < now(), HeldWork.kind.in_(WorkKind))
+    return and_(LeaseRow.until < now(), LeaseRow.kind.in_(WorkKind))
 
 
-def mine(hold: Hold) -> ColumnElement[bool]:
+def mine(hold: LeaseToken) -> ColumnElement[bool]:
     """Whether a row of held work is held by this attempt."""
     item = hold.item
-    same = HeldWork.kind == item.kind, HeldWork.subject == item.subject
-    claimed = HeldWork.attempt == hold.attempt, HeldWork.holder == hold.token.holder
-    return and_(*same, *claimed, HeldWork.until.is_not(None))
+    same = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
+    claimed = LeaseRow.attempt == hold.attempt, LeaseRow.holder == hold.token.holder
+    return and_(*same, *claimed, LeaseRow.until.is_not(None))
 
 
-def held(hold: Hold) -> ColumnElement[bool]:
+def held(hold: LeaseToken) -> ColumnElement[bool]:
     """Whether this attempt holds its work still: the fence of what it writes to other tables."""
-    return exists(select(HeldWork.kind).where(mine(hold)))
+    return exists(select(LeaseRow.kind).where(mine(hold)))

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, and_, case, or_, select, update
 
 from db.database_clock import now
 from db.repositories.base import Repository, until
-from db.tables import Device, HeldWork, Job, Tick, Worker
+from db.tables import Device, Job, LeaseRow, Tick, Worker
 
 #: Nobody looked for so long, or the clock was set forward.
 GAP_SEC: Final = 30.0
@@ -56,8 +56,8 @@ class Ticks(Repository):
     def pull_back(self, lease_sec: float) -> None:
         """After the clock was set back: what lies ahead of it would be waited for until it is there again."""
         self._pull(Job.planned_at, None, ahead=AHEAD_SEC)
-        self._pull(HeldWork.until, until(lease_sec), ahead=lease_sec + AHEAD_SEC)
-        self._pull(HeldWork.sent_at, now(), ahead=AHEAD_SEC)
+        self._pull(LeaseRow.until, until(lease_sec), ahead=lease_sec + AHEAD_SEC)
+        self._pull(LeaseRow.sent_at, now(), ahead=AHEAD_SEC)
         for table in (Device, Worker):
             self._pull(table.last_seen, now(), ahead=AHEAD_SEC)
 

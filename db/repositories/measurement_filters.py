@@ -17,7 +17,7 @@ IMPORTED: Final = (MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)
 
 def eligible() -> ColumnElement[bool]:
     """Timed here, and no measurement of the same candidate found its results wrong."""
-    return and_(Measurement.kind.not_in(IMPORTED), sound())
+    return and_(Measurement.kind.not_in(IMPORTED), is_not_refuted())
 
 
 def bounded() -> ColumnElement[bool]:
@@ -25,12 +25,12 @@ def bounded() -> ColumnElement[bool]:
     return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted())
 
 
-def brought() -> ColumnElement[bool]:
+def is_imported() -> ColumnElement[bool]:
     """Timed elsewhere and not found wrong; it may not be as fast here."""
-    return and_(Measurement.kind.in_(IMPORTED), sound())
+    return and_(Measurement.kind.in_(IMPORTED), is_not_refuted())
 
 
-def sound() -> ColumnElement[bool]:
+def is_not_refuted() -> ColumnElement[bool]:
     """Timed, and no measurement of the same candidate found its results wrong."""
     return and_(Measurement.latency_us.is_not(None), ~_refuted())
 
@@ -52,7 +52,7 @@ def shared() -> ColumnElement[bool]:
     return Measurement.id > Workload.kept_upto
 
 
-def believed() -> ColumnElement[bool]:
+def is_not_withdrawn() -> ColumnElement[bool]:
     """Not taken back with the device that measured it; then it was as if nobody had tried it."""
     return Measurement.outcome != Outcome.WITHDRAWN
 
@@ -62,7 +62,7 @@ def undisturbed() -> ColumnElement[bool]:
     return Measurement.bound_us.is_(None)
 
 
-def comparable() -> ColumnElement[bool]:
+def is_same_context() -> ColumnElement[bool]:
     """In the job's measuring context; a job without one yet takes every context as a hint."""
     return or_(Job.context_id.is_(None), Measurement.context_id == Job.context_id)
 
@@ -70,7 +70,7 @@ def comparable() -> ColumnElement[bool]:
 def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]:
     """The best latency of the enclosing query's task on its job's target, across the whole dataset."""
     same_program = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    query = select(Measurement.latency_us).where(*same_program, eligible(), comparable(), *conditions)
+    query = select(Measurement.latency_us).where(*same_program, eligible(), is_same_context(), *conditions)
     return query.order_by(Measurement.latency_us).limit(1).correlate(Task, Job).scalar_subquery()
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, select, update
 
 from db.measurement_codec import pack_decisions, pack_times
 from db.repositories.base import Repository
-from db.repositories.leases import Hold, Token, WorkItem, held
+from db.repositories.leases import LeaseToken, Token, WorkItem, held
 from db.tables import Measurement, Round, SourceDataset
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
@@ -41,7 +41,7 @@ class Measurements(Repository):
         given up can follow what its successor wrote.
         """
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
-        hold = Hold(WorkItem.round(round_id), token)
+        hold = LeaseToken(WorkItem.round(round_id), token)
         leased = self.session.scalars(select(Round).where(Round.id == round_id, held(hold))).one_or_none()
         if leased is None:
             raise LeaseLost(f"round {round_id} is no longer leased to attempt {token.attempt}")
@@ -61,7 +61,7 @@ class Measurements(Repository):
         Raises LeaseLost unless the finish of the job is still this claim's.
         """
         self.lock_job(job_id)
-        hold = Hold(WorkItem(WorkKind.FINISH, job_id), token)
+        hold = LeaseToken(WorkItem(WorkKind.FINISH, job_id), token)
         if not self.session.scalar(select(held(hold))):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {token.attempt}")
         owner = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, func, or_, select
 
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import believed, shared, undisturbed
+from db.repositories.measurement_filters import is_not_withdrawn, shared, undisturbed
 from db.repositories.trials import select_trials, trial_of
 from db.tables import Device, Measurement, Workload
 from mallorn.core.states import MeasurementKind
@@ -40,7 +40,7 @@ class Recordings(Repository):
         query = (
             select_trials(Measurement.run_us, Measurement.error)
             .join(Workload, Workload.id == Measurement.workload_id)
-            .where(*same, there, _is_trial(), shared(), believed(), undisturbed())
+            .where(*same, there, _is_trial(), shared(), is_not_withdrawn(), undisturbed())
             .order_by(Measurement.id)
         )
         return [trial_of(row) for row in self.session.execute(query)]

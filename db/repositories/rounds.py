@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Select, func, select, text, update
 
 from db.database_clock import now
 from db.repositories.base import Repository
-from db.repositories.leases import Hold, Holds, Token, WorkItem, held
+from db.repositories.leases import Leases, LeaseToken, Token, WorkItem, held
 from db.tables import Job, Measurement, Round
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import PlannedRound, RoundStats
@@ -43,7 +43,7 @@ class Rounds(Repository):
         # Read after the in-flight place is ours: no other round can still be committing rows we would miss.
         newest = newest_of(workload_id, job.target_id).scalar_subquery()
         self.changed(update(Round).where(Round.id == round_id).values(seen_upto=newest))
-        Holds(self.session).open(WorkItem.round(round_id), job.id)
+        Leases(self.session).open(WorkItem.round(round_id), job.id)
         return self.get(round_id)
 
     def get(self, round_id: int) -> Round:
@@ -56,7 +56,7 @@ class Rounds(Repository):
             select(func.coalesce(func.max(Round.index) + 1, 0)).where(Round.job_id == job_id)
         ).scalar_one()
 
-    def claim(self, round_id: int, worker: str, lease_sec: float) -> Hold | None:
+    def claim(self, round_id: int, worker: str, lease_sec: float) -> LeaseToken | None:
         """Take a queued round of a job that is tuning; None if it is not to be had."""
         self._lock_job_of(round_id)
         tuning = select(Job.id).where(Job.id == Round.job_id, Job.state == JobState.TUNING).exists()
@@ -64,7 +64,7 @@ class Rounds(Repository):
         begun = {"state": RoundState.LEASED, "worker": worker, "started_at": now()}
         if not self.changed(update(Round).where(*free).values(begun)):
             return None
-        return Holds(self.session).claim(WorkItem.round(round_id), worker, lease_sec)
+        return Leases(self.session).claim(WorkItem.round(round_id), worker, lease_sec)
 
     def settle(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
         """Fix, at the first claim, what all attempts use: the cost model's version, and the round from whose
@@ -76,7 +76,7 @@ class Rounds(Repository):
     def revise(self, round_id: int, token: Token, **changes: Any) -> bool:
         """Fix, for this and all later attempts, another way to propose; False when it is no longer ours."""
         self._lock_job_of(round_id)
-        ours = Round.id == round_id, held(Hold(WorkItem.round(round_id), token))
+        ours = Round.id == round_id, held(LeaseToken(WorkItem.round(round_id), token))
         return self.changed(update(Round).where(*ours).values(changes)) == 1
 
     def close(
@@ -89,8 +89,8 @@ class Rounds(Repository):
     ) -> bool:
         """End a round; False when it is no longer ours. Closing as QUEUED hands it back for another try."""
         self._lock_job_of(round_id)
-        hold, back = Hold(WorkItem.round(round_id), token), state is RoundState.QUEUED
-        ours = Holds(self.session).give_back(hold) if back else Holds(self.session).end(hold)
+        hold, back = LeaseToken(WorkItem.round(round_id), token), state is RoundState.QUEUED
+        ours = Leases(self.session).give_back(hold) if back else Leases(self.session).end(hold)
         return ours and self.move(round_id, state, error=error, stats=stats)
 
     def move(self, round_id: int, state: RoundState, **values: Any) -> bool:
@@ -124,7 +124,7 @@ class Rounds(Repository):
     def _cancel(self, *which: ColumnElement[bool]) -> Sequence[int]:
         ended = update(Round).where(*which).values(state=RoundState.CANCELLED, finished_at=now())
         ids = sorted(self.session.scalars(ended.returning(Round.id)))
-        Holds(self.session).rest([WorkKind.ROUND], [str(round_id) for round_id in ids])
+        Leases(self.session).rest([WorkKind.ROUND], [str(round_id) for round_id in ids])
         return ids
 
     def done_slots(self, round_id: int) -> set[int]:

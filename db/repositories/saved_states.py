@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import delete, func, select
 
 from db.repositories.base import Repository
-from db.repositories.leases import Hold, held
+from db.repositories.leases import LeaseToken, held
 from db.tables import FinishStep, Round, SearchState
 from mallorn.core.errors import LeaseLost
 from mallorn.core.values.decided_task import DecidedTask
@@ -48,7 +48,7 @@ class FinishSteps(Repository):
         same = FinishStep.job_id == job_id, FinishStep.trials == trials
         return {row.task_id: row.decided for row in self.session.execute(query.where(*same))}
 
-    def keep(self, hold: Hold, task_id: int, trials: int, decided: DecidedTask) -> None:
+    def keep(self, hold: LeaseToken, task_id: int, trials: int, decided: DecidedTask) -> None:
         """Store a step. Raises LeaseLost unless the finish is still this claim's."""
         job_id = hold.item.subject
         self.lock_job(job_id)

@@ -40,7 +40,7 @@ class Selection:
 _MODEL: Final = case((~Job.private, Job.model_id))  # nobody is told that a private job met a known program
 
 
-class FrozenRows(Repository):
+class SnapshotRows(Repository):
     """Reads what no one changes any more: rows are only ever added. Rows of private programs are left out."""
 
     def settled_mark(self) -> int:

@@ -8,7 +8,7 @@ from sqlalchemy import Select, select, update
 
 from db.database_clock import now
 from db.repositories.base import Repository
-from db.repositories.job_events import Warn, Warnings
+from db.repositories.job_events import NewJobWarning, Warnings
 from db.repositories.jobs import Jobs
 from db.repositories.model_versions import ModelVersions
 from db.repositories.models import Models
@@ -16,10 +16,10 @@ from db.tables import CostModelRow, Job, Model
 from mallorn.core.errors import Conflict
 from mallorn.core.version_name import VersionName
 
-LOST_MODEL: Final = Warn(
+LOST_MODEL: Final = NewJobWarning(
     "model file", "the uploaded model was found missing or damaged", "submit the same model file again"
 )
-LOST_EXPORT: Final = Warn(
+LOST_EXPORT: Final = NewJobWarning(
     "exported files", "they were found missing", "mallorn resume JOB --trials N   exports them again"
 )
 

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, sel
 from sqlalchemy.orm import aliased
 
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import comparable, eligible
+from db.repositories.measurement_filters import eligible, is_same_context
 from db.repositories.tasks import workload_is_busy
 from db.tables import Job, Measurement, Round, Task, Workload
 from mallorn.core.outcomes import Outcome
@@ -34,7 +34,7 @@ class WorkloadRound:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TaskHistory:
     """One task. `known_us` is what no round of the job's measuring context has measured itself."""
 
     id: int
@@ -55,10 +55,10 @@ class Standing:
 class Standings(Repository):
     """Reads a job's tasks in its measuring context."""
 
-    def of(self, job: Job) -> Sequence[Standing]:
+    def of(self, job: Job) -> Sequence[TaskHistory]:
         """In the order of the model."""
         rounds = self._rounds(job)
-        tasks = [Standing(*row) for row in self.session.execute(_tasks(job))]
+        tasks = [TaskHistory(*row) for row in self.session.execute(_tasks(job))]
         return [replace(task, rounds=tuple(rounds.get(task.workload_id, ()))) for task in tasks]
 
     def _rounds(self, job: Job) -> Mapping[int, Sequence[WorkloadRound]]:
@@ -83,7 +83,7 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
 
 def _best_of_finishes() -> ColumnElement[int | None]:
     same = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    timed = Measurement.kind == MeasurementKind.FINISH, eligible(), comparable()
+    timed = Measurement.kind == MeasurementKind.FINISH, eligible(), is_same_context()
     query = select(Measurement.id).where(*same, *timed).order_by(Measurement.latency_us).limit(1)
     return query.correlate(Task, Job).scalar_subquery()
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from db.columnar_rows import Columns
 from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import believed, bounded, brought, eligible, undisturbed
+from db.repositories.measurement_filters import bounded, eligible, is_imported, is_not_withdrawn, undisturbed
 from db.tables import Job, Measurement, SketchRow, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
@@ -94,7 +94,7 @@ class Trials(Repository):
 
     def best_brought(self, workload_id: int, target_id: int, count: int = 1) -> Sequence[Trial]:
         """The fastest distinct candidates of other datasets, by the times that were taken there."""
-        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, brought()]
+        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, is_imported()]
         return self._fastest(same, count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
@@ -171,4 +171,4 @@ def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
 
 
 def _learnable() -> tuple[ColumnElement[bool], ...]:
-    return Measurement.kind.in_(_LEARNABLE), believed(), undisturbed()
+    return Measurement.kind.in_(_LEARNABLE), is_not_withdrawn(), undisturbed()

@@ -16,7 +16,7 @@ from sqlalchemy import and_, func, or_, select
 
 from db.measurement_codec import pack_text, pack_times, unpack_text
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import sound
+from db.repositories.measurement_filters import is_not_refuted
 from db.tables import ForeignRecord, ForeignTask, Job, Measurement, SourceDataset, Task
 from mallorn.core.outcomes import Outcome
 
@@ -130,7 +130,7 @@ class Stock(Repository):
             .join(Job, Job.id == Task.job_id)
             .join(Measurement, same)
             .join(SourceDataset, SourceDataset.id == Measurement.source_id)
-            .where(Task.job_id == job_id, SourceDataset.key == STOCK, sound())
+            .where(Task.job_id == job_id, SourceDataset.key == STOCK, is_not_refuted())
             .group_by(Task.id)
         )
         return {task: us for task, us in self.session.execute(query) if us is not None}

@@ -9,7 +9,7 @@ from db.repositories.import_queue import Imports
 from db.repositories.job_events import Events
 from db.repositories.job_stages import STATES
 from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Hold, Holds, Loss, WorkItem
+from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, Loss, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.workers import Workers
 from mallorn.core.errors import MallornError
@@ -27,7 +27,7 @@ SILENT: Final = "its worker died or went silent"
 class WorkItems(Repository):
     """Rounds and stages by who works at them. Every method but `claim` does nothing for an old hold."""
 
-    def claim(self, item: WorkItem, worker: str, lease_sec: float) -> Hold | None:
+    def claim(self, item: WorkItem, worker: str, lease_sec: float) -> LeaseToken | None:
         """Take a round or a stage; None if another has it, or its job is in no state for it.
 
         Of imports the one whose turn it is.
@@ -38,45 +38,45 @@ class WorkItems(Repository):
             return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
         return Jobs(self.session).claim_stage(item.subject, STATES[item.kind], worker, lease_sec)
 
-    def put_off(self, hold: Hold, error: MallornError) -> bool:
+    def put_off(self, hold: LeaseToken, error: MallornError) -> bool:
         """The same as `give_back`, for what will not be there in a moment: it is sent like a lost message."""
         return self.give_back(hold, error, later=True)
 
-    def give_back(self, hold: Hold, error: MallornError, *, later: bool = False) -> bool:
+    def give_back(self, hold: LeaseToken, error: MallornError, *, later: bool = False) -> bool:
         """Let another take unfinished work, with a word to its job about what is waited for."""
         job_id, words = self._job_of(hold), error.reason
         if hold.item.kind is WorkKind.ROUND:
             given_back = self._close(hold, RoundState.QUEUED, words)
         else:
             self.lock_job(job_id)
-            given_back = Holds(self.session).give_back(hold, later)
+            given_back = Leases(self.session).give_back(hold, later)
         if given_back and words:
             Jobs(self.session).say(job_id, words)
         return given_back
 
     def expire(self, job_id: str | None) -> Sequence[Loss]:
         """Take work of a job from holders that went silent, and tell it."""
-        lost = Holds(self.session).expire(job_id)
+        lost = Leases(self.session).expire(job_id)
         for loss in lost:
             self._tell(loss, None)
         return lost
 
-    def lose(self, hold: Hold, error: MallornError, most: int = MAX_LOSSES) -> Loss | None:
+    def lose(self, hold: LeaseToken, error: MallornError, most: int = MAX_LOSSES) -> Loss | None:
         """Count a loss of work that broke off now; it is given up when it has lost `most` holders."""
         self.lock_job(self._job_of(hold))
-        loss = Holds(self.session).lose(hold, most)
+        loss = Leases(self.session).lose(hold, most)
         if loss is not None:
             self._tell(loss, error)
         return loss
 
-    def die(self, hold: Hold, error: MallornError) -> None:
+    def die(self, hold: LeaseToken, error: MallornError) -> None:
         """Count a kill from outside, which cut the work short: it is tried far more often."""
         self.lock_job(self._job_of(hold))
-        loss = Holds(self.session).die(hold)
+        loss = Leases(self.session).die(hold)
         if loss is not None:
             self._tell(loss, error, MAX_DEATHS)
 
-    def leave_to_another_host(self, hold: Hold, error: MallornError) -> None:
+    def leave_to_another_host(self, hold: LeaseToken, error: MallornError) -> None:
         """The host is at fault, which is no loss of the work's.
 
         A round that three hosts could not do, or three times all workers that there are, pauses its job until
@@ -85,7 +85,7 @@ class WorkItems(Repository):
         if hold.item.kind is not WorkKind.ROUND:
             self.give_back(hold, error)
             return
-        row = Holds(self.session).get(hold.item)
+        row = Leases(self.session).get(hold.item)
         left_by, workers = [*(row.left_by or ()), row.holder or ""], Workers(self.session)
         tried_all = len(left_by) >= MAX_LOSSES and not workers.able() - set(left_by)
         job_id = row.job_id or ""
@@ -93,18 +93,18 @@ class WorkItems(Repository):
         if tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, job_id, error)
-        elif Holds(self.session).leave(hold, left_by):
+        elif Leases(self.session).leave(hold, left_by):
             self._tell(Loss(hold, job_id, given_up=False), error)
             Jobs(self.session).say(job_id, error.reason)
 
-    def give_up(self, hold: Hold, error: MallornError) -> None:
+    def give_up(self, hold: LeaseToken, error: MallornError) -> None:
         """Try it no more: a round is one of many, a stage is all that there is of its job."""
         if hold.item.kind is WorkKind.ROUND:
             self.lose(hold, error, most=1)
         else:
             self.fail(hold, error)
 
-    def fail(self, hold: Hold, error: MallornError) -> None:
+    def fail(self, hold: LeaseToken, error: MallornError) -> None:
         """End the job: nothing of it can be done as it was asked for."""
         job_id = self._job_of(hold)
         if hold.item.kind is not WorkKind.ROUND:
@@ -112,11 +112,11 @@ class WorkItems(Repository):
         elif self._close(hold, RoundState.CANCELLED, error.message):
             fail_job(self.session, job_id, JobState.TUNING, error)
 
-    def _close(self, hold: Hold, state: RoundState, error: str) -> bool:
+    def _close(self, hold: LeaseToken, state: RoundState, error: str) -> bool:
         return Rounds(self.session).close(int(hold.item.subject), hold.token, state, error=error)
 
-    def _job_of(self, hold: Hold) -> str:
-        return Holds(self.session).get(hold.item).job_id or ""
+    def _job_of(self, hold: LeaseToken) -> str:
+        return Leases(self.session).get(hold.item).job_id or ""
 
     def _tell(self, loss: Loss, error: MallornError | None, most: int = MAX_LOSSES) -> None:
         """`error` None: the holder went silent."""

@@ -9,7 +9,7 @@ from sqlalchemy import exists, func, or_, select, update
 
 from db.measurement_codec import pack_text, unpack_text
 from db.repositories.base import Repository
-from db.repositories.snapshot_rows import FrozenRows
+from db.repositories.snapshot_rows import SnapshotRows
 from db.tables import Job, Model, Task, Workload
 
 KEPT: Final = 2**63 - 1  # above all rows: only private jobs brought it
@@ -53,7 +53,7 @@ class Workloads(Repository):
         """From now on everybody's; what is frozen goes on to leave out the rows that there are."""
         kept = self.among(Workload.key, keys), Workload.kept_upto == KEPT
         if self.session.scalar(select(exists().where(*kept))):
-            upto = FrozenRows(self.session).settled_mark()
+            upto = SnapshotRows(self.session).settled_mark()
             self.changed(update(Workload).where(*kept).values(kept_upto=upto))
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:

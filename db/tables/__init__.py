@@ -14,7 +14,7 @@ from db.tables.dataset import (
 )
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, SourceDataset
 from db.tables.feature_cache import FeatureRow, SearchState
-from db.tables.fleet import Device, HeldWork, Tick, Worker
+from db.tables.fleet import Device, LeaseRow, Tick, Worker
 from db.tables.jobs import Event, FinishStep, Job, Model, Round, StageRun, Task
 
 __all__ = [
@@ -29,8 +29,8 @@ __all__ = [
     "FinishStep",
     "ForeignRecord",
     "ForeignTask",
-    "HeldWork",
     "Job",
+    "LeaseRow",
     "Measurement",
     "MeasurementCount",
     "Model",

@@ -48,7 +48,7 @@ class Tick(Base):
     done_at: Mapped[Timestamp | None]  # its last turn that was done whole
 
 
-class HeldWork(Base):
+class LeaseRow(Base):
     """Work that one process at a time does, under a lease. A row stays: its attempts only ever grow."""
 
     __tablename__ = "held_work"

@@ -8,7 +8,7 @@ from typing import Any
 
 from mallorn.core.errors import InvalidRequest, MallornError, MissingPackage, NotFound, StoreAway
 from mallorn.core.install_command import install_line
-from mallorn.core.os_errors import refused
+from mallorn.core.os_errors import os_error
 
 
 def open_store(url: str) -> tuple[Any, str]:
@@ -70,7 +70,7 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
             f"{dirname(uri)} is not there: is its disk mounted?", hint=f"ls {dirname(uri)}; mount"
         ) from error
     except Exception as error:  # each kind of store has errors of its own
-        raise refused(error, uri) or away(uri, error) from error
+        raise os_error(error, uri) or away(uri, error) from error
 
 
 def away(uri: str, error: Exception) -> StoreAway:

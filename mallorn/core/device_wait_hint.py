@@ -13,20 +13,20 @@ WAITING = (Cause.NO_DEVICE, Cause.NOT_HERE, Cause.UNLIKE)
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class ServiceAddress:
     """Where this service is: its tracker, and its data where the next command must name them."""
 
     tracker: str
     data: str = ""
 
     @classmethod
-    def of(cls, settings: Settings) -> "Here":
+    def of(cls, settings: Settings) -> "ServiceAddress":
         """As a process of the service knows it."""
         usual = settings.data_dir == default_data_dir()
         return cls(settings.tracker, "" if usual else f" --data {shlex.quote(str(settings.data_dir))}")
 
 
-def waiting_words(target: str, here: Here, why_not_here: str = "") -> str:
+def waiting_words(target: str, here: ServiceAddress, why_not_here: str = "") -> str:
     """The reason of a job without a device: what it waits for, and below it what to type."""
     return f"waits for a device for {target}{_not_here(why_not_here)}\n{device_command(target, here)}"
 
@@ -37,7 +37,9 @@ def command_for(reason: str, cause: str | None) -> str:
     return f"next: {command}" if cause in (Cause.NOT_HERE, Cause.UNLIKE) else ""
 
 
-def paused_words(job_id: str, target: str, here: Here, waited_sec: float, why_not_here: str = "") -> str:
+def paused_words(
+    job_id: str, target: str, here: ServiceAddress, waited_sec: float, why_not_here: str = ""
+) -> str:
     """The reason of a job that was paused because no device came."""
     waited = f"{waited_sec / 60:.0f} minutes" if waited_sec >= A_WHILE_SEC else f"{waited_sec:.0f} s"
     what = f"waited {waited} for a device for {target}{_not_here(why_not_here)}"
@@ -51,7 +53,7 @@ def unlike_words(job_id: str, was: str, now: str) -> str:
     return f"{changed}\n{back}   (or tune the model anew: that begins with all that is known)"
 
 
-def device_command(target: str, here: Here) -> str:
+def device_command(target: str, here: ServiceAddress) -> str:
     """What to type on a machine that runs the target; first here, where others do not reach the tracker."""
     there = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"
     if is_loopback(host_and_port(here.tracker)[0]):

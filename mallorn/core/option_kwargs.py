@@ -26,7 +26,7 @@ class SimulatedAsked(TypedDict, total=False):
     failure_rate: float
 
 
-class Asked(TypedDict, total=False):
+class OptionKwargs(TypedDict, total=False):
     """What somebody asks for of a job's options, as keywords or as JSON; what is left out has its default."""
 
     recipe: str
@@ -55,7 +55,7 @@ class Asked(TypedDict, total=False):
     dynamic: dict[str, list[int]]
 
 
-def check_asked(asked: Asked) -> None:
+def check_asked(asked: OptionKwargs) -> None:
     """Raise InvalidRequest for what no job of this version may ask for."""
     try:
         check_options(JobOptions.model_validate(asked))

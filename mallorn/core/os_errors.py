@@ -14,7 +14,7 @@ _NO_HANDLE: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_HANDLE_WORDS: Final = (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE), "FdQuotaExceeded")
 
 
-def refused(error: BaseException, file: str | None = None) -> MallornError | None:
+def os_error(error: BaseException, file: str | None = None) -> MallornError | None:
     """The sentence, and the way out, for what the host is to blame for; None for all else.
 
     `file`: what was written, where the error may not name it.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from mallorn.core.errors import HostFault, MallornError, PluginFailed
-from mallorn.core.os_errors import refused
+from mallorn.core.os_errors import os_error
 from mallorn.core.registry import WORDS, resolve
 
 
@@ -25,7 +25,7 @@ HINT: Final = "mend it, start its workers again, and submit the model again: wha
 
 
 @contextmanager
-def blaming(*parts: tuple[str, str]) -> Iterator[None]:
+def blame_plugins(*parts: tuple[str, str]) -> Iterator[None]:
     """Raise PluginFailed for an exception that passed through the code of one of these (seam, name).
 
     What none of them had a hand in, and every MallornError, passes as it is. Raises HostFault where the host
@@ -36,7 +36,7 @@ def blaming(*parts: tuple[str, str]) -> Iterator[None]:
     except (MallornError, KeyboardInterrupt):
         raise
     except BaseException as error:  # whatever foreign code raises, sys.exit() too
-        known = refused(error) if isinstance(error, OSError) else None
+        known = os_error(error) if isinstance(error, OSError) else None
         if isinstance(known, HostFault):  # a child could not start, say
             raise known from error
         for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -3,13 +3,13 @@
 from mallorn.core.version import VERSION
 from mallorn.report.html import Html, el
 from mallorn.report.notebook_card import verdict
-from mallorn.report.report_data import Story
+from mallorn.report.report_data import ReportData
 from mallorn.report.sections import SECTIONS
 from mallorn.report.style import PAGE, POLICY
 from mallorn.wording.units import moment
 
 
-def page(story: Story, written_at: float) -> str:
+def page(story: ReportData, written_at: float) -> str:
     """The whole document."""
     title = f"{story.job.name}: job {story.job.id}"
     head = el(

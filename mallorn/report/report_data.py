@@ -28,7 +28,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Story:
+class ReportData:
     """A job, its tasks, its rounds with totals (oldest first) and its failures."""
 
     job: JobStatus
@@ -43,7 +43,7 @@ class Story:
         tasks: Sequence[TaskStatus],
         rounds: Iterable[RoundStatus],
         failed: Iterable[Record],
-    ) -> "Story":
+    ) -> "ReportData":
         """A job, its rounds, oldest first, and its failed records."""
         return cls(job, tasks, with_totals(rounds, tasks), grouped(failed))
 

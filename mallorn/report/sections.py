@@ -9,7 +9,7 @@ from mallorn.core.values.job import TaskStatus
 from mallorn.core.virtual_devices import STAND_INS
 from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el, facts, table
-from mallorn.report.report_data import Failure, Story
+from mallorn.report.report_data import Failure, ReportData
 from mallorn.results.decision_summary import summarise
 from mallorn.wording.decision_log import ROUND_COLUMNS, log_rows
 from mallorn.wording.decision_summary import SHARE_COLUMNS, summary_lines, top_shares
@@ -18,7 +18,7 @@ from mallorn.wording.results import facts as job_facts
 from mallorn.wording.tasks import ANSWER_COLUMNS, stock_words, task_columns
 from mallorn.wording.units import AUTO, Column, duration, headroom, latency, spent_of
 
-Section = Callable[[Story], Html | None]
+Section = Callable[[ReportData], Html | None]
 FAMILIES: Final = (
     Column[TaskStatus]("Family", lambda task: task.family),
     Column[TaskStatus]("At rest because", lambda task: task.reason),
@@ -31,7 +31,7 @@ FAILED: Final = (
 )
 
 
-def summary(story: Story) -> Html:
+def summary(story: ReportData) -> Html:
     """What was asked for and how it stands."""
     job, progress = story.job, story.job.progress
     ended, measurer = job.finished_at, job.options.measurer
@@ -61,7 +61,7 @@ def _option(value: JsonValue) -> str:
     return "" if value is None or value == [] else str(value)
 
 
-def engines(story: Story) -> Html | None:
+def engines(story: ReportData) -> Html | None:
     """The whole model, timed in each engine."""
     report = story.job.finish_report
     rows = latency_rows(report.latency_us)
@@ -76,7 +76,7 @@ def engines(story: Story) -> Html | None:
     return el("section", el("h2", "The whole model"), timed, said)
 
 
-def curves(story: Story) -> Html | None:
+def curves(story: ReportData) -> Html | None:
     """Best so far against trials and against time."""
     known = {ENGINES[key]: story.job.median_us(key) for key in ("untuned", "onnxruntime")}
     beside = {name: value for name, value in known.items() if value is not None}
@@ -87,20 +87,20 @@ def curves(story: Story) -> Html | None:
     return el("section", el("h2", "Best so far"), el("p", words, class_="note"), drawn)
 
 
-def tasks(story: Story) -> Html | None:
+def tasks(story: ReportData) -> Html | None:
     """MetaSchedule's table."""
     if not story.tasks:
         return None
     return el("section", el("h2", "Tasks"), table(story.tasks, [*task_columns(story.tasks), *FAMILIES]))
 
 
-def answers(story: Story) -> Html | None:
+def answers(story: ReportData) -> Html | None:
     """What each task's schedule rests on, in a job that measured no candidates."""
     rows = story.job.finish_report.answers.items()
     return el("section", el("h2", "What answered"), table(rows, ANSWER_COLUMNS)) if rows else None
 
 
-def decisions(story: Story) -> Html | None:
+def decisions(story: ReportData) -> Html | None:
     """Why every round was made and what it brought."""
     if not story.rounds:
         return None
@@ -114,14 +114,14 @@ def decisions(story: Story) -> Html | None:
     )
 
 
-def failures(story: Story) -> Html:
+def failures(story: ReportData) -> Html:
     """What went wrong, in its own words."""
     left = unbuilt(story.job.progress)
     told = table(story.failures, FAILED) if story.failures else el("p", "No candidate failed.")
     return el("section", el("h2", "Failures"), told, el("p", f"{left}.") if left else None)
 
 
-def trouble(story: Story) -> Html | None:
+def trouble(story: ReportData) -> Html | None:
     """What went wrong along the way without ending the job."""
     lines = warnings(story.job)
     return (
@@ -135,7 +135,7 @@ def _words(failure: Failure) -> Html | str:
     return el("details", el("summary", failure.words), el("pre", failure.example))
 
 
-def applying(story: Story) -> Html:
+def applying(story: ReportData) -> Html:
     """How to use what was found."""
     job_id = story.job.id
     if not story.job.exported:

@@ -6,7 +6,7 @@ from typing import Final
 
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.fastest_job import Contestant, Judgement, judge
+from mallorn.results.fastest_job import JobResult, Judgement, judge
 from mallorn.results.history import CurvePoint, at_seconds, at_trials, curve, reached
 
 # Whoever differs in one of these has times that do not compare.
@@ -50,7 +50,7 @@ class ComparedTask:
 class Comparison:
     """Where a list has an entry a job, they stand in the order given."""
 
-    jobs: list[Contestant]
+    jobs: list[JobResult]
     judgement: Judgement | None
     equal_trials: int
     equal_seconds: float
@@ -68,10 +68,10 @@ def compare(sides: Sequence[Side]) -> Comparison:
     return Comparison(jobs, judgement, trials, seconds, _tasks(sides), warnings)
 
 
-def _standing(side: Side, trials: int, seconds: float) -> Contestant:
+def _standing(side: Side, trials: int, seconds: float) -> JobResult:
     job = side.job
     tuned = job.finish_report.latency_us.get("tuned")
-    return Contestant(
+    return JobResult(
         id=job.id,
         name=job.name,
         state=job.state,

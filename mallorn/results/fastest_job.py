@@ -16,7 +16,7 @@ APART: Final = "tasks are timed alone and find their data in the caches, in the 
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
+class JobResult:
     """Where a job ended, and what it had at equal effort. None: it was not timed."""
 
     id: str
@@ -47,7 +47,7 @@ class Judgement:
     note: str
 
 
-def judge(jobs: Sequence[Contestant]) -> Judgement:
+def judge(jobs: Sequence[JobResult]) -> Judgement:
     """The whole model decides where every job's was timed on a quiet host, else the sum over tasks."""
     doubt = _doubt(jobs)
     by, other = (TASKS, MODEL) if doubt else (MODEL, TASKS)
@@ -65,7 +65,7 @@ def judge(jobs: Sequence[Contestant]) -> Judgement:
     return Judgement(by, None if close else first.id, why, note)
 
 
-def _doubt(jobs: Sequence[Contestant]) -> str:
+def _doubt(jobs: Sequence[JobResult]) -> str:
     """Why the whole model cannot decide."""
     for job in jobs:
         if job.model_us is None:
@@ -76,16 +76,16 @@ def _doubt(jobs: Sequence[Contestant]) -> str:
     return ""
 
 
-def _figure(job: Contestant, by: str) -> float | None:
+def _figure(job: JobResult, by: str) -> float | None:
     return job.model_us if by == MODEL else job.reached_us
 
 
-def _overlap(first: Contestant, second: Contestant) -> bool:
+def _overlap(first: JobResult, second: JobResult) -> bool:
     ours, theirs = first.interval_us, second.interval_us
     return ours is not None and theirs is not None and theirs[0] <= ours[1]
 
 
-def _note(first: Contestant, second: Contestant, other: str, because: str) -> str:
+def _note(first: JobResult, second: JobResult, other: str, because: str) -> str:
     """A note for the case that the other figure puts the second first."""
     first_us, second_us = _figure(first, other), _figure(second, other)
     if first_us is None or second_us is None or first_us <= second_us:

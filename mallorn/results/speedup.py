@@ -15,7 +15,7 @@ RIVALS: Final = {"onnxruntime": "onnxruntime", "untuned": "TVM's default build, 
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
+class Speedup:
     """How many times faster than its rival the tuned model is, and whether the intervals overlap."""
 
     rival: str
@@ -61,7 +61,7 @@ class Race:
         return f"{maybe}{self.short} {'as' if self.even else 'than'} {RIVALS[self.rival]}{alone}"
 
 
-def raced(latency_us: Mapping[str, ModelLatency | None]) -> Race | None:
+def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
     """The tuned model against onnxruntime, else against the default build; None without both times."""
     tuned = latency_us.get("tuned")
     rivals = ((name, latency_us.get(name)) for name in RIVALS)
@@ -69,7 +69,7 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Race | None:
     if tuned is None or other is None:
         return None
     overlap = tuned.low <= other.high and other.low <= tuned.high
-    return Race(rival, other.median / tuned.median, overlap)
+    return Speedup(rival, other.median / tuned.median, overlap)
 
 
 def beside_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> Beside | None:

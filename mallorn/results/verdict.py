@@ -9,7 +9,7 @@ from mallorn.core.text import command_in, percent
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
 from mallorn.core.virtual_devices import measured_by
-from mallorn.results.speedup import Race, beside_onnxruntime, raced
+from mallorn.results.speedup import Speedup, beside_onnxruntime, raced
 
 # Whoever reaches this share of what the machine computes has little left to win.
 PEAK_ENOUGH: Final = 0.85
@@ -52,7 +52,7 @@ def _done(job: JobStatus) -> Verdict:
     return Verdict(level=_level(job, race), summary="; ".join(said), next=_next(job, race), beside=beside)
 
 
-def _standing(job: JobStatus, race: Race | None) -> list[str]:
+def _standing(job: JobStatus, race: Speedup | None) -> list[str]:
     """How fast it is, for what effort, and how much is left to win."""
     if race is None:
         why = job.finish_report.not_timed
@@ -101,7 +101,7 @@ def _doubts(job: JobStatus) -> list[str]:
     return said
 
 
-def _level(job: JobStatus, race: Race | None) -> Level:
+def _level(job: JobStatus, race: Speedup | None) -> Level:
     if race is None:
         return Level.NONE
     if race.lost:
@@ -110,7 +110,7 @@ def _level(job: JobStatus, race: Race | None) -> Level:
     return Level.GOOD if race.won and not doubtful else Level.FAIR
 
 
-def _next(job: JobStatus, race: Race | None) -> str:
+def _next(job: JobStatus, race: Speedup | None) -> str:
     """Uncertain figures are taken again before anyone tunes for their sake."""
     stem = PurePath(job.name).stem
     model = shlex.quote(f"{stem}.onnx")

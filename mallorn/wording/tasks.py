@@ -42,7 +42,7 @@ ANSWER_COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kinship:
+class FamilyRow:
     """Tasks that share a cost model, for one reason."""
 
     family: str
@@ -51,9 +51,9 @@ class Kinship:
 
 
 FAMILY_COLUMNS: Final = (
-    Column[Kinship]("Family", lambda kin: kin.family),
-    Column[Kinship]("IDs", lambda kin: ", ".join(map(str, kin.members))),
-    Column[Kinship]("Why", lambda kin: kin.why),
+    Column[FamilyRow]("Family", lambda kin: kin.family),
+    Column[FamilyRow]("IDs", lambda kin: ", ".join(map(str, kin.members))),
+    Column[FamilyRow]("Why", lambda kin: kin.why),
 )
 
 
@@ -78,13 +78,13 @@ def stock_words(tasks: Iterable[TaskStatus]) -> str:
     return f"{stock_us} for {counted}, on a host that its logs do not name; {here_us} here"
 
 
-def kinships(tasks: Iterable[TaskStatus]) -> list[Kinship]:
+def kinships(tasks: Iterable[TaskStatus]) -> list[FamilyRow]:
     """One a family and reason; a family may have gathered its members for several."""
     members: dict[tuple[str, str], list[int]] = {}
     for task in tasks:
         if task.family:
             members.setdefault((task.family, task.family_why), []).append(task.index)
-    return [Kinship(family, why, tuple(found)) for (family, why), found in sorted(members.items())]
+    return [FamilyRow(family, why, tuple(found)) for (family, why), found in sorted(members.items())]
 
 
 def rests_on(report: FinishReport) -> list[str]:

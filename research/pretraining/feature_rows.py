@@ -13,13 +13,13 @@ from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
 from research.pretraining.training_arrays import Rows, rows_of
 from research.pretraining.training_data import TaskData
-from workers.round.feature_lookup import LOWERED, Seen, Viewer, Work
+from workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, WorkloadOnTarget
 
 
 class LoweredViews(Protocol):
     """A source of views that need a compiler."""
 
-    def see(self, task: TaskData, view: str) -> Seen:
+    def see(self, task: TaskData, view: str) -> FeatureRows:
         """The candidates of a task in this view. Raises InvalidRequest if the view is not available."""
 
 
@@ -27,10 +27,10 @@ class LoweredViews(Protocol):
 class Lowering:
     """Fills views that need a compiler, for tasks of the viewer's database."""
 
-    viewer: Viewer
+    viewer: FeatureLookup
     most_new: int  # candidates of a task that are lowered for the first time
 
-    def see(self, task: TaskData, view: str) -> Seen:
+    def see(self, task: TaskData, view: str) -> FeatureRows:
         """Raises InvalidRequest for a task of another database."""
         if task.workload_id is None:
             raise _not_here(view)
@@ -40,7 +40,7 @@ class Lowering:
         if target is None:
             raise _not_here(view)
         facts = task.workload_id, target.id, tir, task.target, task.descriptors
-        return self.viewer.see(view, Work(*facts, task.sketches), task.candidates, self.most_new)
+        return self.viewer.see(view, WorkloadOnTarget(*facts, task.sketches), task.candidates, self.most_new)
 
 
 def rows_for(tasks: Sequence[TaskData], view: str, lowering: LoweredViews | None = None) -> Rows:
@@ -58,11 +58,11 @@ def rows_for(tasks: Sequence[TaskData], view: str, lowering: LoweredViews | None
     return rows_of(known, [found.rows[found.known] for found in seen])
 
 
-def _see(task: TaskData, view: str, lowering: LoweredViews | None) -> Seen:
+def _see(task: TaskData, view: str, lowering: LoweredViews | None) -> FeatureRows:
     if view in LOWERED and lowering is not None:
         return lowering.see(task, view)
     rows = resolve("features", view)().extract(task.sketches, task.descriptors, task.candidates)
-    return Seen(rows, np.ones(len(task.trials), dtype=np.bool_))
+    return FeatureRows(rows, np.ones(len(task.trials), dtype=np.bool_))
 
 
 def _not_here(view: str) -> InvalidRequest:

@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.columnar_rows import Columns
-from db.dataset.snapshots import Frozen, Progress, silent, take_snapshot
+from db.dataset.snapshots import Progress, SnapshotReader, silent, take_snapshot
 from db.repositories.contexts import Contexts
 from db.repositories.sketches import Sketches
 from db.repositories.snapshot_rows import Selection
@@ -16,7 +16,7 @@ from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
-from research.pretraining.sample_tasks import MOST_ROWS, NOWHERE, Gathering, TaskKey, WorkloadFacts
+from research.pretraining.sample_tasks import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from research.pretraining.training_data import TrainingData
 from searchers.space import Sketch
 from workers.round.round_context import descriptors_of
@@ -36,8 +36,8 @@ def training_data_of(
     Raises NotFound for an unknown snapshot, target or operator.
     """
     frozen = _frozen(database, snapshot, selection, progress)
-    gathering, ids = Gathering(frozen.rows, limit), dict[str, int]()
-    for page in Frozen.of(database, frozen).pages(database, progress):
+    gathering, ids = TaskSample(frozen.rows, limit), dict[str, int]()
+    for page in SnapshotReader.of(database, frozen).pages(database, progress):
         ids |= _gather(gathering, page)
     with database.session() as session:
         facts = _facts(session, [ids[key] for key in gathering.workloads])
@@ -55,7 +55,7 @@ def _frozen(database: Database, name: str | None, selection: Selection, progress
         return Snapshots(session).get(name)
 
 
-def _gather(gathering: Gathering, page: Columns) -> Mapping[str, int]:
+def _gather(gathering: TaskSample, page: Columns) -> Mapping[str, int]:
     """Add the trials of a page; returns the ids of their workloads by key."""
     ids: dict[str, int] = {}
     places = page.rows("workload_id", "workload", "target", "context_id", "kind")

@@ -15,7 +15,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Sketch, unpack_sketch
-from research.pretraining.sample_tasks import MOST_ROWS, NOWHERE, Gathering, TaskKey, WorkloadFacts
+from research.pretraining.sample_tasks import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from research.pretraining.training_data import TaskData, TrainingData
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import read_tasks
@@ -40,7 +40,7 @@ def read_training_data(path: Path, progress: Progress = silent, limit: int = MOS
 
 
 def _exported(parcel: DatasetReader, progress: Progress, limit: int) -> TrainingData:
-    gathering, skipped = Gathering(parcel.rows, limit), Counter[str]()
+    gathering, skipped = TaskSample(parcel.rows, limit), Counter[str]()
     networks = defaultdict[str, dict[str, int]](dict)
     done = 0
     for batch in parcel.batches(MEASUREMENT_TABLE):
@@ -56,7 +56,7 @@ def _exported(parcel: DatasetReader, progress: Progress, limit: int) -> Training
     return TrainingData(tasks, str(parcel.snapshot["name"]), networks=networks, skipped=skipped)
 
 
-def _add(gathering: Gathering, networks: dict[str, dict[str, int]], row: Row) -> None:
+def _add(gathering: TaskSample, networks: dict[str, dict[str, int]], row: Row) -> None:
     context = NOWHERE if row["host_class"] is None else json.dumps([row[name] for name in CONTEXT])
     place = TaskKey(row["workload"], row["target"], context)
     decisions = pack_decisions(row["decisions"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from costmodels.active_selection import chosen
 from costmodels.base import CostModel
-from costmodels.transfer import Based, ManyDomains
+from costmodels.transfer import ManyDomains, TransferModel
 from db.dataset.snapshots import Progress, silent
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
@@ -94,7 +94,7 @@ def only_foreign(metrics: CostModelMetrics) -> bool:
 
 
 def _check(model: str) -> None:
-    if issubclass(resolve("cost_model", model), Based):
+    if issubclass(resolve("cost_model", model), TransferModel):
         raise InvalidRequest(
             f"{model} stands on a base, and is none itself", hint="mallorn pretrain xgboost   (or another)"
         )

@@ -39,7 +39,7 @@ class WorkloadFacts:
 
 
 @dataclass(slots=True)
-class Gathering:
+class TaskSample:
     """Keeps all rows of a small set and an even sample of a large one, the best of each task in any case."""
 
     total: int  # rows that will be shown

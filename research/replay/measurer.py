@@ -10,7 +10,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from research.replay.recorded_trials import REPLAY, holdings
 from workers.device.device_class import Endpoint
-from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice
+from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program, VirtualDevice
 
 NOT_RECORDED: Final = "the recording has no such candidate of this task"
 OLD_FAILURE: Final = "it failed when it was recorded"
@@ -33,10 +33,10 @@ class ReplayMeasurer(Measurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[Slot],
+        slots: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[SlotTrial, None, None]:
+    ) -> Generator[MeasureResult, None, None]:
         """Answer every slot, in order."""
         held = holdings(options.recording, target)
         known = held.trials(program.key)
@@ -44,29 +44,36 @@ class ReplayMeasurer(Measurer):
             yield _result(slot, known.get(slot.candidate), held.endpoint)
 
     def compare(
-        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
-    ) -> list[SlotTrial]:
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[MeasureInput],
+        options: JobOptions,
+        passes: int,
+    ) -> list[MeasureResult]:
         """One result for each slot: a repeated one would look more certain than it is."""
         return list(self.measure(program, target, slots, options))
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandInDevice:
+    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:
         held = holdings(options.recording, target)
         lacking = [name for key, name in tasks.items() if not held.trials(key)]
         if lacking and len(lacking) == len(tasks):
             raise InvalidRequest(f"{options.recording} holds no task of this job", hint=RECORD)
         told = f"{len(lacking)} of {len(tasks)} tasks are not in the recording: {', '.join(lacking)}"
-        return StandInDevice(held.endpoint, told, RECORD) if lacking else StandInDevice(held.endpoint)
+        return VirtualDevice(held.endpoint, told, RECORD) if lacking else VirtualDevice(held.endpoint)
 
     def require(self, need: Need) -> bool:
         raise InvalidRequest("a replay has no device to run anything on", hint=STEPS[need])
 
 
-def _result(slot: Slot, trial: Trial | None, endpoint: Endpoint) -> SlotTrial:
+def _result(slot: MeasureInput, trial: Trial | None, endpoint: Endpoint) -> MeasureResult:
     if trial is None:
-        return SlotTrial(slot.slot, Trial(slot.candidate, Outcome.NOT_RECORDED, error=NOT_RECORDED), endpoint)
+        return MeasureResult(
+            slot.slot, Trial(slot.candidate, Outcome.NOT_RECORDED, error=NOT_RECORDED), endpoint
+        )
     words = (trial.error or OLD_FAILURE) if trial.outcome.failed else ""
     run_us = trial.run_us
     if trial.latency_us is not None and len(run_us) <= 1:
         run_us = (trial.latency_us,)  # the file rounds the times of repeats
     said = Trial(slot.candidate, trial.outcome, run_us=run_us, error=words, build_ms=trial.build_ms)
-    return SlotTrial(slot.slot, said, endpoint)
+    return MeasureResult(slot.slot, said, endpoint)

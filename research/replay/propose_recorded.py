@@ -39,13 +39,13 @@ def propose_recorded(searcher: Searcher, asked: Request, space: RecordedSpace) -
 
     Returns distinct recorded candidates that the history lacks; fewer only when no more are left.
     """
-    ground = Ground(space, asked.history)
+    ground = RecordedProposals(space, asked.history)
     wanted = min(asked.count, ground.left)
     landed = ground.land(searcher.propose(asked.space, asked.history, asked.model, wanted, asked.rng))
     return landed + ground.fill(wanted - len(landed), asked.rng)
 
 
-class Ground:
+class RecordedProposals:
     """The recorded candidates that are not measured yet."""
 
     def __init__(self, space: RecordedSpace, history: Sequence[Trial]) -> None:

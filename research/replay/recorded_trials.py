@@ -27,7 +27,7 @@ Trials = Mapping[Candidate, Trial]
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class RecordedTrials:
     """The recorded trials of each workload, and the device that they ran on."""
 
     endpoint: Endpoint
@@ -38,7 +38,7 @@ class Holdings:
         return self.tasks.get(workload, {})
 
 
-def holdings(url: str, target: Target) -> Holdings:
+def holdings(url: str, target: Target) -> RecordedTrials:
     """Read a recording and cache it until it changes. The measuring context with most tasks is used.
 
     Raises InvalidRequest for a file that is missing, is no recording, or is of other targets.
@@ -61,7 +61,7 @@ def _reading(url: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=4)
-def _read(url: str, version: str, target: Target) -> Holdings:  # noqa: ARG001 - another one is read anew
+def _read(url: str, version: str, target: Target) -> RecordedTrials:  # noqa: ARG001 - another one is read anew
     store, path = fsspec.url_to_fs(url)
     if isinstance(store, LocalFileSystem):
         return _held(read_tasks(Path(path)), url, target)
@@ -71,7 +71,7 @@ def _read(url: str, version: str, target: Target) -> Holdings:  # noqa: ARG001 -
         return _held(read_tasks(copy), url, target)
 
 
-def _held(tasks: Sequence[RecordedTask], url: str, target: Target) -> Holdings:
+def _held(tasks: Sequence[RecordedTask], url: str, target: Target) -> RecordedTrials:
     wanted = real_target(target)
     ours = [task for task in tasks if real_target(Target(task.target)) == wanted]
     if not ours:
@@ -82,6 +82,6 @@ def _held(tasks: Sequence[RecordedTask], url: str, target: Target) -> Holdings:
     same = [task for task in ours if str(task.context) == context]
     trials = {task.workload: {trial.candidate: trial for trial in task.trials} for task in same}
     on = MeasuredOn.model_validate(same[0].context)
-    return Holdings(
+    return RecordedTrials(
         Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version), trials
     )

@@ -26,8 +26,8 @@ from research.shared_schedules.folder import (
     write_provenance,
     write_target,
 )
-from workers.interfaces.candidate_compiler import Compiler
-from workers.interfaces.model_compiler import Graphs, Tuned
+from workers.interfaces.candidate_compiler import CandidateCompiler
+from workers.interfaces.model_compiler import ModelCompiler, Tuned
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ def export_schedules(
     database: Database, root: Path, target: Target | None = None, progress: Progress = silent
 ) -> Iterator[WrittenFolder]:
     """A directory for each target of which there are measurements, or for one; what is there is replaced."""
-    with Compiler() as compiler, Graphs() as graphs:
+    with CandidateCompiler() as compiler, ModelCompiler() as graphs:
         for target_id, place in _targets(database, target):
             with database.transaction() as session:  # in which this dataset may name itself
                 found = BestRecords(session).of_target(target_id, Sources(session).own().key)
@@ -84,7 +84,7 @@ def _write(
     records: list[BestRecord],
     target: Target,
     directory: Path,
-    children: tuple[Compiler, Graphs],
+    children: tuple[CandidateCompiler, ModelCompiler],
     written: WrittenFolder,
 ) -> None:
     compiler, graphs = children
@@ -98,7 +98,7 @@ def _write(
     written.left_out += len(records) - len(kept) + len(gone)
 
 
-def _tuned(session: Session, compiler: Compiler, target: Target, record: BestRecord) -> Tuned | None:
+def _tuned(session: Session, compiler: CandidateCompiler, target: Target, record: BestRecord) -> Tuned | None:
     candidate = record.trial.candidate
     tir = tir_of(Workloads(session).get(record.workload_id))
     sketch = Sketches(session).by_key([candidate.sketch])[candidate.sketch]

@@ -12,7 +12,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, MeasuredOn, read_manifest
 from research.tuner_logs.read_lines import LoadedLog, Problem, Report
 from research.tuner_logs.store_records import Provenance, named, store_records
-from workers.interfaces.model_compiler import BadLine, Graphs, RestoredLog
+from workers.interfaces.model_compiler import BadLine, ModelCompiler, RestoredLog
 from workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
 BATCH: Final = 64  # lines in one call and one transaction
@@ -28,7 +28,7 @@ def load_metaschedule(
     loaded, left = LoadedLog(), set[int]()
     with (directory / RECORDS).open("rb") as lines:
         total = sum(1 for _ in lines)
-    with Graphs() as graphs:
+    with ModelCompiler() as graphs:
         for start in range(0, total, BATCH):
             found = _read(graphs, directory, start, min(BATCH, total - start))
             for bad in found.problems:
@@ -44,7 +44,7 @@ def load_metaschedule(
     return loaded, left
 
 
-def _read(graphs: Graphs, directory: Path, start: int, count: int) -> RestoredLog:
+def _read(graphs: ModelCompiler, directory: Path, start: int, count: int) -> RestoredLog:
     """Lines that kill or hold up their reader stay as they are: by halves, until each of them is alone."""
     try:
         return graphs.read_log(str(directory), start, count)
@@ -69,7 +69,7 @@ def load_export(database: Database, directory: Path, report: Report) -> LoadedLo
             f"the schedules in {directory} are {manifest.mode}: nobody has measured them",
             hint="mallorn tune MODEL   (measures what is known, and exports that)",
         )
-    with Graphs() as graphs:
+    with ModelCompiler() as graphs:
         found = graphs.read_export(str(directory), parse_target(manifest.target).text)
     for bad in found.problems:
         report(Problem(str(directory / bad.file), bad.line, bad.error))

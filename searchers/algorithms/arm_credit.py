@@ -20,7 +20,7 @@ FULL_GAIN: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
+class ArmCredit:
     """Mean credit of each arm, and its number of trials, both discounted by age."""
 
     mean: Column
@@ -38,7 +38,7 @@ class Credit:
         return np.asarray(floor + (1.0 - floor * len(hope)) * weight / weight.sum())
 
 
-def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> Credit:
+def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> ArmCredit:
     """The recent credit of each arm; an arm without trials gets the overall mean."""
     older, recent = history[:-RECENT], history[-RECENT:]
     best_us = min(map(_time_us, older), default=np.inf)
@@ -49,7 +49,7 @@ def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str]
     trials = np.bincount(owner[mine], weights=weight[mine], minlength=len(arms))
     total = np.bincount(owner[mine], weights=(weight * earned)[mine], minlength=len(arms))
     common = total.sum() / trials.sum() if trials.sum() else 0.0
-    return Credit((total + common) / (trials + 1.0), trials.astype(np.float64))
+    return ArmCredit((total + common) / (trials + 1.0), trials.astype(np.float64))
 
 
 def _place(trial: Trial, place: dict[str, int], arm_of: Callable[[str], str]) -> int:

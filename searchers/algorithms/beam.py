@@ -8,8 +8,8 @@ from costmodels.base import Column, CostModel, Indices
 from costmodels.decision_proposer import ValuesPrefixes
 from costmodels.partial_rows import prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.knobs import Ordered, ordered
-from searchers.learning.scorer import Scout
+from searchers.learning.knobs import KnobOrder, ordered
+from searchers.learning.scorer import Scorer
 from searchers.space import Sketch
 from searchers.tile_arrays import Rows
 
@@ -36,7 +36,7 @@ class Beam(Learner):
     temperature: float = 0.3
     learning: bool = True
 
-    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         sketches = scout.space.sketches
         budget = max(1, (self.considered - len(scout)) // len(sketches))
         ends = []
@@ -52,7 +52,7 @@ class Beam(Learner):
         looks = self.completions * (knobs + 1) if prices else 1
         return max(2, min(self.width, budget // (looks * self.options)))
 
-    def _ends(self, knobs: Ordered, scout: Scout, width: int, rng: np.random.Generator) -> Rows:
+    def _ends(self, knobs: KnobOrder, scout: Scorer, width: int, rng: np.random.Generator) -> Rows:
         """What the last decisions of the beam lead to."""
         rows = knobs.knobs.blank(1)
         for decided, at in enumerate(knobs.order):
@@ -61,7 +61,7 @@ class Beam(Learner):
             rows = self._expanded(knobs, at, rows, width * self.options, rng)
         return rows
 
-    def _expanded(self, knobs: Ordered, at: int, rows: Rows, most: int, rng: np.random.Generator) -> Rows:
+    def _expanded(self, knobs: KnobOrder, at: int, rows: Rows, most: int, rng: np.random.Generator) -> Rows:
         """Every row with each of its options of a knob; some at random where there are too many."""
         legal = knobs.knobs.legal(at, rows)
         chance = np.where(legal, rng.random(legal.shape), 2.0)
@@ -78,7 +78,7 @@ class Beam(Learner):
         return np.concatenate([first, rest[np.argsort(-drawn, kind="stable")[: width - len(first)]]])
 
     def _worth(
-        self, knobs: Ordered, decided: int, rows: Rows, scout: Scout, rng: np.random.Generator
+        self, knobs: KnobOrder, decided: int, rows: Rows, scout: Scorer, rng: np.random.Generator
     ) -> Column:
         if not self.learning:
             return rng.random(len(rows))
@@ -87,7 +87,7 @@ class Beam(Learner):
         return self._completed(knobs, decided, rows, scout, rng)
 
     def _completed(
-        self, knobs: Ordered, decided: int, rows: Rows, scout: Scout, rng: np.random.Generator
+        self, knobs: KnobOrder, decided: int, rows: Rows, scout: Scorer, rng: np.random.Generator
     ) -> Column:
         """The mean of the best two of a few random completions."""
         whole = np.repeat(rows, self.completions, axis=0)
@@ -100,6 +100,6 @@ class Beam(Learner):
         return np.asarray(each[:, -2:].mean(axis=1))
 
 
-def _valued(sketch: Sketch, rows: Rows, step: int, scout: Scout, model: ValuesPrefixes) -> Column:
+def _valued(sketch: Sketch, rows: Rows, step: int, scout: Scorer, model: ValuesPrefixes) -> Column:
     candidates = sketch.candidates(rows.tolist())
     return model.value(prefixes(scout.space.features(candidates), step)).astype(np.float64)

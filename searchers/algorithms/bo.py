@@ -12,7 +12,7 @@ from searchers.algorithms.arm_credit import credit
 from searchers.algorithms.gp import ACQUISITIONS, Beliefs, GaussianProcess
 from searchers.base import Proposal, Trial, means_of
 from searchers.batch_searcher import BatchSearcher, Request
-from searchers.failure_penalty import prudent
+from searchers.failure_penalty import penalise_failures
 from searchers.feature_scaling import scaled
 from searchers.fill_batch import Filter
 from searchers.pooled_searcher import score
@@ -53,7 +53,7 @@ class BayesianOptimisation(BatchSearcher):
         far = space.mutate_all(rng, near[: half // 2])
         strangers = space.sample(rng, half - len(far))
         pool = score(space, asked.model, sieve.fresh([*near, *far, *strangers]))
-        pool = prudent(space, asked.history, pool, rng)
+        pool = penalise_failures(space, asked.history, pool, rng)
         order = rng.permutation(len(pool))
         ranked = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
         return pool.without(ranked[self.kept :])

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from costmodels.views import VIEWS
-from searchers.algorithms.es_state import Strategy, by_rank
+from searchers.algorithms.es_state import EsState, by_rank
 from searchers.base import RANDOM, Trial
 from searchers.batch_searcher import Request
 from searchers.pooled_searcher import PooledSearcher, score
@@ -58,9 +58,9 @@ class EvolutionStrategy(PooledSearcher):
                 strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
         return pool
 
-    def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> Strategy:
+    def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> EsState:
         """The space's distribution, moved towards the fastest measured; more of them move it further."""
-        strategy = Strategy.over(space, rng)
+        strategy = EsState.over(space, rng)
         known = fastest(history, max(1, min(self.remembered, len(history) // 2)))
         if not known or not self.learning:
             return strategy

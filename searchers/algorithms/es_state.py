@@ -17,14 +17,14 @@ TRUSTED = 2.0  # prior weight of a sketch's distribution, in winners
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class SketchGaussian:
     """Mean and covariance of good candidates' genes."""
 
     mean: Column
     covariance: Points
 
     @classmethod
-    def of(cls, points: Points) -> "Gaussian":
+    def of(cls, points: Points) -> "SketchGaussian":
         """The distribution fitted to the points."""
         mean = points.mean(axis=0)
         return cls(mean, _covariance(points - mean, np.full(len(points), 1 / len(points))))
@@ -35,14 +35,14 @@ class Gaussian:
         spread = self.covariance + LEAST_VARIANCE * np.eye(len(self.mean))
         return np.asarray(self.mean + noise @ np.linalg.cholesky(spread).T)
 
-    def toward(self, winners: Points, weights: Column, rate: float) -> "Gaussian":
+    def toward(self, winners: Points, weights: Column, rate: float) -> "SketchGaussian":
         """A step of the natural gradient: the mean follows the winners, the covariance their scatter.
 
         The scatter is around the old mean, so that the distribution widens in the direction it moves.
         """
         mean = (1 - rate) * self.mean + rate * (weights @ winners)
         scatter = _covariance(winners - self.mean, weights)
-        return Gaussian(mean, (1 - rate) * self.covariance + rate * scatter)
+        return SketchGaussian(mean, (1 - rate) * self.covariance + rate * scatter)
 
 
 def _covariance(deviations: Points, weights: Column) -> Points:
@@ -50,20 +50,20 @@ def _covariance(deviations: Points, weights: Column) -> Points:
 
 
 @dataclass(frozen=True)
-class Strategy:
+class EsState:
     """An immutable state: learning returns a new one."""
 
     genes: tuple[Genes, ...]
     shares: Column
-    gaussians: tuple[Gaussian, ...]
+    gaussians: tuple[SketchGaussian, ...]
 
     @classmethod
-    def over(cls, space: Space, rng: np.random.Generator) -> "Strategy":
+    def over(cls, space: Space, rng: np.random.Generator) -> "EsState":
         """Equal shares, each distribution as wide as the space."""
         genes = tuple(genes_of(sketch) for sketch in space.sketches)
         founders = _points(genes, space.sample(rng, FOUNDERS * len(genes)))
         shares = np.full(len(genes), 1 / len(genes))
-        return cls(genes, shares, tuple(Gaussian.of(points) for points, _ in founders))
+        return cls(genes, shares, tuple(SketchGaussian.of(points) for points, _ in founders))
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Candidate]:
         """Random well-formed candidates."""
@@ -74,7 +74,7 @@ class Strategy:
             drawn += genes.sketch.candidates(genes.decode(gaussian.draw(rng, size)).tolist())
         return drawn
 
-    def toward(self, winners: Sequence[Candidate], weights: Column, rate: float) -> "Strategy":
+    def toward(self, winners: Sequence[Candidate], weights: Column, rate: float) -> "EsState":
         """Move towards the winners; `weights` add up to one."""
         parts = _points(self.genes, winners)
         won = np.array([weights[lines].sum() for _, lines in parts])
@@ -91,7 +91,7 @@ def by_rank(count: int) -> Column:
     return np.asarray(weights / weights.sum())
 
 
-def _moved(gaussian: Gaussian, points: Points, weights: Column, rate: float) -> Gaussian:
+def _moved(gaussian: SketchGaussian, points: Points, weights: Column, rate: float) -> SketchGaussian:
     """The sketch's distribution after its winners; few winners move it little."""
     if not len(points):
         return gaussian

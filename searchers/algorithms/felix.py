@@ -12,7 +12,7 @@ from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, 
 from searchers.base import MUTATION, RANDOM
 from searchers.genes import Genes, Points, genes_of
 from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.scorer import Scout, Sight
+from searchers.learning.scorer import ScoredRows, Scorer
 from searchers.space import Candidate
 from searchers.tile_arrays import Rows
 
@@ -90,7 +90,7 @@ class Felix(Learner):
     greed: float = 10.0
     learning: bool = True
 
-    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         self._teach(scout, rng)
         count = min(self.begun, max(2, (self.considered - len(scout)) // self.steps))
         measured = dict(zip(sample.candidates, sample.label.tolist(), strict=True))
@@ -100,14 +100,14 @@ class Felix(Learner):
                 passed = self._climbed(np.concatenate(rows), known, measured, rng)
                 scout.look([(known.sketch, passed)], ASCENT)
 
-    def _teach(self, scout: Scout, rng: np.random.Generator) -> None:
+    def _teach(self, scout: Scorer, rng: np.random.Generator) -> None:
         """Look at what surrogates learn from: candidates from anywhere, and mutants of the best."""
         many = self.considered // 8
         scout.look_at(scout.space.sample(rng, many), RANDOM)
         best = [candidate for sight in scout.starts(many, self.greed, rng) for candidate in _of(sight)]
         scout.look_at(scout.space.mutate_all(rng, best), MUTATION)
 
-    def _starts(self, scout: Scout, count: int, rng: np.random.Generator) -> dict[str, list[Rows]]:
+    def _starts(self, scout: Scorer, count: int, rng: np.random.Generator) -> dict[str, list[Rows]]:
         """By sketch; half of them good, half anywhere."""
         starts: dict[str, list[Rows]] = {}
         for many, greed in ((count // 2, self.greed), (count - count // 2, 0.0)):
@@ -116,7 +116,7 @@ class Felix(Learner):
         return starts
 
     def _climbed(
-        self, starts: Rows, known: Sight, measured: dict[Candidate, float], rng: np.random.Generator
+        self, starts: Rows, known: ScoredRows, measured: dict[Candidate, float], rng: np.random.Generator
     ) -> Rows:
         """All that is passed on the ways up from some candidates."""
         genes = genes_of(known.sketch)
@@ -136,5 +136,5 @@ def _unit(ways: Points) -> Points:
     return np.asarray(ways / np.maximum(TINY, np.linalg.norm(ways, axis=1, keepdims=True)))
 
 
-def _of(sight: Sight) -> Iterator[Candidate]:
+def _of(sight: ScoredRows) -> Iterator[Candidate]:
     return (Candidate(sight.sketch.key, tuple(row)) for row in sight.rows.tolist())

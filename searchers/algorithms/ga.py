@@ -11,7 +11,7 @@ from searchers.batch_searcher import Request
 from searchers.decision_features import places_by_sketch
 from searchers.pooled_searcher import PooledSearcher, score
 from searchers.space import Candidate, Space
-from searchers.timed_candidates import Measured, fastest
+from searchers.timed_candidates import TimedCandidates, fastest
 
 LEAST_SHARE = 0.25  # of an equal share, for even the worst island
 
@@ -81,7 +81,7 @@ class Genetic(PooledSearcher):
         return pool
 
     def _children_of_measured(
-        self, space: Space, known: Measured, count: int, rng: np.random.Generator
+        self, space: Space, known: TimedCandidates, count: int, rng: np.random.Generator
     ) -> dict[Candidate, str]:
         strangers = dict.fromkeys(space.sample(rng, count), RANDOM)
         if not known:

@@ -8,8 +8,8 @@ from costmodels.base import Column
 from costmodels.decision_proposer import ProposesDecisions
 from costmodels.partial_rows import prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.knobs import Mask, Ordered, ordered, pick
-from searchers.learning.scorer import Scout
+from searchers.learning.knobs import KnobOrder, Mask, ordered, pick
+from searchers.learning.scorer import Scorer
 from searchers.space import Candidate
 from searchers.tile_arrays import Rows
 
@@ -33,7 +33,7 @@ class Generator(Learner):
     greed: float = 4.0
     learning: bool = True
 
-    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         sketches = scout.space.sketches
         each = max(8, self.drawn // len(sketches))
         scout.look(
@@ -44,7 +44,7 @@ class Generator(Learner):
             births = left // self.generations
             scout.look_at(scout.space.mutate_all(rng, _parents(scout, births, self.greed, rng)), BRED)
 
-    def _draws(self, knobs: Ordered, scout: Scout, count: int, rng: np.random.Generator) -> Rows:
+    def _draws(self, knobs: KnobOrder, scout: Scorer, count: int, rng: np.random.Generator) -> Rows:
         """Whole rows; half are drawn with sharper likings."""
         rows = knobs.knobs.blank(count)
         sharpness = np.where(np.arange(count) % 2, self.sharpness, 1.0)[:, None]
@@ -54,7 +54,7 @@ class Generator(Learner):
             knobs.knobs.set(at, rows, pick(rng, logits, legal))
         return rows
 
-    def _liking(self, knobs: Ordered, decided: int, rows: Rows, legal: Mask, scout: Scout) -> Column:
+    def _liking(self, knobs: KnobOrder, decided: int, rows: Rows, legal: Mask, scout: Scorer) -> Column:
         """How much each legal option of the next decision is liked."""
         liking = np.zeros(legal.shape)
         if self.learning and isinstance(scout.model, ProposesDecisions):
@@ -67,6 +67,6 @@ class Generator(Learner):
         return liking
 
 
-def _parents(scout: Scout, count: int, greed: float, rng: np.random.Generator) -> list[Candidate]:
+def _parents(scout: Scorer, count: int, greed: float, rng: np.random.Generator) -> list[Candidate]:
     starts = scout.starts(count, greed, rng)
     return [each for sight in starts for each in sight.sketch.candidates(sight.rows.tolist())]

@@ -11,7 +11,7 @@ from searchers.batch_searcher import Request
 from searchers.pooled_searcher import PooledSearcher, score
 from searchers.roller.rank_candidates import losses
 from searchers.space import Candidate, Space
-from searchers.timed_candidates import Measured, fastest
+from searchers.timed_candidates import TimedCandidates, fastest
 
 
 @dataclass(eq=False, kw_only=True)
@@ -65,7 +65,7 @@ class Guided(PooledSearcher):
         return np.asarray(np.arange(len(best)) * self.neighbours + best)
 
     def _starts(
-        self, space: Space, known: Measured, rng: np.random.Generator
+        self, space: Space, known: TimedCandidates, rng: np.random.Generator
     ) -> tuple[list[Candidate], Column]:
         """The best measured candidates; defaults and random candidates if too few were measured."""
         best = known.candidates[: self.walkers * 3 // 4]

@@ -6,7 +6,7 @@ import numpy as np
 
 from searchers.learning.exploring_learner import HistorySample, Learner
 from searchers.learning.rollouts import Rollouts, SketchTrees
-from searchers.learning.scorer import Scout, Sight
+from searchers.learning.scorer import ScoredRows, Scorer
 from searchers.learning.search_trees import Nodes
 
 ROLLOUT = "rollout"
@@ -29,27 +29,27 @@ class Mcts(Learner):
     noise: float = 0.03
     learning: bool = True
 
-    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         forest = [SketchTrees(sketch, self.trees) for sketch in scout.space.sketches]
         self._plant(forest, scout, rng)
         for _ in range(max(1, (self.considered - len(scout)) // self.batch)):
             self._take_up(forest, scout, rng)
             self._roll_out(forest, scout, rng)
 
-    def _plant(self, forest: list[SketchTrees], scout: Scout, rng: np.random.Generator) -> None:
+    def _plant(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
         """Start every tree with the paths of its own draw of the best known candidates."""
         drawn = {s.sketch.key: s for s in scout.starts(self.elite * self.trees, self.greed, rng)}
         for trees in forest:
             if sight := drawn.get(trees.sketch.key):
                 trees.plant(self._told(sight), rng.integers(self.trees, size=len(sight)))
 
-    def _take_up(self, forest: list[SketchTrees], scout: Scout, rng: np.random.Generator) -> None:
+    def _take_up(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
         drawn = {s.sketch.key: s for s in scout.starts(self.elite, self.greed, rng)}
         for trees in forest:
             if sight := drawn.get(trees.sketch.key):
                 trees.take_up(sight.rows)
 
-    def _roll_out(self, forest: list[SketchTrees], scout: Scout, rng: np.random.Generator) -> None:
+    def _roll_out(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
         """One batch of rollouts over all trees; the first decision of each is its sketch."""
         tree = np.arange(self.batch) % self.trees
         sketch = self._sketches(forest, tree, rng)
@@ -58,7 +58,7 @@ class Mcts(Learner):
         for part, sight in zip(parts, scout.look(views, ROLLOUT), strict=True):
             part.credit(self._told(sight))
 
-    def _told(self, sight: Sight) -> Sight:
+    def _told(self, sight: ScoredRows) -> ScoredRows:
         return sight if self.learning else replace(sight, promise=np.zeros_like(sight.promise))
 
     def _sketches(self, forest: list[SketchTrees], tree: Nodes, rng: np.random.Generator) -> Nodes:

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from searchers.learning.exploring_learner import HistorySample
-from searchers.learning.learned_parameters import Lessons
+from searchers.learning.learned_parameters import LearnedParameters
 from searchers.learning.moves import moves_of
 from searchers.learning.ppo_actor import Actor
-from searchers.learning.scorer import Scout, Sight
-from searchers.learning.stateful_learner import Keeper
-from searchers.learning.trajectory import Trail
+from searchers.learning.scorer import ScoredRows, Scorer
+from searchers.learning.stateful_learner import StatefulLearner
+from searchers.learning.trajectory import Trajectory
 
 STEP = "step"
 
 
 @dataclass(eq=False, kw_only=True)
-class Ppo(Keeper):
+class Ppo(StatefulLearner):
     """Many walkers step with all knobs at once; the policy learns which steps raise the model's score.
 
     After each rollout the policy is updated a fixed number of times, and the walkers restart from candidates
@@ -35,10 +35,14 @@ class Ppo(Keeper):
     clip: float = 0.2
     entropy: float = 0.01
 
-    def study(self, lessons: Lessons, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def study(
+        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+    ) -> None:
         actors = {sight.sketch.key: self._actor(sight, lessons, rng) for sight in scout.memory()}
         for _ in range(max(1, (self.considered - len(scout)) // (self.walkers * self.horizon))):
-            trails = [Trail(actors[s.sketch.key], s) for s in scout.starts(self.walkers, self.greed, rng)]
+            trails = [
+                Trajectory(actors[s.sketch.key], s) for s in scout.starts(self.walkers, self.greed, rng)
+            ]
             for _ in range(self.horizon):
                 self._step(scout, trails, rng)
             for trail in trails if self.learning else ():
@@ -47,13 +51,13 @@ class Ppo(Keeper):
         for sketch, actor in actors.items():
             lessons.keep(sketch, actor.lesson())
 
-    def _actor(self, sight: Sight, lessons: Lessons, rng: np.random.Generator) -> Actor:
+    def _actor(self, sight: ScoredRows, lessons: LearnedParameters, rng: np.random.Generator) -> Actor:
         actor = Actor(sight.features, len(moves_of(sight.sketch).knobs), self.rate, rng)
         if lesson := lessons.of(sight.sketch.key):
             actor.go_on(lesson)
         return actor
 
-    def _step(self, scout: Scout, trails: Sequence[Trail], rng: np.random.Generator) -> None:
+    def _step(self, scout: Scorer, trails: Sequence[Trajectory], rng: np.random.Generator) -> None:
         """One step of the walkers of every sketch."""
         views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
         for trail, there in zip(trails, scout.look(views, STEP), strict=True):

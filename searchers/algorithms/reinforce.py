@@ -7,11 +7,11 @@ import numpy as np
 
 from costmodels.base import Column
 from searchers.learning.exploring_learner import HistorySample
-from searchers.learning.knob_distributions import Draw, KnobTables, counted, softmax
+from searchers.learning.knob_distributions import Draw, KnobDistributions, counted, softmax
 from searchers.learning.knobs import knobs_of
-from searchers.learning.learned_parameters import Lesson, Lessons, fits
-from searchers.learning.scorer import Scout
-from searchers.learning.stateful_learner import Keeper
+from searchers.learning.learned_parameters import LearnedParameters, Lesson, fits
+from searchers.learning.scorer import Scorer
+from searchers.learning.stateful_learner import StatefulLearner
 from searchers.space import Sketch
 from searchers.tile_arrays import Rows
 
@@ -25,7 +25,7 @@ class DecisionPolicy:
     """Independent distributions over the sketch and each of its decisions."""
 
     def __init__(
-        self, sketches: Sequence[Sketch], liked: dict[str, Rows], lessons: Lessons, rate: float
+        self, sketches: Sequence[Sketch], liked: dict[str, Rows], lessons: LearnedParameters, rate: float
     ) -> None:
         """Fitted by cross-entropy to the preferred rows of each sketch, and half to what was learned."""
         rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
@@ -60,7 +60,7 @@ class DecisionPolicy:
 
 
 @dataclass(eq=False, kw_only=True)
-class Reinforce(Keeper):
+class Reinforce(StatefulLearner):
     """A few policies, each started from its own draw of the best known, climb the expected score.
 
     A step weighs each drawn candidate by its score above the mean of its policy's draw (the baseline); an
@@ -75,7 +75,9 @@ class Reinforce(Keeper):
     rate: float = 0.3
     entropy: float = 0.02
 
-    def study(self, lessons: Lessons, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def study(
+        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+    ) -> None:
         policies = []
         for _ in range(self.policies):
             liked = {sight.sketch.key: sight.rows for sight in scout.starts(self.elite, self.greed, rng)}
@@ -91,16 +93,16 @@ class Reinforce(Keeper):
             lessons.keep(sketch.key, {"chances": np.mean(chances, axis=0)})
 
 
-def _tables(sketch: Sketch, liked: Rows, learned: Lesson | None, rate: float) -> KnobTables:
+def _tables(sketch: Sketch, liked: Rows, learned: Lesson | None, rate: float) -> KnobDistributions:
     knobs = knobs_of(sketch)
     logits = counted(knobs, liked, np.ones(len(liked)))
     if learned is not None and fits(learned, {"chances": logits.shape}):
         both = softmax(logits, knobs.exists) + np.maximum(0.0, learned["chances"])
         logits = np.log(np.maximum(both / 2, LEAST))
-    return KnobTables(knobs, logits, rate)
+    return KnobDistributions(knobs, logits, rate)
 
 
-def _priced(scout: Scout, draws: Sequence[Sequence[Draw]]) -> list[list[Column]]:
+def _priced(scout: Scorer, draws: Sequence[Sequence[Draw]]) -> list[list[Column]]:
     """The scores of every policy's draw, by one call of the model."""
     sketches = scout.space.sketches
     views = [(s, draw.rows) for drawn in draws for s, draw in zip(sketches, drawn, strict=True)]

@@ -10,7 +10,7 @@ from searchers.decision_features import decision_rows, places_by_sketch
 from searchers.feature_scaling import squared_distances
 from searchers.genes import Points, genes_of
 from searchers.space import Candidate, Space
-from searchers.timed_candidates import Measured
+from searchers.timed_candidates import TimedCandidates
 
 NEIGHBOURS = 3  # steps taken from each measured candidate
 DOUBT = 1.0  # prior weight of "a step changes nothing"
@@ -34,7 +34,7 @@ class StepGains:
 class Directions:
     """The steps of every sketch; for a sketch that was never measured no gain is expected."""
 
-    def __init__(self, space: Space, measured: Measured) -> None:
+    def __init__(self, space: Space, measured: TimedCandidates) -> None:
         self._space = space
         self._steps = {
             key: _steps(self._points(measured.candidates, key, lines), measured.slowdown[lines])

@@ -13,7 +13,7 @@ from searchers.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
 from searchers.batch_searcher import Request
 from searchers.fill_batch import Filter
 from searchers.learning.kernel_regression import KernelRegression
-from searchers.learning.scorer import Scout
+from searchers.learning.scorer import Scorer
 from searchers.pooled_searcher import PooledSearcher
 from searchers.space import Candidate, Space
 
@@ -50,7 +50,7 @@ class Learner(PooledSearcher):
     optimism: float = 0.5
 
     @abstractmethod
-    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         """Look at about `considered` candidates, increasingly good ones."""
 
     def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
@@ -63,7 +63,7 @@ class Learner(PooledSearcher):
         if asked.model is None:
             return dict.fromkeys(space.sample(rng, asked.count), RANDOM)
         sample = sample_of(asked.history)
-        scout = Scout(space, asked.model, optimism=self.optimism)
+        scout = Scorer(space, asked.model, optimism=self.optimism)
         scout.look_at(sample.candidates, MEASURED)
         scout.look_at(space.defaults(), DEFAULT)
         scout.look_at(space.sample(rng, self.considered // 8), RANDOM)

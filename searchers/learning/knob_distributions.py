@@ -21,7 +21,7 @@ class Draw:
     legal: Mask  # rows x knobs x options
 
 
-class KnobTables:
+class KnobDistributions:
     """One row of logits per knob; rows are drawn knob by knob among the legal options."""
 
     def __init__(self, knobs: Knobs, logits: Column, rate: float) -> None:

@@ -106,7 +106,7 @@ def _of_tile(choice: Choice, start: int) -> list[Knob]:
     ]
 
 
-class Ordered:
+class KnobOrder:
     """The knobs of a sketch in the order in which prefixes are decided."""
 
     def __init__(self, sketch: Sketch) -> None:
@@ -142,6 +142,6 @@ def _steps(sketch: Sketch) -> list[int]:
 
 
 @lru_cache(maxsize=256)
-def ordered(sketch: Sketch) -> Ordered:
+def ordered(sketch: Sketch) -> KnobOrder:
     """The ordered knobs of a sketch, cached."""
-    return Ordered(sketch)
+    return KnobOrder(sketch)

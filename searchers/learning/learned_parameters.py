@@ -16,7 +16,7 @@ Lesson = Mapping[str, Array]  # the parameters of one sketch's policy, by name
 SPARE: Final = 1 << 16  # bytes for names and headers
 
 
-class Lessons:
+class LearnedParameters:
     """Parameters by sketch; what does not fit into a state's bytes is left out, the last sketches first."""
 
     def __init__(self, kind: str, known: Mapping[str, Lesson] | None = None) -> None:
@@ -24,7 +24,7 @@ class Lessons:
         self._known = dict(known or {})
 
     @classmethod
-    def read(cls, kind: str, state: bytes | None) -> "Lessons":
+    def read(cls, kind: str, state: bytes | None) -> "LearnedParameters":
         """What was packed; nothing, where these bytes are not of this kind."""
         try:
             names, arrays = unpack(kind, state or b"")

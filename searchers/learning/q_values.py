@@ -9,7 +9,7 @@ from searchers.learning.dense_network import DenseNetwork
 from searchers.learning.learned_parameters import Lesson
 from searchers.learning.moves import STAY, Moves
 from searchers.learning.replay_buffer import Transitions, joined, reward
-from searchers.learning.scorer import Sight
+from searchers.learning.scorer import ScoredRows
 from searchers.learning.serial_matmul import Array
 from searchers.space import Matrix
 
@@ -17,7 +17,7 @@ HIDDEN = (64, 64)
 BATCH = 128
 
 
-class Values:
+class QValues:
     """The value of a direction: its reward plus the discounted value of the best next one."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Values:
         """Take up what another one learned; what is of another shape is left alone."""
         self._network.go_on(lesson)
 
-    def ways(self, here: Sight, epsilon: float, rng: np.random.Generator) -> Indices:
+    def ways(self, here: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
         """The direction of the highest value, or sometimes a random legal one."""
         if not len(self._moves):
             return np.full(len(here), STAY, dtype=np.int64)
@@ -44,7 +44,7 @@ class Values:
         anywhere = np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1)
         return np.asarray(np.where(rng.random(len(here)) < epsilon, anywhere, best))
 
-    def remember(self, here: Sight, way: Indices, there: Sight) -> None:
+    def remember(self, here: ScoredRows, way: Indices, there: ScoredRows) -> None:
         """Add a step to the replay, rewarded by its gain."""
         gain = reward(there.promise - here.promise)
         steps = Transitions(here.features, way, gain, there.features, self._moves.legal(there.rows))

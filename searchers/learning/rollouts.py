@@ -5,7 +5,7 @@ import numpy as np
 from costmodels.base import Indices
 from searchers.learning.knob_distributions import counted, softmax
 from searchers.learning.knobs import knobs_of
-from searchers.learning.scorer import Sight
+from searchers.learning.scorer import ScoredRows
 from searchers.learning.search_trees import NOWHERE, Nodes, SearchTrees
 from searchers.space import Sketch
 from searchers.tile_arrays import Rows
@@ -24,7 +24,7 @@ class SketchTrees:
         """Complete rollouts with option frequencies of these rows from now on."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
-    def plant(self, sight: Sight, tree: Nodes) -> None:
+    def plant(self, sight: ScoredRows, tree: Nodes) -> None:
         """Add the whole paths of known candidates, each to its tree."""
         path, places = [self.nodes.roots[tree]], self.knobs.places(sight.rows)
         for at in range(len(self.knobs)):
@@ -52,7 +52,7 @@ class Rollouts:
             node = np.where(made, NOWHERE, child)
         return rows
 
-    def credit(self, sight: Sight) -> None:
+    def credit(self, sight: ScoredRows) -> None:
         """Add each result, as a share of the best speed, to the nodes on its path."""
         self.trees.nodes.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
 

@@ -13,7 +13,7 @@ from searchers.tile_arrays import Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ScoredRows:
     """Rows of one sketch, their features and their prices."""
 
     sketch: Sketch
@@ -24,11 +24,11 @@ class Sight:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def at(self, lines: Indices) -> "Sight":
-        return Sight(self.sketch, self.rows[lines], self.features[lines], self.promise[lines])
+    def at(self, lines: Indices) -> "ScoredRows":
+        return ScoredRows(self.sketch, self.rows[lines], self.features[lines], self.promise[lines])
 
 
-class Scout:
+class Scorer:
     """The memory of one round: every candidate looked at, its origin and its price.
 
     A price is the model's score, log(best latency / latency), plus a share of its spread. A difference of
@@ -40,12 +40,12 @@ class Scout:
         self.model = model
         self._optimism = optimism
         self._origins: dict[Candidate, str] = {}
-        self._seen: dict[str, list[Sight]] = {}
+        self._seen: dict[str, list[ScoredRows]] = {}
 
     def __len__(self) -> int:
         return len(self._origins)
 
-    def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[Sight]:
+    def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[ScoredRows]:
         """Price rows of several sketches with one call of the model; one sight per view."""
         candidates = [each for sketch, rows in views for each in sketch.candidates(rows.tolist())]
         pool = score(self.space, self.model, candidates)
@@ -53,33 +53,33 @@ class Scout:
         sights, end = [], 0
         for sketch, rows in views:
             mine = slice(end, end := end + len(rows))
-            sights.append(Sight(sketch, rows, pool.features[mine], promise[mine]))
+            sights.append(ScoredRows(sketch, rows, pool.features[mine], promise[mine]))
             self._remember(sights[-1], candidates[mine], origin)
         return sights
 
-    def _remember(self, sight: Sight, candidates: Sequence[Candidate], origin: str) -> None:
+    def _remember(self, sight: ScoredRows, candidates: Sequence[Candidate], origin: str) -> None:
         new = {c: at for at, c in enumerate(candidates) if c not in self._origins}
         self._origins |= dict.fromkeys(new, origin)
         seen = self._seen.setdefault(sight.sketch.key, [])
         seen.append(sight.at(np.array(list(new.values()), dtype=np.int64)))
 
-    def look_at(self, candidates: Sequence[Candidate], origin: str) -> list[Sight]:
+    def look_at(self, candidates: Sequence[Candidate], origin: str) -> list[ScoredRows]:
         """Price candidates of any sketch; one sight per sketch."""
         places = places_by_sketch([candidate.sketch for candidate in candidates])
         known = [sketch for sketch in self.space.sketches if sketch.key in places]
         views = [(sketch, decision_rows(sketch, candidates, places[sketch.key])) for sketch in known]
         return self.look(views, origin) if views else []
 
-    def memory(self) -> list[Sight]:
+    def memory(self) -> list[ScoredRows]:
         """Everything seen so far, each candidate once; one sight per sketch."""
         memory = []
         for sketch in self.space.sketches:
             if sights := self._seen.get(sketch.key):
                 columns = [(sight.rows, sight.features, sight.promise) for sight in sights]
-                memory.append(Sight(sketch, *map(np.concatenate, zip(*columns, strict=True))))
+                memory.append(ScoredRows(sketch, *map(np.concatenate, zip(*columns, strict=True))))
         return memory
 
-    def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[Sight]:
+    def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[ScoredRows]:
         """Candidates drawn from memory with probability exp(-greed * relative loss of speed)."""
         memory = self.memory()
         promise = np.concatenate([sight.promise for sight in memory])
@@ -93,7 +93,7 @@ class Scout:
         return dict(self._origins)
 
 
-def _split(memory: Sequence[Sight], drawn: Indices) -> Iterable[Sight]:
+def _split(memory: Sequence[ScoredRows], drawn: Indices) -> Iterable[ScoredRows]:
     begin = 0
     for sight in memory:
         mine = drawn[(drawn >= begin) & (drawn < begin + len(sight))] - begin

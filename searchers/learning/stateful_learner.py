@@ -11,14 +11,14 @@ from costmodels.base import CostModel
 from searchers.base import Proposal, Trial
 from searchers.batch_searcher import BatchSearcher
 from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.learned_parameters import Lessons
-from searchers.learning.scorer import Scout
+from searchers.learning.learned_parameters import LearnedParameters
+from searchers.learning.scorer import Scorer
 from searchers.space import Space
-from searchers.stateful import Remembering, State
+from searchers.stateful import State, StatefulSearcher
 
 
 @dataclass(eq=False, kw_only=True)
-class Keeper(Remembering, Learner):
+class StatefulLearner(StatefulSearcher, Learner):
     """A Learner whose policy goes on where the last round left it.
 
     With `keeping` off it learns anew in each round, with `learning` off not at all: what a comparison needs
@@ -29,13 +29,15 @@ class Keeper(Remembering, Learner):
     keeping: bool = True
 
     def __post_init__(self) -> None:
-        self._lessons = Lessons(self._kind)
+        self._lessons = LearnedParameters(self._kind)
 
     @abstractmethod
-    def study(self, lessons: Lessons, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def study(
+        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+    ) -> None:
         """As `explore`, from these lessons; what is learned replaces them."""
 
-    def explore(self, scout: Scout, sample: HistorySample, rng: np.random.Generator) -> None:
+    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         self.study(self._lessons, scout, sample, rng)
 
     def propose_from(
@@ -48,7 +50,7 @@ class Keeper(Remembering, Learner):
         rng: np.random.Generator,
     ) -> tuple[list[Proposal], State]:
         pupil = copy(self)  # nobody else sees what changes during the round
-        pupil._lessons = Lessons.read(self._kind, state if self.keeping and self.learning else None)
+        pupil._lessons = LearnedParameters.read(self._kind, state if self.keeping and self.learning else None)
         proposals = BatchSearcher.propose(pupil, space, history, model, count, rng)
         return proposals, pupil._lessons.packed() if self.keeping and self.learning else None
 

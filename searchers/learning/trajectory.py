@@ -6,24 +6,24 @@ from costmodels.base import Indices
 from searchers.learning.moves import STAY, Moves, moves_of
 from searchers.learning.ppo_actor import Actor, Experience
 from searchers.learning.replay_buffer import reward
-from searchers.learning.scorer import Sight
+from searchers.learning.scorer import ScoredRows
 from searchers.learning.serial_matmul import Array
 from searchers.tile_arrays import Rows
 
 SMALLEST_SPREAD = 1e-6
 
 
-class Trail:
+class Trajectory:
     """Walkers of one sketch and one policy, step by step."""
 
-    def __init__(self, actor: Actor, start: Sight) -> None:
+    def __init__(self, actor: Actor, start: ScoredRows) -> None:
         self.actor = actor
         self._seen = [start]
         self._actions: list[Indices] = []
         self._chances: list[Array] = []
 
     @property
-    def here(self) -> Sight:
+    def here(self) -> ScoredRows:
         return self._seen[-1]
 
     def decide(self, rng: np.random.Generator) -> Rows:
@@ -33,7 +33,7 @@ class Trail:
         self._chances.append(chance)
         return _stepped(moves_of(self.here.sketch), self.here.rows, action)
 
-    def arrive(self, there: Sight) -> None:
+    def arrive(self, there: ScoredRows) -> None:
         """Move to where the last decision led."""
         self._seen.append(there)
 

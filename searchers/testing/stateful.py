@@ -5,7 +5,7 @@ import pytest
 
 from costmodels.base import CostModel
 from searchers.base import Searcher, Trial
-from searchers.stateful import MOST_BYTES, Remembering
+from searchers.stateful import MOST_BYTES, StatefulSearcher
 from searchers.synthetic_space import SyntheticSpace
 from searchers.testing.candidate_checks import TinySpace, assert_well_formed, generator
 from searchers.testing.searchers import SearcherTestCase
@@ -15,13 +15,13 @@ class RememberingTestCase(SearcherTestCase):
     """As SearcherTestCase, whose checks hold too: give the fixture `searcher`."""
 
     @pytest.fixture
-    def learner(self, searcher: Searcher) -> Remembering:
-        assert isinstance(searcher, Remembering)
+    def learner(self, searcher: Searcher) -> StatefulSearcher:
+        assert isinstance(searcher, StatefulSearcher)
         return searcher
 
     @pytest.fixture
     def state(
-        self, learner: Remembering, space: SyntheticSpace, history: list[Trial], model: CostModel | None
+        self, learner: StatefulSearcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
     ) -> bytes:
         """What two rounds have left."""
         first = learner.propose_from(None, space, history[:20], model, 16, generator(1))[1]
@@ -30,14 +30,14 @@ class RememberingTestCase(SearcherTestCase):
         return second
 
     def test_a_round_without_a_state_is_the_first(
-        self, learner: Remembering, space: SyntheticSpace, history: list[Trial], model: CostModel | None
+        self, learner: StatefulSearcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
     ) -> None:
         proposals, _ = learner.propose_from(None, space, history, model, 16, generator(3))
         assert proposals == learner.propose(space, history, model, 16, generator(3))
 
     def test_what_a_round_proposes_and_leaves_is_a_pure_function_of_the_arguments(
         self,
-        learner: Remembering,
+        learner: StatefulSearcher,
         space: SyntheticSpace,
         history: list[Trial],
         model: CostModel | None,
@@ -49,7 +49,7 @@ class RememberingTestCase(SearcherTestCase):
 
     def test_a_state_changes_what_is_proposed(
         self,
-        learner: Remembering,
+        learner: StatefulSearcher,
         space: SyntheticSpace,
         history: list[Trial],
         model: CostModel | None,
@@ -64,7 +64,7 @@ class RememberingTestCase(SearcherTestCase):
     @pytest.mark.parametrize("damage", ["cut", "flipped", "text", "empty"])
     def test_a_damaged_state_is_none(
         self,
-        learner: Remembering,
+        learner: StatefulSearcher,
         space: SyntheticSpace,
         history: list[Trial],
         model: CostModel | None,
@@ -78,7 +78,7 @@ class RememberingTestCase(SearcherTestCase):
         assert learner.propose_from(damaged, space, history, model, 16, generator(3))[0] == anew
 
     def test_a_state_of_another_space_is_none_to_it(
-        self, learner: Remembering, model: CostModel | None, state: bytes
+        self, learner: StatefulSearcher, model: CostModel | None, state: bytes
     ) -> None:
         tiny, other = TinySpace(), SyntheticSpace(96, 32, 64)
         anew, _ = learner.propose_from(None, tiny, [], model, 4, generator(3))

@@ -18,7 +18,7 @@ app = Celery("mallorn-control", include=["services.control.tasks"])
 app.conf.update(
     celery_settings(settings().redis_url),
     beat_schedule={task: {"task": task, "schedule": every_sec} for task, every_sec in queues.TICKS.items()},
-    beat_scheduler="services.control.app:Steady",
+    beat_scheduler="services.control.app:MonotonicBeat",
 )
 
 
@@ -33,7 +33,7 @@ def send(name: str, *args: object) -> None:
     app.send_task(name, args=args)
 
 
-class Steady(Scheduler):  # type: ignore[misc]
+class MonotonicBeat(Scheduler):  # type: ignore[misc]
     """Sends what is due. Set back by an hour, the wall clock that Celery looks at would make it rest for one.
 
     Nothing is kept: when it last was sent is worth nothing after a restart.

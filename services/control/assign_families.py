@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from db.repositories.families import RankedRound, Seat, WorkloadFamilies
+from db.repositories.families import FamilyMember, RankedRound, WorkloadFamilies
 from db.repositories.job_events import Events
 from db.repositories.tasks import Tasks
 from db.tables import Job
@@ -38,7 +38,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     return _announce(session, job, moved)
 
 
-def _member(seat: Seat, rounds: Sequence[RankedRound], scope: str) -> Member:
+def _member(seat: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
     """A seat as groupings know it: the scope is none of their business."""
     rankings = tuple(
         _ranking(row, scope) for row in rounds if row.id > seat.since and in_scope(row.family, scope)
@@ -52,7 +52,9 @@ def _ranking(row: RankedRound, scope: str) -> Ranking:
     return Ranking(row.id, row.family.removeprefix(scope), row.stats.rank_own, others)
 
 
-def _decide(grouping: Families, old: Sequence[Seat], members: Sequence[Member], scope: str) -> list[Seat]:
+def _decide(
+    grouping: Families, old: Sequence[FamilyMember], members: Sequence[Member], scope: str
+) -> list[FamilyMember]:
     """Where everyone is now; who moves begins with no evidence, as the rounds so far were judged already."""
     places = grouping.group(members)
     judged = max((ranking.round for member in members for ranking in member.rankings), default=0)
@@ -65,7 +67,9 @@ def _decide(grouping: Families, old: Sequence[Seat], members: Sequence[Member], 
     ]
 
 
-def _announce(session: Session, job: Job, moved: Sequence[tuple[Seat, Seat]]) -> list[Message]:
+def _announce(
+    session: Session, job: Job, moved: Sequence[tuple[FamilyMember, FamilyMember]]
+) -> list[Message]:
     """Tell the job, and have a changed family's model trained before its next round is proposed."""
     tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
     train: dict[str, Message] = {}

@@ -14,7 +14,7 @@ from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
-from db.repositories.task_histories import Standing, Standings
+from db.repositories.task_histories import Standings, TaskHistory
 from db.repositories.tasks import Tasks
 from db.tables import Device, Job
 from mallorn.core import queues
@@ -22,7 +22,7 @@ from mallorn.core.allowed_classes import check_classes
 from mallorn.core.device_wait_hint import WAITING
 from mallorn.core.errors import ClassRefused, MallornError, PluginFailed, UnknownName
 from mallorn.core.options import JobOptions, KeptOptions
-from mallorn.core.plugin_errors import blaming
+from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.settings import settings
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.targets import Target
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Settled:
+class PlannedJob:
     """What came of a turn. `over`: the job tunes no more."""
 
     messages: list[Message] = field(default_factory=list)
@@ -60,48 +60,48 @@ class _JobStep:
     options: JobOptions
 
 
-def take_turn(
+def plan_job(
     session: Session, job_id: str, slots: int, devices: Sequence[Device], patience: WaitLimit
-) -> Settled:
+) -> PlannedJob:
     """Settle a job and open at most `slots` rounds for it; `devices` are those of its target that answer."""
     Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
     if job.state != JobState.TUNING:
-        return Settled(over=True)
+        return PlannedJob(over=True)
     options = KeptOptions.model_validate(job.options)
     step = _JobStep(session, job, options)
     try:
         options.check_known()
         check_classes(step.options, settings().plugins)
-        with blaming(("policy", step.options.policy), ("families", step.options.families)):
+        with blame_plugins(("policy", step.options.policy), ("families", step.options.families)):
             return _turn(step, slots, devices, patience)
     except UnknownName as error:
         Jobs(session).say(job_id, error.reason)
-        return Settled(over=True)
+        return PlannedJob(over=True)
     except (ClassRefused, PluginFailed) as error:
         return _give_up(step, error)
 
 
-def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit) -> Settled:
-    turn = Settled(messages=group(step.session, step.job, step.options))
+def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit) -> PlannedJob:
+    turn = PlannedJob(messages=group(step.session, step.job, step.options))
     if fitting := _fitting(step, devices):
         _bind(step, fitting[0])
     elif step.options.mode == ZERO_SHOT:  # it runs nothing, and waits for nobody
         _write(step, turn, (), JobPlan(finished=ANSWERS))
     elif not stand_in(Target(Targets(step.session).get(step.job.target_id).text)):
         if wait_for_device(step.session, step.job, patience, devices):
-            return Settled(messages=turn.messages, over=True)
+            return PlannedJob(messages=turn.messages, over=True)
         slots = 0
     if not turn.over and step.job.context_id is not None:
         _write(step, turn, *_decide(step, slots))
     return turn
 
 
-def _give_up(step: _JobStep, error: MallornError) -> Settled:
+def _give_up(step: _JobStep, error: MallornError) -> PlannedJob:
     """Without its policy or its families a job cannot go on as it was asked for."""
     log.error("the job fails: %s", error, exc_info=error)
     fail_job(step.session, step.job.id, JobState.TUNING, error)
-    return Settled(over=True)
+    return PlannedJob(over=True)
 
 
 def _fitting(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
@@ -122,7 +122,7 @@ def _bind(step: _JobStep, device: Device) -> None:
         step.session.refresh(job)
 
 
-def _decide(step: _JobStep, slots: int) -> tuple[Sequence[Standing], JobPlan]:
+def _decide(step: _JobStep, slots: int) -> tuple[Sequence[TaskHistory], JobPlan]:
     if not step.options.searches:
         return (), JobPlan(finished=ANSWERS)
     tasks, view = _view(step)
@@ -132,12 +132,12 @@ def _decide(step: _JobStep, slots: int) -> tuple[Sequence[Standing], JobPlan]:
     return tasks, plan(replace(view, slots=view.open_rounds + slots))
 
 
-def _view(step: _JobStep) -> tuple[Sequence[Standing], JobView]:
+def _view(step: _JobStep) -> tuple[Sequence[TaskHistory], JobView]:
     tasks = Standings(step.session).of(step.job)
     return tasks, job_view(step.session, step.job, step.options, tasks)
 
 
-def _write(step: _JobStep, turn: Settled, tasks: Sequence[Standing], decision: JobPlan) -> None:
+def _write(step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decision: JobPlan) -> None:
     Tasks(step.session).retire(decision.retired)
     if decision.finished:
         turn.over = True
@@ -150,7 +150,9 @@ def _write(step: _JobStep, turn: Settled, tasks: Sequence[Standing], decision: J
             turn.candidates += planned.size
 
 
-def _open(step: _JobStep, planned: PlannedRound, task: Standing, outlook: Outlook | None) -> Message | None:
+def _open(
+    step: _JobStep, planned: PlannedRound, task: TaskHistory, outlook: Outlook | None
+) -> Message | None:
     searcher = planned.searcher or step.options.search
     row = Rounds(step.session).add(step.job, task.workload_id, planned, searcher)
     if row is None:  # another job tunes this workload right now

@@ -13,7 +13,7 @@ from db.repositories.devices import Devices
 from db.repositories.fail_job import pause_job
 from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Holds, WorkItem
+from db.repositories.leases import Leases, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
@@ -21,14 +21,14 @@ from db.session import Database
 from db.tables import Device
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.log_setup import about
-from mallorn.core.os_errors import refused
+from mallorn.core.os_errors import os_error
 from mallorn.core.surviving_loop import Turn, tell
 from mallorn.core.targets import Target
 from mallorn.core.virtual_devices import stand_in
-from services.control.plan_job import Settled, take_turn
+from services.control.plan_job import PlannedJob, plan_job
 from services.control.wait_for_device import USUAL, WaitLimit
 from services.control.wake_messages import Message
-from services.planner.fair_share import JobShare, charged, dealt
+from services.planner.fair_share import JobShare, charged, deal_slots
 
 log = logging.getLogger(__name__)
 FRESH_SEC = 30.0  # a device that was silent for longer is not counted on
@@ -36,7 +36,7 @@ PLAN_LEASE_SEC = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class TargetSurvey:
     """A target at the moment of planning; `able` are the jobs that have a task to open a round for.
 
     Where something stands in for devices, every worker has one.
@@ -48,7 +48,7 @@ class Survey:
     able: frozenset[str]
 
 
-def survey(session: Session, target_id: int) -> Survey:
+def survey(session: Session, target_id: int) -> TargetSurvey:
     """Read it all; what this costs does not grow with the rounds and measurements of the jobs."""
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
@@ -56,7 +56,7 @@ def survey(session: Session, target_id: int) -> Survey:
     workers = len(Workers(session).able())
     stands_in = stand_in(Target(Targets(session).get(target_id).text))
     slots = _slots(workers if stands_in else len(devices), workers)
-    return Survey(
+    return TargetSurvey(
         devices=tuple(devices),
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
@@ -71,13 +71,13 @@ def _slots(devices: int, workers: int) -> int:
     return max(1, min(devices, workers)) + 1
 
 
-def plan_job(
+def plan_target(
     database: Database, job_id: str, holder: str, patience: WaitLimit = USUAL
 ) -> list[Message] | None:
     """Messages to send after the commits; None when another process plans this job's target right now."""
     with database.transaction() as session:
         target_id = Jobs(session).get(job_id, None).target_id
-        hold = Holds(session).claim(WorkItem.plan(target_id), holder, PLAN_LEASE_SEC)
+        hold = Leases(session).claim(WorkItem.plan(target_id), holder, PLAN_LEASE_SEC)
     if hold is None:
         return None
     try:
@@ -86,7 +86,7 @@ def plan_job(
         return _TargetStep(database, seen, patience).run(job_id)
     finally:
         with suppress(Unavailable, StorageFull), database.transaction() as session:
-            Holds(session).end(hold)
+            Leases(session).end(hold)
 
 
 class _TargetStep:
@@ -95,7 +95,7 @@ class _TargetStep:
     The lease saves work; these locks are what keeps two planners from spending one budget twice.
     """
 
-    def __init__(self, database: Database, seen: Survey, patience: WaitLimit) -> None:
+    def __init__(self, database: Database, seen: TargetSurvey, patience: WaitLimit) -> None:
         self._database = database
         self._patience = patience
         self._devices = seen.devices
@@ -117,18 +117,18 @@ class _TargetStep:
         return self._messages
 
     def _deal(self, able: set[str]) -> dict[str, int]:
-        return dealt(self._jobs.values(), able, self._free)
+        return deal_slots(self._jobs.values(), able, self._free)
 
     def _look_at(self, job_id: str, slots: int) -> None:
         try:
             with self._database.transaction() as session:
-                turn = take_turn(session, job_id, slots, self._devices, self._patience)
+                turn = plan_job(session, job_id, slots, self._devices, self._patience)
                 paid = charged([*self._jobs.values()], job_id, turn.candidates)
                 Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         except (Unavailable, StorageFull):
             raise
         except Exception as error:  # the others' turns go on
-            if (known := refused(error)) is not None:
+            if (known := os_error(error)) is not None:
                 raise known from error
             self._set_aside(job_id, error)
             return
@@ -145,7 +145,7 @@ class _TargetStep:
             with self._database.transaction() as session:
                 pause_job(session, job_id, MallornError(what, hint="the log of control has the details"))
 
-    def _note(self, job_id: str, slots: int, turn: Settled) -> None:
+    def _note(self, job_id: str, slots: int, turn: PlannedJob) -> None:
         self._messages += turn.messages
         self._free -= turn.opened
         if turn.over:

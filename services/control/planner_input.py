@@ -8,16 +8,16 @@ from sqlalchemy.orm import Session
 from db.repositories.contexts import Contexts
 from db.repositories.job_shares import Shares
 from db.repositories.rounds import Rounds
-from db.repositories.task_histories import Standing, WorkloadRound
+from db.repositories.task_histories import TaskHistory, WorkloadRound
 from db.tables import Device, Job
 from mallorn.core.options import JobOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.machine import Machine
-from mallorn.core.values.roofline import least_us
+from mallorn.core.values.roofline import roofline_us
 from services.planner.planner_values import JobView, Point, TaskView
 
 
-def points(job: Job, task: Standing) -> Iterator[Point]:
+def points(job: Job, task: TaskHistory) -> Iterator[Point]:
     """The rounds that measured something, in closing order, on top of what was known before them."""
     measured = [row for row in task.rounds if has_run(row) and row.trials]
     # The job counted the dataset's rows when it was imported; those that are points now count once.
@@ -62,7 +62,7 @@ def measuring_context(session: Session, device: Device, options: JobOptions) -> 
     return Contexts(session).ensure(device.target_id, *host, options.timing()).id
 
 
-def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Standing]) -> JobView:
+def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
     """What the planner needs to know of a job, now. It has no free slots until some are dealt to it."""
     own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
     everyones = [row for task in tasks for row in task.rounds]
@@ -81,7 +81,7 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[St
     )
 
 
-def _task_view(job: Job, task: Standing, only: Sequence[str]) -> TaskView:
+def _task_view(job: Job, task: TaskHistory, only: Sequence[str]) -> TaskView:
     own = [row for row in task.rounds if row.job_id == job.id]
     closed = [row for row in own if has_run(row)]
     return TaskView(
@@ -107,9 +107,9 @@ def _task_view(job: Job, task: Standing, only: Sequence[str]) -> TaskView:
     )
 
 
-def _limit_us(machine: Machine | None, task: Standing) -> float | None:
+def _limit_us(machine: Machine | None, task: TaskHistory) -> float | None:
     """None where the machine was not measured: what is assumed of one limits nothing."""
     if machine is None or not machine.measured:
         return None
     tensors = [(str(dtype), tuple(shape)) for _, dtype, shape in task.args["args"]]
-    return least_us(machine, task.flops, tensors) if task.flops or tensors else None
+    return roofline_us(machine, task.flops, tensors) if task.flops or tensors else None

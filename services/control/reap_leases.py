@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from db.repositories.leases import Holds, Loss
+from db.repositories.leases import Leases, Loss
 from db.repositories.loop_ticks import GAP_SEC, Ticks
 from db.repositories.work_items import WorkItems
 from db.session import Database
@@ -29,16 +29,16 @@ def reap(
             Ticks(session).pull_back(lease_sec)
         return []
     with database.session() as session:
-        jobs = Holds(session).silent_jobs()
+        jobs = Leases(session).silent_jobs()
     messages: list[Message] = []
     for job_id in jobs:
         if not turn.away:
             with turn.part("work of the dead is not taken back"), database.transaction() as session:
-                messages += _taken(Holds(session), WorkItems(session).expire(job_id))
+                messages += _taken(Leases(session), WorkItems(session).expire(job_id))
     return messages
 
 
-def _taken(holds: Holds, lost: Sequence[Loss]) -> list[Message]:
+def _taken(holds: Leases, lost: Sequence[Loss]) -> list[Message]:
     again = [each.hold.item for each in lost if each.hold.item.kind in TASKS and not each.given_up]
     holds.mark_sent(again)
     poisoned = [each for each in lost if each.hold.item.kind is WorkKind.ROUND and each.given_up]

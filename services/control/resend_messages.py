@@ -1,7 +1,7 @@
 """Repeats messages that the broker may have lost: redundant ones are harmless, as claims are conditional."""
 
 from db.repositories.job_shares import Shares
-from db.repositories.leases import Holds
+from db.repositories.leases import Leases
 from db.repositories.rounds import Rounds
 from db.repositories.workers import FRESH_SEC, Workers
 from db.session import Database
@@ -22,8 +22,8 @@ def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
     turn, messages = turn or Turn(), list[Message]()
     with turn.part("work whose message was lost is not sent again"), database.transaction() as session:
         hands = len(Workers(session).list(FRESH_SEC))
-        waiting = Holds(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, hands))
-        Holds(session).mark_sent(waiting)
+        waiting = Leases(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, hands))
+        Leases(session).mark_sent(waiting)
         messages += map(message_of, waiting)
     with turn.part("jobs that may need a plan are not looked at"), database.session() as session:
         messages += [(queues.PLAN, job_id) for job_id in Shares(session).due(LOOKS_PER_TARGET)]

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from db.backups import take_daily
 from db.repositories.loop_ticks import Ticks
 from mallorn.core import queues
-from mallorn.core.device_wait_hint import Here
+from mallorn.core.device_wait_hint import ServiceAddress
 from mallorn.core.errors import StorageFull
 from mallorn.core.log_setup import about
 from mallorn.core.settings import settings
 from mallorn.core.surviving_loop import Turn
 from services.control.app import app, database, send
 from services.control.delete_expired import tidy
-from services.control.plan_target import plan_job
+from services.control.plan_target import plan_target
 from services.control.reap_leases import reap
 from services.control.resend_messages import sweep
 from services.control.wait_for_device import WaitLimit
@@ -25,14 +25,14 @@ from services.control.wake_messages import Message
 
 log = logging.getLogger(__name__)
 HOLDER = f"control-{uuid.uuid4().hex[:8]}"
-PATIENCE = WaitLimit(settings().device_wait_sec, Here.of(settings()))
+PATIENCE = WaitLimit(settings().device_wait_sec, ServiceAddress.of(settings()))
 
 
 @app.task(name=queues.PLAN)
 def plan(job_id: str, *_newer: object) -> None:
     """Open the next rounds of a job, or end its tuning."""
     with about(job=job_id):
-        messages = plan_job(database(), job_id, HOLDER, PATIENCE)
+        messages = plan_target(database(), job_id, HOLDER, PATIENCE)
     for name, *args in messages or ():  # None: the sweeper finds what is news to who plans right now
         send(name, *args)
 

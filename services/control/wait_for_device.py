@@ -16,7 +16,7 @@ from db.repositories.waiting_jobs import Waiting
 from db.session import read_clock
 from db.tables import Context, Device, Job
 from mallorn.core import queues
-from mallorn.core.device_wait_hint import Here, paused_words, unlike_words, waiting_words
+from mallorn.core.device_wait_hint import ServiceAddress, paused_words, unlike_words, waiting_words
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.event import PausedEvent
@@ -29,7 +29,7 @@ class WaitLimit:
     """How long a job waits for a device, and where one would be."""
 
     limit_sec: float = _FIELDS["device_wait_sec"].default
-    here: Here = field(default_factory=lambda: Here(_FIELDS["tracker"].default))
+    here: ServiceAddress = field(default_factory=lambda: ServiceAddress(_FIELDS["tracker"].default))
 
 
 USUAL: Final = WaitLimit()

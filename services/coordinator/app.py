@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from mallorn.core.settings import Settings
 from mallorn.core.version import API, SUMMARY, VERSION
 from services.coordinator.api_docs_page import add_docs
-from services.coordinator.audit import JobLogMiddleware, Ledger
+from services.coordinator.audit import AuditMiddleware, JobLogMiddleware
 from services.coordinator.audit import router as audit
 from services.coordinator.costmodels import router as cost_models
 from services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
@@ -30,13 +30,13 @@ from services.coordinator.sign_in.browser_sessions import router as sessions
 from services.coordinator.sign_in.oidc import router as oidc
 from services.coordinator.sign_in.provider import Provider
 from services.coordinator.web import error_responses
-from services.coordinator.web.app_context import Parts
+from services.coordinator.web.app_context import AppContext
 from services.coordinator.web.callers import settle
-from services.coordinator.web.cross_site import Guard
+from services.coordinator.web.cross_site import CrossSiteMiddleware
 from services.coordinator.web.dependencies import get_caller
 from services.coordinator.web.error_responses import ErrorBody
 from services.coordinator.web.openapi_responses import Responses
-from services.coordinator.web.stream_admission import Arrivals
+from services.coordinator.web.stream_admission import StreamAdmission
 from services.dashboard.static_pages import add_page
 
 FAILURES: Final[Responses] = {
@@ -67,7 +67,7 @@ class Coordinator(FastAPI):
 
 def create_app(settings: Settings) -> FastAPI:
     """The coordinator as an ASGI app."""
-    parts = Parts.from_settings(settings)
+    parts = AppContext.from_settings(settings)
     app = Coordinator(
         title="Mallorn",
         version=VERSION,
@@ -81,9 +81,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.provider = Provider.of(settings)
     error_responses.install(app)
     app.add_middleware(JobLogMiddleware)
-    app.add_middleware(Ledger, database=parts.database)
-    app.add_middleware(Guard, door=parts.door)
-    app.add_middleware(Arrivals)
+    app.add_middleware(AuditMiddleware, database=parts.database)
+    app.add_middleware(CrossSiteMiddleware, door=parts.door)
+    app.add_middleware(StreamAdmission)
     app.include_router(_api(), prefix=API)
     app.include_router(health, responses=_only(503))
     app.include_router(health, prefix=API, responses=_only(503), include_in_schema=False)

@@ -24,7 +24,7 @@ router = APIRouter(prefix="/audit", tags=["keys"])
 JOB: Final = re.compile(r"/jobs/(?P<job>[0-9a-f]+)(/|$)")
 
 
-class Ledger:
+class AuditMiddleware:
     """Middleware around all routes: an entry is stored before its answer goes out.
 
     Those whom nobody knows leave no entry, so that they cannot fill the disk; the access log has them.

@@ -18,7 +18,7 @@ from db.tables import Event
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import FINAL
 from mallorn.core.values.event import EVENT, read_event
-from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.authenticator import AGAIN_SEC
 from services.coordinator.web.dependencies import OwnerDep, Presented, shown
 from services.coordinator.web.openapi_responses import REF, described
@@ -62,7 +62,7 @@ async def job_events(
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-def news(parts: Parts, owner: str, job_id: str, after: int) -> News:
+def news(parts: AppContext, owner: str, job_id: str, after: int) -> News:
     """Raises NotFound, also for another owner's job."""
     # One snapshot: a job seen as ended shows all its events.
     with parts.database.session() as session:
@@ -72,7 +72,7 @@ def news(parts: Parts, owner: str, job_id: str, after: int) -> News:
 
 
 async def stream(
-    parts: Parts, owner: str, job_id: str, after: int, first: News, may_stay: Callable[[], bool]
+    parts: AppContext, owner: str, job_id: str, after: int, first: News, may_stay: Callable[[], bool]
 ) -> AsyncIterator[str]:
     """Server-sent events until the job, this process or the key ends; comments keep proxies awake."""
     (events, ended), last_asked = first, time.monotonic()
@@ -94,7 +94,7 @@ async def stream(
                 yield ": still here\n\n"
 
 
-async def _news(parts: Parts, owner: str, job_id: str, after: int) -> News:
+async def _news(parts: AppContext, owner: str, job_id: str, after: int) -> News:
     """What `news` tells to all who have heard as much."""
     try:
         asked = partial(run_in_threadpool, news, parts, owner, job_id, after)

@@ -13,7 +13,7 @@ from db.repositories.owner_usage import Usage
 from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel
 from services import artifact_removal
-from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.artifact_store import Upload
 from services.coordinator.web.dependencies import OwnerDep
 from services.coordinator.web.openapi_responses import BYTES
@@ -69,7 +69,7 @@ def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
 
 
 async def _receive(
-    parts: Parts, owner: str, name: str, upload: Upload, chunks: AsyncIterator[bytes]
+    parts: AppContext, owner: str, name: str, upload: Upload, chunks: AsyncIterator[bytes]
 ) -> UploadedModel:
     """Store a model as it streams in; nothing is kept of one that is empty, too large or torn."""
     await run_in_threadpool(upload.__enter__)
@@ -93,7 +93,7 @@ async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield bytes(block)
 
 
-def _keep(parts: Parts, owner: str, name: str, upload: Upload) -> UploadedModel:
+def _keep(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedModel:
     """The bytes come first, outside of any transaction: a slow store holds up nobody but this upload."""
     model_id = upload.close()
     upload.keep()

@@ -12,12 +12,12 @@ from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus
 from mallorn.report.page import page
-from mallorn.report.report_data import FAILURES_READ, Story
+from mallorn.report.report_data import FAILURES_READ, ReportData
 from mallorn.report.style import SERVED
 from services.coordinator.jobs.list_and_show import get_job, list_tasks
 from services.coordinator.jobs.rounds import RoundOrder, list_rounds
 from services.coordinator.records import list_records
-from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.dependencies import OwnerDep
 from services.coordinator.web.openapi_responses import TEXT, described
 
@@ -33,14 +33,14 @@ def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
     return HTMLResponse(told, headers={"Content-Security-Policy": SERVED})
 
 
-def story_of(parts: Parts, owner: str, job_id: str) -> Story:
+def story_of(parts: AppContext, owner: str, job_id: str) -> ReportData:
     """A job by its id or the beginning of it, in the same values as over HTTP. Raises NotFound."""
     job = get_job(parts, owner, job_id)
     tasks = list_tasks(parts, owner, job.id).items
-    return Story.of(job, tasks, _rounds(parts, owner, job), _failed(parts, owner, job))
+    return ReportData.of(job, tasks, _rounds(parts, owner, job), _failed(parts, owner, job))
 
 
-def _rounds(parts: Parts, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
+def _rounds(parts: AppContext, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
     """All of them, oldest first."""
     cursor, more = None, True
     while more:
@@ -50,7 +50,7 @@ def _rounds(parts: Parts, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
         more = cursor is not None
 
 
-def _failed(parts: Parts, owner: str, job: JobStatus) -> list[Record]:
+def _failed(parts: AppContext, owner: str, job: JobStatus) -> list[Record]:
     """Of each outcome the newest."""
     pages = (
         list_records(parts, owner, job=job.id, outcome=Outcome(outcome), limit=FAILURES_READ)

@@ -11,7 +11,7 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
-from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.dependencies import OwnerDep
 from services.coordinator.web.openapi_responses import BYTES, described
 from services.coordinator.web.paging import MAX_BIG_INT, CursorQuery, LimitQuery, PageOut
@@ -60,7 +60,7 @@ def job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingRes
     return StreamingResponse(content, media_type=MEDIA_TYPE, headers={"Content-Disposition": name})
 
 
-def _export_uri(parts: Parts, owner: str, job_id: str) -> str:
+def _export_uri(parts: AppContext, owner: str, job_id: str) -> str:
     """Where a job's exported logs lie. Raises Conflict while there are none."""
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)

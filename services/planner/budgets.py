@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.options import LARGEST_ROUND
 from mallorn.core.values.expected_gain import WORTH
 from services.planner.belief import Forecast
-from services.planner.expected_gain import Prospects
+from services.planner.expected_gain import ExpectedGain
 from services.planner.first_pass import SHARE_THAT_MATTERS
 from services.planner.planner_values import JobView, TaskView
 
@@ -113,7 +113,7 @@ def ceiling(job: JobView) -> int:
     return MOST_A_TASK * sum(not task.left_out for task in job.tasks)
 
 
-def pays(ahead: Prospects) -> bool:
+def pays(ahead: ExpectedGain) -> bool:
     """Whether the next trials are worth their seconds."""
     return ahead.gain() >= WORTH
 
@@ -127,6 +127,6 @@ def had_fair_look(task: TaskView, ahead: Forecast, total_us: float) -> bool:
     return len(task.points) >= FAIR_ROUNDS
 
 
-def expected_trials(job: JobView, ahead: Prospects) -> int:
+def expected_trials(job: JobView, ahead: ExpectedGain) -> int:
     """How many more trials a job is expected to get."""
     return min(ahead.rounds_worth(WORTH) * ahead.size, max(0, ceiling(job) - job.spent))

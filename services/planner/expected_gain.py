@@ -22,7 +22,7 @@ HORIZON: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Prospects:
+class ExpectedGain:
     """The weighted latency of the tasks that have a time, and what each further round would take off it."""
 
     total_us: float
@@ -54,7 +54,7 @@ class Prospects:
 
 def prospects(
     tasks: Sequence[TaskView], forecasts: Sequence[Forecast], retired: Sequence[str], size: int
-) -> Prospects:
+) -> ExpectedGain:
     """Of the tasks that have a time; those that get no more rounds bring nothing."""
     timed = [task for task in tasks if task.best_us is not None]
     tuned = zip(tasks, forecasts, retired, strict=True)
@@ -62,7 +62,7 @@ def prospects(
         _gains(task, ahead, size) for task, ahead, over in tuned if task.best_us is not None and not over
     ]
     limits = [min(task.limit_us, task.best_us or inf) * task.weight for task in timed if task.limit_us]
-    return Prospects(
+    return ExpectedGain(
         total_us=sum(sorted(task.weight * (task.best_us or 0.0) for task in timed)),
         gains_us=tuple(islice(merge(*falls, reverse=True), HORIZON)),
         size=size,

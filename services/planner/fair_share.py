@@ -61,17 +61,17 @@ def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
     )
 
 
-def dealt(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> dict[str, int]:
+def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> dict[str, int]:
     """The number of free slots for each job that can use one, in the order of their turns."""
     present = {job.id: job for job in jobs}
-    dealt: dict[str, int] = {}
+    deal_slots: dict[str, int] = {}
     for _ in range(slots):
         order = in_turn(present.values())
         if (job_id := next((job.id for job in order if job.id in able), None)) is None:
             break
-        dealt[job_id] = dealt.get(job_id, 0) + 1
+        deal_slots[job_id] = deal_slots.get(job_id, 0) + 1
         present[job_id] = charged([*present.values()], job_id, USUAL_ROUND)
-    return dealt
+    return deal_slots
 
 
 def _among_siblings(jobs: Iterable[JobShare]) -> list[JobShare]:

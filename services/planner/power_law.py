@@ -13,8 +13,8 @@ from services.planner.belief import Belief, Forecast
 from services.planner.curve_fit import REFERENCE, Array, NextBest, fit
 from services.planner.learning_curve import Curve, curve, draws_shift
 from services.planner.planner_values import TaskView
-from services.planner.shared_priors import Groups, curve_priors
-from services.planner.student_t import Predictions, forecasts, lower_side
+from services.planner.shared_priors import SharedPriors, curve_priors
+from services.planner.student_t import StudentT, forecasts, lower_side
 
 # Below this the FLOPs do not determine the time: the task moves memory.
 FEW_FLOPS: Final = 1e4
@@ -31,7 +31,7 @@ LEVEL_FREEDOM: Final = 5.0
 LEAPS: Final = 0.25
 
 
-def levels(tasks: Sequence[TaskView], groups: Groups) -> tuple[Array, Array]:
+def levels(tasks: Sequence[TaskView], groups: SharedPriors) -> tuple[Array, Array]:
     """Mean and standard deviation of the log latency of each task's first batch, without its own rounds."""
     computes = np.array([task.flops >= FEW_FLOPS for task in tasks])
     known = np.array([float(task.best_us is not None) for task in tasks])
@@ -45,7 +45,7 @@ def levels(tasks: Sequence[TaskView], groups: Groups) -> tuple[Array, Array]:
     return np.where(computes, work + mean, mover_mean), np.where(computes, sd, mover_sd)
 
 
-def _pooled(value: Array, known: Array, reference: float, groups: Groups) -> tuple[Array, Array]:
+def _pooled(value: Array, known: Array, reference: float, groups: SharedPriors) -> tuple[Array, Array]:
     # Once anything is known the reference is dropped: a job's choices must not depend on its scale.
     mean = groups.pool(value, known, reference, job_shrinkage=0.0)
     off = np.where(known > 0, (value - mean) ** 2, 0.0)
@@ -66,14 +66,14 @@ class PowerLaw(Belief):
         return [placed[at] for at in range(len(tasks))]
 
 
-def _predict(tasks: Sequence[TaskView], size: int) -> Predictions:
+def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
     curves = [curve(task.points, task.known_us) for task in tasks]
     looks = _outlooks(tasks, curves)
     untuned = [look.centre + log(UNTUNED_FACTOR) for look in looks]
     best = [
         us if task.best_us is None else log(task.best_us) for task, us in zip(tasks, untuned, strict=True)
     ]
-    return Predictions(
+    return StudentT(
         centre=_column([look.centre for look in looks]) - draws_shift(size),
         scale=_column([look.scale for look in looks]),
         freedom=_column([look.freedom for look in looks]),
@@ -89,7 +89,7 @@ def _predict(tasks: Sequence[TaskView], size: int) -> Predictions:
 
 def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[NextBest]:
     """From each task's curve with priors of its siblings; without a curve, from the level of its siblings."""
-    groups = Groups.of([task.family for task in tasks])
+    groups = SharedPriors.of([task.family for task in tasks])
     alone = [None if seen is None else fit(seen, REFERENCE) for seen in curves]
     priors = curve_priors(alone, groups)
     fits = [None if seen is None else fit(seen, prior) for seen, prior in zip(curves, priors, strict=True)]

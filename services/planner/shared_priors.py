@@ -22,14 +22,14 @@ SHAPE_STEP: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class SharedPriors:
     """The family of each task, as numbers."""
 
     family: NDArray[np.int64]
     count: int
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> "Groups":
+    def of(cls, names: Sequence[str]) -> "SharedPriors":
         numbers = {name: at for at, name in enumerate(sorted(set(names)))}
         return cls(np.array([numbers[name] for name in names], dtype=np.int64), len(numbers))
 
@@ -50,7 +50,7 @@ def _mean(
     return result if strength > 0 else np.where(weight > 0, result, towards)
 
 
-def curve_priors(fits: Sequence[Fit | None], groups: Groups) -> list[CurvePrior]:
+def curve_priors(fits: Sequence[Fit | None], groups: SharedPriors) -> list[CurvePrior]:
     """The prior of each task's curve, from the others' curves."""
 
     def pool(figure: Callable[[Fit], Figure], reference: float, power: int = 1) -> Array:

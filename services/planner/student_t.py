@@ -22,7 +22,7 @@ _NODES: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Predictions:
+class StudentT:
     """One entry per task; logarithms of microseconds."""
 
     centre: Array
@@ -35,7 +35,7 @@ class Predictions:
     leap: Array  # the probability of a leap
 
 
-def forecasts(known: Predictions) -> list[Forecast]:
+def forecasts(known: StudentT) -> list[Forecast]:
     """The forecast for each task's best latency."""
     low, expected, high = (np.exp(_clipped(ends)) for ends in _interval(known))
     beats = _beats(known)
@@ -50,14 +50,14 @@ def forecasts(known: Predictions) -> list[Forecast]:
     return [Forecast(*row) for row in np.stack(columns, axis=1).tolist()]
 
 
-def _interval(known: Predictions) -> Array:
+def _interval(known: StudentT) -> Array:
     """Low end, median and high end of each prediction."""
     freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
     ends: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
     return _at(known, ends[row]).T
 
 
-def _drops(known: Predictions) -> Array:
+def _drops(known: StudentT) -> Array:
     """How far each quadrature node lies below the best, as a share of it: one row per task."""
     freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
     quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])[row]
@@ -66,14 +66,14 @@ def _drops(known: Predictions) -> Array:
     return drop
 
 
-def _beats(known: Predictions) -> Array:
+def _beats(known: StudentT) -> Array:
     """The probability that a round on its curve gains more than noise."""
     reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
     result: Array = stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach))
     return result
 
 
-def _at(known: Predictions, quantiles: Array) -> Array:
+def _at(known: StudentT, quantiles: Array) -> Array:
     """Log latencies at these quantiles of Student's t with its narrowed lower side."""
     side = np.where(quantiles < 0, known.lower[:, None], 1.0)
     result: Array = known.centre[:, None] + known.scale[:, None] * side * quantiles

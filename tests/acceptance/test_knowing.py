@@ -11,7 +11,7 @@ from mallorn.core.values.manifest import RECORDS
 from tests.fixtures.command_line import clean_environment, mallorn
 from tests.fixtures.stock_logs import write_log
 from workers.device.detect_host import detect_target
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.tvm.program_cache import parse_module
 from workers.tvm.recipes import recipe_for, stored_recipe
 
@@ -22,7 +22,7 @@ TIMEOUT_SEC = 600
 def taught(networks: Path, tmp_path: Path) -> Path:
     """A data directory that knows nothing but what stock wrote of the model's tasks."""
     target = detect_target()
-    with Graphs() as graphs:
+    with ModelCompiler() as graphs:
         steps = stored_recipe(recipe_for("tuned", target))
         tasks = graphs.extract(str(networks / "tiny.onnx"), target.text, steps, {}).tasks
     for task in tasks:

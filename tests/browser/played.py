@@ -17,7 +17,7 @@ from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import NewWorkload, Workloads
-from db.tables import HeldWork, Job, Measurement, Round, StageRun
+from db.tables import Job, LeaseRow, Measurement, Round, StageRun
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind, WorkKind
@@ -94,7 +94,7 @@ class Player:
         """The next round, with so many of its trials measured."""
         fields = {"state": RoundState.LEASED, "finished_at": None, "stats": None}
         round_id = self._round(told, trials, **fields, started_at=since_sec)
-        held = update(HeldWork).where(HeldWork.kind == WorkKind.ROUND, HeldWork.subject == str(round_id))
+        held = update(LeaseRow).where(LeaseRow.kind == WorkKind.ROUND, LeaseRow.subject == str(round_id))
         self.session.execute(held.values(until=since_sec + 86_400))
 
     def _job(self) -> Job:
@@ -135,7 +135,7 @@ class Player:
         )
         round_id = self.session.scalars(insert(Round).values(row | changes).returning(Round.id)).one()
         hold = {"subject": str(round_id), "job_id": self.job.id, "attempt": told["attempt"], "losses": 0}
-        self.session.execute(insert(HeldWork).values(kind=WorkKind.ROUND, **hold))
+        self.session.execute(insert(LeaseRow).values(kind=WorkKind.ROUND, **hold))
         self.learned[task.family] += len(trials)
         if trials:
             rows = [self._trial(round_id, task.workload_id, at, trial) for at, trial in enumerate(trials)]

@@ -11,7 +11,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from tests.fixtures.faces import Hazards
 from tests.fixtures.fleet import Subject, TestFleet
-from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.runner import Runner
 from workers.measure.tvm_measurer import TvmMeasurer
 from workers.subprocesses.process_pool import ChildPool
@@ -72,7 +72,7 @@ def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial
 ) -> None:
     long = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=10_000)
     slow = OPTIONS.model_copy(update={"run_timeout_sec": 1, "evaluator": long, "stopping": "racing"})
-    with ChildPool(Compiler, 1, name="builder") as builders:
+    with ChildPool(CandidateCompiler, 1, name="builder") as builders:
         measurer = TvmMeasurer(fleet.settings, builders, runner)
         (ended,) = measurer.measure(subject.program, local_target, subject.slots[:1], slow)
         assert (ended.trial.outcome, ended.trial.run_us) == (Outcome.RUN_TIMEOUT, ())
@@ -84,7 +84,7 @@ def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial
 def test_a_session_that_is_lost_between_two_candidates_is_the_fault_of_neither(
     fleet: TestFleet, local_target: Target, subject: Subject, runner: Runner
 ) -> None:
-    with ChildPool(Compiler, 1, name="builder") as builders:
+    with ChildPool(CandidateCompiler, 1, name="builder") as builders:
         measurer = TvmMeasurer(fleet.settings, builders, runner)
         stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
         results = [next(stream)]

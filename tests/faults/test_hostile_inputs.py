@@ -17,7 +17,7 @@ from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.hostile import models
 from tests.fixtures.hostile.corpus import Hostile, corpus
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.process.unpack_model import unpack
 from workers.tvm.recipes import TUNED, stored_recipe
 
@@ -79,15 +79,18 @@ def is_good(case: Hostile, end: dict[str, Any]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def graphs() -> Iterator[Graphs]:
-    with Graphs(memory_bytes=8 << 30) as child:
+def graphs() -> Iterator[ModelCompiler]:
+    with ModelCompiler(memory_bytes=8 << 30) as child:
         yield child
 
 
 @pytest.mark.parametrize("make", [models.claims, models.bombs, models.torn], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_hostile_model_passes_the_coordinator_and_ends_in_the_child(
-    make: Callable[[], Iterator[tuple[str, bytes]]], coordinator: Coordinator, graphs: Graphs, tmp_path: Path
+    make: Callable[[], Iterator[tuple[str, bytes]]],
+    coordinator: Coordinator,
+    graphs: ModelCompiler,
+    tmp_path: Path,
 ) -> None:
     bad = []
     for number, (name, data) in enumerate(make()):
@@ -104,7 +107,7 @@ def test_a_hostile_model_passes_the_coordinator_and_ends_in_the_child(
     assert coordinator.http.get("/readyz").status_code == 200
 
 
-def refusal(stored: Path, graphs: Graphs, folder: Path) -> MallornError | None:
+def refusal(stored: Path, graphs: ModelCompiler, folder: Path) -> MallornError | None:
     """What a worker's import says of an uploaded model; None: it is one."""
     try:
         with stored.open("rb") as file:

@@ -24,7 +24,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.manifest import read_manifest
 from mallorn.core.virtual_devices import STAND_INS, stand_in
-from services.control.plan_target import plan_job
+from services.control.plan_target import plan_target
 from tests.fixtures.coordinator import running
 from workers.finish.run import finish
 from workers.measure.base import Need
@@ -86,7 +86,7 @@ class House:
     def _planned(self, job: Job) -> list[tuple[Any, ...]]:
         with self.worker.database.transaction() as session:
             Workers(session).seen(self.worker.name, "host", {"tunes": True})
-        return list(plan_job(self.worker.database, job.id, "control") or [])
+        return list(plan_target(self.worker.database, job.id, "control") or [])
 
     def _round(self, round_id: int) -> None:
         if (closed := rounds.run(self.worker, round_id)) is not None:

@@ -12,10 +12,10 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from searchers.space import Candidate
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
-from workers.interfaces.candidate_compiler import Compiler, Library
+from workers.interfaces.candidate_compiler import CandidateCompiler, Library
 from workers.interfaces.runner import Runner
 from workers.measure import tvm_measurer
-from workers.measure.base import Slot
+from workers.measure.base import MeasureInput
 from workers.measure.testing import MeasurerTestCase, Workplace
 from workers.measure.tvm_measurer import TvmMeasurer
 from workers.subprocesses.process_pool import ChildPool
@@ -28,7 +28,7 @@ OPTIONS = JobOptions(
 
 @pytest.fixture(scope="module")
 def builders() -> Iterator[ChildPool[Library]]:
-    with ChildPool(Compiler, 2, name="builder") as pool:
+    with ChildPool(CandidateCompiler, 2, name="builder") as pool:
         yield pool
 
 
@@ -56,7 +56,7 @@ class TestTvmMeasurer(MeasurerTestCase):
     @pytest.fixture
     def workplace(self, subject: Subject, local_target: Target) -> Workplace:
         good, sketch = subject.slots[:2], subject.slots[0].sketch
-        impossible = Slot(2, Candidate(sketch.key, (0,) * sketch.width), sketch)
+        impossible = MeasureInput(2, Candidate(sketch.key, (0,) * sketch.width), sketch)
         return Workplace(subject.program, local_target, [*good, impossible])
 
 

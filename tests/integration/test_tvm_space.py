@@ -14,7 +14,7 @@ from mallorn.core.targets import Target
 from searchers.space import Candidate
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
 from workers.interfaces.arguments import Arguments
-from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.measure.base import Program
 from workers.subprocesses.call import Call
 from workers.subprocesses.errors import ChildCrashed
@@ -25,18 +25,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def compiler() -> Iterator[Compiler]:
-    with Compiler() as child:
+def compiler() -> Iterator[CandidateCompiler]:
+    with CandidateCompiler() as child:
         yield child
 
 
-def space_of(compiler: Compiler, tir: str) -> TvmSpace:
+def space_of(compiler: CandidateCompiler, tir: str) -> TvmSpace:
     program, target = Program("key", tir, Arguments(()), 1.0), Target(TARGET)
     return TvmSpace(load_sketches(compiler, program, target), program, target, (), compiler)
 
 
 @pytest.mark.parametrize("tir", [matmul(), softmax(), negate()], ids=["matmul", "softmax", "negate"])
-def test_defaults_are_valid_distinct_and_well_formed(compiler: Compiler, tir: str) -> None:
+def test_defaults_are_valid_distinct_and_well_formed(compiler: CandidateCompiler, tir: str) -> None:
     space = space_of(compiler, tir)
     defaults = space.defaults()
     assert defaults
@@ -45,7 +45,7 @@ def test_defaults_are_valid_distinct_and_well_formed(compiler: Compiler, tir: st
     assert all(space.valid(defaults))
 
 
-def test_what_is_sampled_mutated_and_crossed_can_be_rebuilt(compiler: Compiler) -> None:
+def test_what_is_sampled_mutated_and_crossed_can_be_rebuilt(compiler: CandidateCompiler) -> None:
     space = space_of(compiler, matmul())
     rng = np.random.default_rng(3)
     parents = space.sample(rng, 8)
@@ -54,12 +54,12 @@ def test_what_is_sampled_mutated_and_crossed_can_be_rebuilt(compiler: Compiler) 
     assert all(space.valid([*parents, *children, *crossed]))
 
 
-def test_a_fresh_child_gives_the_same_space(compiler: Compiler) -> None:
-    with Compiler() as other:
+def test_a_fresh_child_gives_the_same_space(compiler: CandidateCompiler) -> None:
+    with CandidateCompiler() as other:
         assert space_of(other, softmax()).sketches == space_of(compiler, softmax()).sketches
 
 
-class Fragile(Compiler):
+class Fragile(CandidateCompiler):
     """A compiler that one candidate kills."""
 
     deadly: tuple[int, ...] = ()

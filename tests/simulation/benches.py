@@ -14,7 +14,7 @@ from tests.simulation.history import History
 from tests.simulation.loom import Loom
 from workers.device.device_class import Endpoint, endpoint_of
 from workers.finish.numeric_check import Checker, NumericCheck
-from workers.measure.base import Need, Program, Slot, SlotTrial
+from workers.measure.base import MeasureInput, MeasureResult, Need, Program
 from workers.measure.simulated import SimulatedMeasurer, _result
 
 NAME: Final = "tests.simulation.benches:Bench"
@@ -104,8 +104,8 @@ class Benches:
             raise StorageFull
 
     def run(
-        self, program: Program, target: Target, slot: Slot, options: JobOptions, like: Any = None
-    ) -> Iterator[SlotTrial]:
+        self, program: Program, target: Target, slot: MeasureInput, options: JobOptions, like: Any = None
+    ) -> Iterator[MeasureResult]:
         """Time a candidate. Raises Unavailable where its device goes away meanwhile."""
         device, endpoint = self.session(like)
         self.loom.sleep(SLOW_SEC if device.slow_until > self.loom.now else USUAL_SEC)
@@ -140,10 +140,10 @@ class Bench(SimulatedMeasurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[Slot],
+        slots: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[SlotTrial, None, None]:
+    ) -> Generator[MeasureResult, None, None]:
         self._benches.check_host()
         for slot in slots:
             yield from self._benches.run(program, target, slot, options, self._like)
@@ -165,7 +165,7 @@ class Check(Checker):
         super().__init__(runtime, target)
         self._benches = benches
 
-    def verify(self, program: Program, slot: Slot) -> NumericCheck:
+    def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         self._benches.loom.sleep(USUAL_SEC)
         key = slot.candidate.key
         right = key not in self._benches.wrong and int.from_bytes(key.encode()[-1:]) % 8 > 0

@@ -9,24 +9,24 @@ from unittest.mock import patch
 from sqlalchemy import and_, true, update
 
 from db.repositories.base import until
-from db.repositories.leases import Hold, Holds
-from db.tables import HeldWork
+from db.repositories.leases import Leases, LeaseToken
+from db.tables import LeaseRow
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from services.control.planner_input import job_view
 from tests.simulation import old_code
 from tests.simulation.benches import Check
 from workers.finish.numeric_check import NumericCheck
-from workers.measure.base import Program, Slot
+from workers.measure.base import MeasureInput, Program
 from workers.round.batch_commits import Commits
 
 
 def fencing_off() -> AbstractContextManager[object]:
     """What is held is anybody's, whatever their attempt."""
 
-    def mine(hold: Hold) -> Any:
+    def mine(hold: LeaseToken) -> Any:
         item = hold.item
-        return and_(HeldWork.kind == item.kind, HeldWork.subject == item.subject, HeldWork.until.is_not(None))
+        return and_(LeaseRow.kind == item.kind, LeaseRow.subject == item.subject, LeaseRow.until.is_not(None))
 
     return patch("db.repositories.leases.mine", mine)
 
@@ -59,14 +59,14 @@ def sweeper_off() -> AbstractContextManager[object]:
 @contextmanager
 def renewals_never_refused() -> Iterator[None]:
     """Whoever renews is told that the work is still theirs; nobody is told that it is not."""
-    with patch.object(Holds, "renew", _renewed):
+    with patch.object(Leases, "renew", _renewed):
         yield
 
 
-def _renewed(self: Holds, hold: Hold, lease_sec: float) -> bool:
+def _renewed(self: Leases, hold: LeaseToken, lease_sec: float) -> bool:
     item = hold.item
-    same = HeldWork.kind == item.kind, HeldWork.subject == item.subject
-    self.changed(update(HeldWork).where(*same).values(until=until(lease_sec)))
+    same = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
+    self.changed(update(LeaseRow).where(*same).values(until=until(lease_sec)))
     return True
 
 
@@ -88,7 +88,7 @@ def unchecked_schedule() -> Iterator[None]:
     """A candidate is taken for checked although its check said no."""
     verify = Check.verify
 
-    def kind(self: Check, program: Program, slot: Slot) -> NumericCheck:
+    def kind(self: Check, program: Program, slot: MeasureInput) -> NumericCheck:
         return replace(verify(self, program, slot), outcome=Outcome.OK)
 
     with patch.object(Check, "verify", kind):

@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 from mallorn.core.targets import Target
 from tests.simulation.benches import Benches, Device
 from workers.device.tracker_client import device_key
-from workers.process.heartbeat import RollCall
+from workers.process.heartbeat import Heartbeat
 
 EVERY_SEC: Final = 15.0  # between two roll calls of a worker; devices are fresh for twice as long
 
@@ -35,7 +35,7 @@ class Tracker:
         """There is no connection."""
 
 
-class QuietRollCall(RollCall):
+class QuietRollCall(Heartbeat):
     """Reports every few seconds, and not whenever the work changes: a run has enough statements."""
 
     def busy_with(self, what: str) -> None:

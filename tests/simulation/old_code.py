@@ -10,9 +10,9 @@ from sqlalchemy import and_
 
 from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_LOSSES, Hold, Holds
+from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
 from db.repositories.work_items import WorkItems
-from db.tables import HeldWork
+from db.tables import LeaseRow
 from mallorn.core import queues
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import MallornError
@@ -21,11 +21,11 @@ from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceInfo
 from services.control import plan_target
 from services.control.app import app
-from services.control.plan_job import take_turn
+from services.control.plan_job import plan_job
 from services.planner.fair_share import charged
 from workers.device.device_class import Endpoint
-from workers.process.heartbeat import RollCall
-from workers.process.retry_rules import OTHER_HOST, Fate, ending
+from workers.process.heartbeat import Heartbeat
+from workers.process.retry_rules import OTHER_HOST, RetryRule, retry_rule_for
 from workers.process.worker_health import Health
 
 EXPIRES_SEC: Final = 5.0
@@ -64,7 +64,7 @@ def turns_unguarded() -> AbstractContextManager[object]:
 
     def look_at(self: Any, job_id: str, slots: int) -> None:
         with self._database.transaction() as session:
-            turn = take_turn(session, job_id, slots, self._devices, self._patience)
+            turn = plan_job(session, job_id, slots, self._devices, self._patience)
             paid = charged([*self._jobs.values()], job_id, turn.candidates)
             Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         self._jobs[job_id] = paid
@@ -92,7 +92,7 @@ def devices_believed() -> Iterator[None]:
     with ExitStack() as stack:
         for module in ("workers.measure.tracked_devices", "tests.simulation.benches"):
             stack.enter_context(patch(f"{module}.endpoint_of", _endpoint_of))
-        stack.enter_context(patch.object(RollCall, "_tell", staticmethod(_tell)))
+        stack.enter_context(patch.object(Heartbeat, "_tell", staticmethod(_tell)))
         yield
 
 
@@ -118,10 +118,10 @@ def _tell(report: Any) -> str:
 def fenced_by_number() -> AbstractContextManager[object]:
     """A claim is its number, which comes again after a restore."""
 
-    def mine(hold: Hold) -> Any:
+    def mine(hold: LeaseToken) -> Any:
         item = hold.item
-        same = HeldWork.kind == item.kind, HeldWork.subject == item.subject
-        return and_(*same, HeldWork.attempt == hold.attempt, HeldWork.until.is_not(None))
+        same = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
+        return and_(*same, LeaseRow.attempt == hold.attempt, LeaseRow.until.is_not(None))
 
     return patch("db.repositories.leases.mine", mine)
 
@@ -130,21 +130,21 @@ def fenced_by_number() -> AbstractContextManager[object]:
 def host_faults_are_losses() -> Iterator[None]:
     """Three times the same sick host are three hosts, and it goes on taking work."""
 
-    def leave(self: WorkItems, hold: Hold, error: MallornError) -> None:
+    def leave(self: WorkItems, hold: LeaseToken, error: MallornError) -> None:
         if hold.item.kind is not WorkKind.ROUND:
             self.give_back(hold, error)
-        elif Holds(self.session).get(hold.item).losses + 1 >= MAX_LOSSES:
+        elif Leases(self.session).get(hold.item).losses + 1 >= MAX_LOSSES:
             self._pause(hold, error)
         elif self.lose(hold, error) is not None:
             Jobs(self.session).say(self._job_of(hold), error.reason)
 
-    def fate(error: MallornError, kind: WorkKind) -> Fate:
-        found = ending(error, kind)
+    def fate(error: MallornError, kind: WorkKind) -> RetryRule:
+        found = retry_rule_for(error, kind)
         return replace(found, act=leave) if found is OTHER_HOST else found
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(Health, "recover", lambda _self: None))
-        stack.enter_context(patch("workers.process.leased_work.ending", fate))
+        stack.enter_context(patch("workers.process.leased_work.retry_rule_for", fate))
         yield
 
 

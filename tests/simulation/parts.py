@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy import select
 
-from db.repositories.snapshot_rows import FrozenRows, Selection
+from db.repositories.snapshot_rows import Selection, SnapshotRows
 from db.tables import Job, Task, Workload
 from mallorn.core import queues
 from mallorn.core.errors import MallornError, NotFound, Unavailable
@@ -131,5 +131,5 @@ class Parts:
             with suppress(Unavailable), self.database.session() as session:
                 brought = select(Workload.key).join(Task).join(Job, Job.id == Task.job_id).where(~Job.private)
                 known = set(session.scalars(brought))
-                for name in sorted({*FrozenRows(session).page(Selection(), 0, EVERYTHING)["workload"]}):
+                for name in sorted({*SnapshotRows(session).page(Selection(), 0, EVERYTHING)["workload"]}):
                     self.history.note("exported", name, name in known)

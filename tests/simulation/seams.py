@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
-from db.repositories.leases import Holds
+from db.repositories.leases import Leases
 from db.repositories.loop_ticks import Ticks
 from db.repositories.measurements import Measurements
 from db.session import read_clock
@@ -18,7 +18,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.graph_report import GraphReport
 from searchers.synthetic_space import SyntheticSpace
-from services.control.plan_target import plan_job
+from services.control.plan_target import plan_target
 from services.control.wait_for_device import WaitLimit
 from tests.fixtures.workshop import MadeUpCompiler, MadeUpGraphs
 from tests.simulation.benches import NAME, Bench, Benches, verifier_of
@@ -31,9 +31,9 @@ from tests.simulation.policies import NAMES
 from tests.simulation.storage import Shared
 from tests.simulation.store import URL, Shelf, stored_at
 from tests.simulation.versions import versions_mixed
-from workers.finish.final_schedules import Handout
+from workers.finish.final_schedules import FinalSchedules
 from workers.interfaces.arguments import Arguments
-from workers.interfaces.model_compiler import Extraction, Graphs, ModelTask, Scripts
+from workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
 from workers.measure.tracked_devices import Fleet
 from workers.process.runtime import Runtime
 
@@ -86,7 +86,7 @@ class Hand(Runtime):
     def warm_up(self, job_id: str) -> None:
         """There is no process to start."""
 
-    def graphs(self, threads: int, model_bytes: int) -> Graphs:
+    def graphs(self, threads: int, model_bytes: int) -> ModelCompiler:
         return MadeUpGraphs({"scripts": Scripts("", "", "")})
 
 
@@ -105,7 +105,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         **dict.fromkeys(TIMED, time),
         "workers.tasks.runtime": lambda: loom.process.runtime,
         "workers.tasks.send": broker.send,
-        "services.control.tasks.plan_job": lambda database, job_id, _holder, patience: plan_job(
+        "services.control.tasks.plan_target": lambda database, job_id, _holder, patience: plan_target(
             database, job_id, loom.process.name, patience
         ),
         "services.control.tasks.database": lambda: loom.process.runtime,
@@ -120,15 +120,15 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.process.heartbeat.EVERY_SEC": EVERY_SEC,
         "workers.process.heartbeat.host_id": lambda: loom.process.host.name,
         "workers.measure.tracked_devices.TrackerClient": lambda *_address, **_key: Tracker(benches, TARGET),
-        "workers.round.run.Host": lambda: here,
-        "workers.process.runtime.Host": lambda: here,
+        "workers.round.run.HostLock": lambda: here,
+        "workers.process.runtime.HostLock": lambda: here,
         "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.verifier": verifier_of(benches),
         "workers.process.time_slice.TURN_SEC": 0.0,
         "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.TemporaryDirectory": lambda **_: nullcontext("."),
         "workers.finish.run.JobModel": _Model,
-        "workers.finish.run.records_alone": lambda model, winners: Handout(
+        "workers.finish.run.records_alone": lambda model, winners: FinalSchedules(
             winners, _Nowhere(), None, FinishReport()
         ),
         "workers.finish.run.complete_export": lambda *_: None,
@@ -186,24 +186,24 @@ def _extract(loom: Loom, benches: Benches) -> Any:
 
 def _witnesses(history: History) -> Iterator[Any]:
     """The product's own methods, which tell the history what they did if their transaction commits."""
-    claim, renew, change, lose = Holds.claim, Holds.renew, Holds._change, Holds._lose
-    rest, add_batch, pull_back = Holds.rest, Measurements.add_batch, Ticks.pull_back
+    claim, renew, change, lose = Leases.claim, Leases.renew, Leases._change, Leases._lose
+    rest, add_batch, pull_back = Leases.rest, Measurements.add_batch, Ticks.pull_back
 
-    def claimed(self: Holds, item: Any, holder: str, lease_sec: float) -> Any:
+    def claimed(self: Leases, item: Any, holder: str, lease_sec: float) -> Any:
         hold = claim(self, item, holder, lease_sec)
         if hold is not None:
             until = self.get(item).until or 0.0
             history.when_committed("claim", item.kind, item.subject, hold.attempt, until - lease_sec, until)
         return hold
 
-    def renewed(self: Holds, hold: Any, lease_sec: float) -> bool:
+    def renewed(self: Leases, hold: Any, lease_sec: float) -> bool:
         kept = renew(self, hold, lease_sec)
         if kept:
             until = self.get(hold.item).until
             history.when_committed("renew", hold.item.kind, hold.item.subject, hold.attempt, until)
         return kept
 
-    def changed(self: Holds, hold: Any, **values: Any) -> bool:
+    def changed(self: Leases, hold: Any, **values: Any) -> bool:
         done = change(self, hold, **values)
         if done and values.get("until", 0) is None:
             history.when_committed(
@@ -211,14 +211,14 @@ def _witnesses(history: History) -> Iterator[Any]:
             )
         return done
 
-    def lost(self: Holds, which: Any, *counting: Any) -> Any:
+    def lost(self: Leases, which: Any, *counting: Any) -> Any:
         losses = lose(self, which, *counting)
         for loss in losses:
             item = loss.hold.item
             history.when_committed("release", item.kind, item.subject, loss.hold.attempt, "as lost")
         return losses
 
-    def rested(self: Holds, kinds: Any, subjects: Any) -> None:
+    def rested(self: Leases, kinds: Any, subjects: Any) -> None:
         for kind in sorted(kinds):
             for subject in sorted(subjects):
                 history.when_committed("rest", kind, subject)
@@ -234,9 +234,9 @@ def _witnesses(history: History) -> Iterator[Any]:
         history.when_committed("pull", read_clock(self.session) + lease_sec)
 
     yield patch.object(Ticks, "pull_back", pulled)
-    yield patch.object(Holds, "claim", claimed)
-    yield patch.object(Holds, "renew", renewed)
-    yield patch.object(Holds, "_change", changed)
-    yield patch.object(Holds, "_lose", lost)
-    yield patch.object(Holds, "rest", rested)
+    yield patch.object(Leases, "claim", claimed)
+    yield patch.object(Leases, "renew", renewed)
+    yield patch.object(Leases, "_change", changed)
+    yield patch.object(Leases, "_lose", lost)
+    yield patch.object(Leases, "rest", rested)
     yield patch.object(Measurements, "add_batch", added)

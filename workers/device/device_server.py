@@ -18,7 +18,7 @@ from workers.device.detect_host import described_again
 from workers.device.device_identity import Identity
 from workers.device.forked_process import fork, how_it_ended, waits_for
 from workers.device.listen import is_own
-from workers.device.pending_connections import Lobby
+from workers.device.pending_connections import PendingConnections
 from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, welcome
 from workers.device.rpc_session import RpcSession
 from workers.device.tracker_client import NO_KEY
@@ -56,7 +56,7 @@ class DeviceServer:
     ) -> None:
         self._registration = registration
         self._listener = listener
-        self._lobby = Lobby(listener)
+        self._lobby = PendingConnections(listener)
         self._identity = identity
         self._folder = folder
         self._log_path = log_path.absolute() if log_path else None
@@ -114,7 +114,7 @@ class DeviceServer:
             return False
         self._lobby.clear()
         self._listener.close()
-        self._listener, self._lobby = listener, Lobby(listener)
+        self._listener, self._lobby = listener, PendingConnections(listener)
         host, port = listener.getsockname()[:2]
         self._identity = {**self._identity, "address": f"{host}:{port}"}
         self._registration.move((host, port), self._identity)

@@ -21,7 +21,7 @@ SECRETS: Final = {
 _PR_SET_DUMPABLE: Final = 4
 
 
-class KeptKey(FleetKey):
+class KeyAgent(FleetKey):
     """A key that another process has. This one asks it at `end`; its forks cannot."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -68,7 +68,7 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
     if number := os.environ.pop(KEEPER_VARIABLE, ""):
         end = socket.socket(fileno=int(number))
         end.set_inheritable(False)
-        return KeptKey(end)
+        return KeyAgent(end)
     if not (key := read()):
         return key
     ours, theirs = socket.socketpair()

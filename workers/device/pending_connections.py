@@ -20,7 +20,7 @@ class Guest(Protocol):
     def close(self) -> None: ...
 
 
-class Unproven:
+class Unauthenticated:
     """The connections that wait, oldest first. Who is honest proves itself at once, and is seldom so old."""
 
     def __init__(self) -> None:
@@ -86,13 +86,13 @@ class PendingConnection:
         return int(_HEAD.size + size)
 
 
-class Lobby:
+class PendingConnections:
     """The clients of one listener, by the number of their file."""
 
     def __init__(self, listener: socket.socket) -> None:
         listener.setblocking(False)
         self._listener = listener
-        self._waiting = Unproven()
+        self._waiting = Unauthenticated()
         self._clients: dict[int, PendingConnection] = {}
 
     def __iter__(self) -> Iterator[int]:

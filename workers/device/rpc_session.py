@@ -21,12 +21,12 @@ from workers.device.device_identity import Identity, RuntimeFacts
 from workers.device.kernel_timer import Kernels
 from workers.device.memory_poison import poison_fresh_memory
 from workers.device.slice_timer import NEXT_SLICE, SliceTimer
-from workers.host.core_lock import Cores
+from workers.host.core_lock import CoreLock
 from workers.host.host_memory import free_bytes
 from workers.host.load_meter import LoadMeter
 from workers.host.process_priority import raise_priority
 from workers.sandbox.landlock import APPEND, READ_FILE
-from workers.sandbox.sandbox import Walls, enclose
+from workers.sandbox.sandbox import SandboxSpec, enter_sandbox
 
 
 class RpcSession:
@@ -38,7 +38,7 @@ class RpcSession:
         self._identity = identity
         self._folder = folder
         self._log_path = log_path
-        self._cores = Cores()
+        self._cores = CoreLock()
         self._on_cores = Target(identity["target"]).is_cpu
         self._key = key
         self._walled = walled
@@ -49,7 +49,7 @@ class RpcSession:
         poison_fresh_memory()
         timer = SliceTimer(self._on_cores, self._on_cores and raise_priority())
         if self._walled:
-            enclose(walls(self._folder, self._log_path, self._cores, self._on_cores))
+            enter_sandbox(walls(self._folder, self._log_path, self._cores, self._on_cores))
         for name, function in self._functions(timer).items():
             tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)
@@ -119,13 +119,13 @@ class RpcSession:
         self._cores.give_back()
 
 
-def walls(folder: Path, log_path: Path | None, cores: Cores, on_cores: bool) -> Walls:
+def walls(folder: Path, log_path: Path | None, cores: CoreLock, on_cores: bool) -> SandboxSpec:
     """What a session needs: its folder, the device's log, and the locks of its host's cores."""
     if log_path is not None:
         append_line(log_path, "")
     written = [(str(log_path), APPEND)] if log_path is not None else []
     locks = [(str(path), READ_FILE) for path in cores.files()] if on_cores else []
-    return Walls(folder, others=(*written, *locks))
+    return SandboxSpec(folder, others=(*written, *locks))
 
 
 def append_line(path: Path, line: str) -> None:

@@ -18,7 +18,7 @@ from workers.device.listen import listen
 from workers.device.tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key
 from workers.device.tracker_registration import Registration
-from workers.host.core_lock import Cores
+from workers.host.core_lock import CoreLock
 from workers.sandbox.sandbox import BEST_EFFORT, OFF
 from workers.sandbox.sandbox_support import reached
 
@@ -48,7 +48,7 @@ def serve_device(
     closed to us.
     """
     prepare_runtime(target)
-    Cores().files()
+    CoreLock().files()
     listening_there = partial(listen, host, ports, key)
     listener = listening_there()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

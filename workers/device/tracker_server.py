@@ -10,7 +10,7 @@ from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 from mallorn.core.fleet_key import FleetKey
 from workers.device.device_class import LONGEST
 from workers.device.device_requests import Requests
-from workers.device.pending_connections import Unproven
+from workers.device.pending_connections import Unauthenticated
 from workers.device.tracker_client import HELLO, PROVE, REFUSED, REQUEST, SUCCESS, UPDATE_INFO
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
 
     def __init__(self, listener: socket.socket, key: FleetKey) -> None:
         self.key = key
-        self.waiting = Unproven()
+        self.waiting = Unauthenticated()
         super().__init__(listener, secrets.token_hex())
 
     def create_scheduler(self, key: str) -> Requests:

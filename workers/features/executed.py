@@ -1,8 +1,8 @@
 """The view `executed` (Tuna): what runs of a candidate's code, and the lines that it moves.
 
-Instructions are counted as often as their loops run (`workers.features.trip_counts`). Where a loop's bounds come
-from elsewhere, as those of a parallel loop do, all counts are scaled so that the products are as many as in
-the program. What moves is taken from the lowered program: each of the accesses with the most lines, the
+Instructions are counted as often as their loops run (`workers.features.trip_counts`). Where a loop's bounds
+come from elsewhere, as those of a parallel loop do, all counts are scaled so that the products are as many
+as in the program. What moves is taken from the lowered program: each of the accesses with the most lines, the
 lines that are left if what is read again is still in the cache, and how many bytes come between.
 """
 

@@ -12,7 +12,7 @@ from typing import Final
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.finish_report import Conditions, FinishReport, PointTimes
 from workers.finish.job_model import JobModel, TunedModel
-from workers.finish.not_done import Undone, check_numbers
+from workers.finish.not_done import NotDoneLog, check_numbers
 from workers.finish.timing_host import leave_out_onnxruntime, placed
 from workers.subprocesses.crash_handling import twice
 from workers.whole_model.compiled_model import ONNXRUNTIME
@@ -22,7 +22,7 @@ BESIDE = "Other work of this service went on while the points were timed."
 TIME: Final = "time the whole model"
 
 
-def compare_points(model: JobModel, tuned: TunedModel, undone: Undone, dynamic: Dynamic) -> FinishReport:
+def compare_points(model: JobModel, tuned: TunedModel, undone: NotDoneLog, dynamic: Dynamic) -> FinishReport:
     """The comparison's part of the report; a point that computes something else is not timed."""
     with model.alone() as held:
         points = [_at(model, tuned, undone, dynamic, point) for point in dynamic.points]
@@ -36,7 +36,7 @@ def compare_points(model: JobModel, tuned: TunedModel, undone: Undone, dynamic: 
 
 
 def _at(
-    model: JobModel, tuned: TunedModel, undone: Undone, dynamic: Dynamic, point: dict[str, int]
+    model: JobModel, tuned: TunedModel, undone: NotDoneLog, dynamic: Dynamic, point: dict[str, int]
 ) -> PointTimes:
     model.claimed.lease.check()
     step = point == dynamic.points[0]
@@ -60,7 +60,7 @@ def _at(
     )
 
 
-def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
+def compare(model: JobModel, tuned: TunedModel, undone: NotDoneLog) -> FinishReport:
     """The comparison's part of the report; what cannot be done is entered in `undone`.
 
     A tuned model that computes something else is not timed: no speed is claimed for wrong numbers.
@@ -78,7 +78,7 @@ def compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
     return found or FinishReport()
 
 
-def _compare(model: JobModel, tuned: TunedModel, undone: Undone) -> FinishReport:
+def _compare(model: JobModel, tuned: TunedModel, undone: NotDoneLog) -> FinishReport:
     limit = model.whole.largest_error
     with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), undone.attempt) as engines:
         if tuned.is_large:
@@ -105,7 +105,7 @@ def _leave_out_untuned(engines: Engines, tuned: TunedModel, limit: float) -> Non
         engines.leave_out(UNTUNED)
 
 
-def _compile_untuned(model: JobModel, engines: Engines, undone: Undone) -> None:
+def _compile_untuned(model: JobModel, engines: Engines, undone: NotDoneLog) -> None:
     """Engines start meanwhile."""
     untuned = partial(model.whole.compile_untuned, _untuned(model))
     if undone.attempt("compile the untuned model", partial(twice, untuned)) is None:

@@ -17,9 +17,9 @@ from mallorn.core.errors import Unschedulable
 from mallorn.core.values.trial import Trial
 from searchers.base import DEFAULT, means_of
 from searchers.space import Candidate, Sketch
-from workers.measure.base import Program, Slot
-from workers.process.stage_context import Stage
-from workers.round.feature_lookup import Viewer
+from workers.measure.base import MeasureInput, Program
+from workers.process.stage_context import StageContext
+from workers.round.feature_lookup import FeatureLookup
 from workers.round.round_context import descriptors_of, program_of, work_of
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.tvm_space import TvmSpace, load_sketches
@@ -48,12 +48,12 @@ class Contest:
     task: Task
     workload: Workload
     program: Program
-    slots: tuple[Slot, ...]
+    slots: tuple[MeasureInput, ...]
     guesses: Sequence[Candidate] = ()
     means: Mapping[Candidate, str] = field(default_factory=dict)  # how each was found
 
 
-def contest_of(claimed: Stage, task: Task, workload: Workload) -> Contest:
+def contest_of(claimed: StageContext, task: Task, workload: Workload) -> Contest:
     """The contest of one of the job's tasks."""
     with claimed.runtime.database.session() as session:
         known = _measured(session, claimed, task)
@@ -65,26 +65,26 @@ def contest_of(claimed: Stage, task: Task, workload: Workload) -> Contest:
     return Contest(task, workload, program, _number(defaults), tuple(means), means)
 
 
-def tasks_of(session: Session, claimed: Stage) -> list[tuple[Task, Workload]]:
+def tasks_of(session: Session, claimed: StageContext) -> list[tuple[Task, Workload]]:
     """The job's tasks, each with its workload."""
     tasks = Tasks(session).list(claimed.job.id)
     workloads = {row.id: row for row in Workloads(session).get_many([t.workload_id for t in tasks])}
     return [(task, workloads[task.workload_id]) for task in tasks]
 
 
-def space_of(claimed: Stage, workload: Workload) -> TvmSpace:
+def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
     """Raises ChildFailed and Unschedulable where TVM cannot schedule the workload."""
     program, compiler = program_of(workload), claimed.runtime.compiler
     sketches = load_sketches(compiler, program, claimed.target)
     facts = claimed.target, descriptors_of(workload), compiler, claimed.job.machine
-    viewer = Viewer(claimed.runtime.database, compiler)
+    viewer = FeatureLookup(claimed.runtime.database, compiler)
     work = work_of(
         workload, claimed.job.target_id, claimed.target.text, {sketch.key: sketch for sketch in sketches}
     )
     return TvmSpace(sketches, program, *facts, see=lambda view, seen: viewer.rows(view, work, seen))
 
 
-def second_chance(claimed: Stage, lost: Contest) -> Contest | None:
+def second_chance(claimed: StageContext, lost: Contest) -> Contest | None:
     """The next fastest and the defaults, without those that lost already; None when there are no others."""
     known = {slot.candidate for slot in lost.slots}
     with claimed.runtime.database.session() as session:
@@ -107,7 +107,7 @@ class _Measured:
     means: Mapping[Candidate, str]
 
 
-def _measured(session: Session, claimed: Stage, task: Task, count: int = TOP) -> _Measured:
+def _measured(session: Session, claimed: StageContext, task: Task, count: int = TOP) -> _Measured:
     job, known = claimed.job, Trials(session)
     within = WITHIN
     if claimed.options.beside_others:
@@ -124,7 +124,7 @@ def _measured(session: Session, claimed: Stage, task: Task, count: int = TOP) ->
     return _Measured(entries, tuple(guess.candidate for guess in guesses), means)
 
 
-def _busy(session: Session, claimed: Stage, task: Task) -> Sequence[Trial]:
+def _busy(session: Session, claimed: StageContext, task: Task) -> Sequence[Trial]:
     """What was fastest beside other programs, for whoever asks for that."""
     job = claimed.job
     if not claimed.options.beside_others or job.context_id is None:
@@ -136,11 +136,11 @@ def _busy(session: Session, claimed: Stage, task: Task) -> Sequence[Trial]:
     return Trials(session).best(task.workload_id, job.target_id, 1, beside.id) if beside else ()
 
 
-def _number(candidates: Sequence[Entry]) -> tuple[Slot, ...]:
-    return tuple(Slot(number, *candidate) for number, candidate in enumerate(candidates))
+def _number(candidates: Sequence[Entry]) -> tuple[MeasureInput, ...]:
+    return tuple(MeasureInput(number, *candidate) for number, candidate in enumerate(candidates))
 
 
-def _defaults(claimed: Stage, workload: Workload) -> Sequence[Entry]:
+def _defaults(claimed: StageContext, workload: Workload) -> Sequence[Entry]:
     """Valid default candidates; none where TVM cannot schedule the program, and the finish goes on."""
     try:
         space = space_of(claimed, workload)

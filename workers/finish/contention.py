@@ -18,10 +18,10 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BesidePrograms, Contention, FinishReport
 from mallorn.core.values.manifest import DATABASE, Version
 from mallorn.core.values.trial import Trial
-from workers.finish.final_schedules import Handout
+from workers.finish.final_schedules import FinalSchedules
 from workers.finish.inside_model import Times, choose, fields, swapped, verified
 from workers.finish.job_model import JobModel, TunedModel
-from workers.finish.not_done import Undone
+from workers.finish.not_done import NotDoneLog
 from workers.finish.numeric_check import Checker
 from workers.finish.timing_host import be_here
 from workers.finish.winners import Winner
@@ -36,7 +36,7 @@ SAYS: Final = "schedules are timed beside other programs"
 
 
 def beside_others(
-    model: JobModel, winners: Sequence[Winner], handout: Handout, check: Checker, undone: Undone
+    model: JobModel, winners: Sequence[Winner], handout: FinalSchedules, check: Checker, undone: NotDoneLog
 ) -> FinishReport:
     """The part of the report that tells of busy machines, where that was asked for.
 

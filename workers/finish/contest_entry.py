@@ -10,18 +10,18 @@ from db.repositories.base import ERROR_CHARS
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
 from workers.finish.numeric_check import NumericCheck
-from workers.measure.base import Slot, SlotTrial
+from workers.measure.base import MeasureInput, MeasureResult
 
 #: Devices of one context differ by less, also where one of them is busy.
 OTHERWISE: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ContestEntry:
     """A candidate with all that became of it. Of three devices or more, fewer than half are overruled."""
 
-    slot: Slot
-    results: tuple[SlotTrial, ...]
+    slot: MeasureInput
+    results: tuple[MeasureResult, ...]
 
     @property
     def failure(self) -> Trial | None:
@@ -47,7 +47,7 @@ class Compared:
         return tuple(us for each in self._counting for us in each.trial.run_us)
 
     @property
-    def _counting(self) -> tuple[SlotTrial, ...]:
+    def _counting(self) -> tuple[MeasureResult, ...]:
         """Passes that nothing disturbed, where there are any: all others are mere bounds."""
         quiet = tuple(each for each in self.results if not each.trial.is_bound)
         return quiet if any(each.trial.run_us for each in quiet) else self.results
@@ -60,7 +60,7 @@ class Compared:
         return -len(self.results), self.latency()
 
 
-def odd_devices(entries: Sequence[Compared]) -> list[str]:
+def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
     """Of three devices or more, those that tell otherwise than the others of most candidates."""
     told: dict[str, list[bool]] = defaultdict(list)
     for entry in entries:

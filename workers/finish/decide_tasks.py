@@ -10,11 +10,11 @@ from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import FinishReport
 from workers.finish.contenders import Contest, contest_of, second_chance, tasks_of
 from workers.finish.numeric_check import Checker
-from workers.finish.stored_decisions import Decision, Steps
+from workers.finish.stored_decisions import Decision, StoredDecisions
 from workers.finish.winners import Winner, decide
 from workers.finish.zero_shot import answer
 from workers.measure.base import Measurer
-from workers.process.stage_context import Stage
+from workers.process.stage_context import StageContext
 from workers.process.time_slice import TimeSlice
 
 
@@ -28,7 +28,7 @@ class Decided:
     earlier_sec: float = 0.0  # what was decided in earlier turns took so long
 
 
-def decide_all(claimed: Stage, why: str, measurer: Measurer, check: Checker) -> Decided:
+def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Checker) -> Decided:
     """Decide every task. Raises TurnOver between two of them where others wait for this worker."""
     if not claimed.options.searches:
         told, without = answer(claimed, check)
@@ -36,7 +36,7 @@ def decide_all(claimed: Stage, why: str, measurer: Measurer, check: Checker) -> 
         return Decided([each.winner for each in told], without, FinishReport(answers=answers))
     with claimed.runtime.database.session() as session:
         tasks = tasks_of(session, claimed)
-    steps, turn = Steps.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)
+    steps, turn = StoredDecisions.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)
     known = {task.id: step for task, workload in tasks if (step := steps.before(task, workload)) is not None}
     decisions = dict(known)
     for task, workload in tasks:
@@ -53,7 +53,7 @@ def decide_all(claimed: Stage, why: str, measurer: Measurer, check: Checker) -> 
     return Decided(winners, losers, FinishReport(), sum(step.sec for step in known.values()))
 
 
-def _decide(claimed: Stage, contest: Contest, measurer: Measurer, check: Checker) -> Decision:
+def _decide(claimed: StageContext, contest: Contest, measurer: Measurer, check: Checker) -> Decision:
     began_sec = time.monotonic()
     winner = decide(claimed, contest, measurer, check)
     if winner is None and (again := second_chance(claimed, contest)) is not None:
@@ -62,7 +62,7 @@ def _decide(claimed: Stage, contest: Contest, measurer: Measurer, check: Checker
     return Decision(met, winner, round(time.monotonic() - began_sec, 1))
 
 
-def _keep(steps: Steps, decision: Decision, words: str) -> None:
+def _keep(steps: StoredDecisions, decision: Decision, words: str) -> None:
     task, winner = decision.contest.task, decision.winner
     told = CheckedEvent(task=task.index, name=task.name, latency_us=winner.latency_us if winner else None)
     with steps.claimed.runtime.database.transaction() as session:

@@ -23,8 +23,8 @@ from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWo
 from mallorn.core.version import VERSION
 from workers.finish.shape_dispatch import rules_of, with_rules
 from workers.finish.winners import Winner
-from workers.interfaces.model_compiler import Graphs, Tuned
-from workers.process.stage_context import Stage
+from workers.interfaces.model_compiler import ModelCompiler, Tuned
+from workers.process.stage_context import StageContext
 from workers.whole_model.engines import TUNED
 
 # All that apply.py and its archive import; onnxruntime is for --check, where it is installed.
@@ -38,7 +38,9 @@ class ExportFailed(MallornError):
     """A verified schedule could not be written as a tuning record."""
 
 
-def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Graphs, directory: Path) -> None:
+def write_records(
+    claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
+) -> None:
     """Write the logs that TVM loads; one directory holds one target's schedules. Raises ExportFailed."""
     records = [
         Tuned(winner.contest.program.tir, winner.trace, [time_us / 1e6 for time_us in winner.trial.run_us])
@@ -48,7 +50,7 @@ def write_records(claimed: Stage, winners: Sequence[Winner], graphs: Graphs, dir
         raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
 
 
-def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) -> None:
+def complete_export(claimed: StageContext, winners: Sequence[Winner], directory: Path) -> None:
     """Put the manifest, the script and what it needs to run beside the logs."""
     carried = write_archive(directory)
     manifest = _manifest(claimed, winners, {path.name: _sha256(path) for path in carried})
@@ -57,13 +59,13 @@ def complete_export(claimed: Stage, winners: Sequence[Winner], directory: Path) 
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
 
 
-def largest_shapes(claimed: Stage) -> dict[str, list[int]]:
+def largest_shapes(claimed: StageContext) -> dict[str, list[int]]:
     """The shapes that bind what the model leaves free; of a range the largest."""
     dynamic = claimed.graph.dynamic
     return claimed.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
 
 
-def range_of(claimed: Stage, winners: Sequence[Winner]) -> Dynamic | None:
+def range_of(claimed: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
     """The job's range of shapes, with rules by what the winners take."""
     dynamic = claimed.graph.dynamic
     if dynamic is None:
@@ -93,7 +95,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
     (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1, ensure_ascii=True) + "\n")
 
 
-def upload(claimed: Stage, directory: Path) -> str:
+def upload(claimed: StageContext, directory: Path) -> str:
     """Put the directory into the artifact store; its URL."""
     url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
     with reaching(url) as (store, root):
@@ -107,7 +109,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _manifest(claimed: Stage, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:
+def _manifest(claimed: StageContext, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:
     graph, tuned = claimed.graph, {winner.contest.task.name for winner in winners}
     with claimed.runtime.database.session() as session:
         tasks = [task.name for task in Tasks(session).list(claimed.job.id)]

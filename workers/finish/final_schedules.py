@@ -12,11 +12,11 @@ from mallorn.core.artifact_uris import reaching, scripts_uri
 from mallorn.core.values.finish_report import FinishReport
 from workers.finish.inside_model import InsideChoice, decide_inside
 from workers.finish.job_model import JobModel, TunedModel, where_it_runs
-from workers.finish.not_done import Undone
+from workers.finish.not_done import NotDoneLog
 from workers.finish.numeric_check import Checker
 from workers.finish.winners import Winner
-from workers.interfaces.model_compiler import Graphs
-from workers.process.stage_context import Stage
+from workers.interfaces.model_compiler import ModelCompiler
+from workers.process.stage_context import StageContext
 from workers.subprocesses.crash_handling import twice
 from workers.subprocesses.errors import ChildError
 
@@ -25,7 +25,7 @@ INSIDE: Final = "decide close contests inside the whole model"
 
 
 @dataclass(frozen=True, slots=True)
-class Handout:
+class FinalSchedules:
     """The schedules as tuning records, and the model compiled with them where that worked."""
 
     winners: Sequence[Winner]
@@ -34,24 +34,24 @@ class Handout:
     report: FinishReport
 
 
-def records_alone(model: JobModel, winners: Sequence[Winner]) -> Handout:
+def records_alone(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
     """Write the winners' records and compile nothing."""
-    return Handout(winners, model.write("export", winners), None, FinishReport())
+    return FinalSchedules(winners, model.write("export", winners), None, FinishReport())
 
 
-def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: Undone) -> Handout:
+def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: NotDoneLog) -> FinalSchedules:
     """Go on from the winners' records as far as it works."""
     directory = model.write("export", winners)
     first = undone.attempt(COMPILE, partial(twice, partial(model.compile, directory, winners)))
     if first is None:
-        return Handout(winners, directory, None, FinishReport())
+        return FinalSchedules(winners, directory, None, FinishReport())
     if undone.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
-        return Handout(winners, directory, None, _covered(first))
+        return FinalSchedules(winners, directory, None, _covered(first))
     decided = undone.attempt(INSIDE, partial(_inside, model, first, check)) or InsideChoice(first, None)
     chosen, report = decided.build, _covered(decided.build)
     if decided.report is not None:
         report = report.model_copy(update={"inside_the_model": decided.report})
-    return Handout(chosen.winners, chosen.directory, chosen, report)
+    return FinalSchedules(chosen.winners, chosen.directory, chosen, report)
 
 
 def _covered(built: TunedModel) -> FinishReport:
@@ -75,7 +75,7 @@ def _inside(model: JobModel, first: TunedModel, check: Checker) -> InsideChoice:
 log = logging.getLogger(__name__)
 
 
-def keep_scripts(claimed: Stage, winners: Sequence[Winner], graphs: Graphs) -> None:
+def keep_scripts(claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
     """Store the scripts of each winner; those that cannot be printed are left out."""
     for winner in winners:
         claimed.lease.check()
@@ -85,7 +85,7 @@ def keep_scripts(claimed: Stage, winners: Sequence[Winner], graphs: Graphs) -> N
             log.warning("no script of %s: %s", winner.contest.task.name, error)
 
 
-def _keep(claimed: Stage, winner: Winner, graphs: Graphs) -> None:
+def _keep(claimed: StageContext, winner: Winner, graphs: ModelCompiler) -> None:
     program = winner.contest.program
     url = scripts_uri(claimed.runtime.settings.artifacts, program.key, winner.trace)
     with reaching(url) as (store, path):

@@ -9,14 +9,14 @@ from mallorn.core.values.finish_report import Conditions, FinishReport, Limits
 from workers.finish.contenders import Contest
 from workers.finish.winners import Winner
 from workers.hardware_probe.run import known_machine
-from workers.process.stage_context import Stage
+from workers.process.stage_context import StageContext
 from workers.whole_model.engines import TUNED
 
 # Of a job's candidates: so many mere bounds do not hide the good ones.
 FEW: Final = 0.05
 
 
-def conditions(claimed: Stage, report: FinishReport, winners: Sequence[Winner]) -> FinishReport:
+def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Winner]) -> FinishReport:
     """The report's conditions, with those of the trials and winners; none of a job that timed nothing."""
     with claimed.runtime.database.session() as session:
         parts = [stats.disturbance for stats in Rounds(session).stats(claimed.job.id)]
@@ -35,7 +35,7 @@ def conditions(claimed: Stage, report: FinishReport, winners: Sequence[Winner]) 
     return FinishReport(conditions=both)
 
 
-def limits(claimed: Stage, tasks: Sequence[Contest], timed: FinishReport) -> FinishReport:
+def limits(claimed: StageContext, tasks: Sequence[Contest], timed: FinishReport) -> FinishReport:
     """The limits' part of the report, where the tuned model was timed.
 
     Without the peak where nobody has measured it, and where the host was busy: what others took of it would

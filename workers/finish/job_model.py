@@ -11,13 +11,13 @@ from workers.finish.export_directory import largest_shapes, write_records
 from workers.finish.shape_dispatch import to_next
 from workers.finish.winners import Winner
 from workers.host.background_load import stress
-from workers.host.host_lock import Host
+from workers.host.host_lock import HostLock
 from workers.host.host_memory import is_large
-from workers.interfaces.model_compiler import Compiled, Graphs
+from workers.interfaces.model_compiler import Compiled, ModelCompiler
 from workers.measure.tracked_devices import of_class
-from workers.process.stage_context import Stage
+from workers.process.stage_context import StageContext
 from workers.whole_model.compiled_model import WholeModel
-from workers.whole_model.device_engine import DeviceSeat
+from workers.whole_model.device_engine import DevicePool
 from workers.whole_model.engines import Engines
 
 KERNELS_SEC: Final = 1.5
@@ -42,11 +42,11 @@ class TunedModel:
 class JobModel:
     """The model of a job whose finish this worker holds."""
 
-    claimed: Stage
+    claimed: StageContext
     whole: WholeModel
 
     @classmethod
-    def of(cls, claimed: Stage, graphs: Graphs, folder: Path) -> Self:
+    def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: Path) -> Self:
         """The job's model as its import found it, with files in a folder."""
         whole = WholeModel(
             path=claimed.model_file(folder),
@@ -89,7 +89,7 @@ class JobModel:
             yield True
             return
         self.claimed.runtime.release_device()
-        with Host().alone() as held:
+        with HostLock().alone() as held:
             yield held
 
     def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
@@ -122,5 +122,5 @@ def where_it_runs(model: JobModel) -> JobModel | None:
         return model
     if not devices:
         return None
-    seat = DeviceSeat(runtime.runner, runtime.settings.tracker, target, like)
+    seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like)
     return replace(model, whole=replace(model.whole, seat=seat))

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from mallorn.core.values.finish_report import NotDone
-from workers.process.stage_context import Stage
+from workers.process.stage_context import StageContext
 from workers.subprocesses.crash_handling import advice
 from workers.subprocesses.errors import ChildCrashed
 from workers.whole_model.compiled_model import ONNXRUNTIME
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class NotDoneLog:
     """Steps that were left out, each with why, and what would bring it about."""
 
-    claimed: Stage
+    claimed: StageContext
     entries: list[NotDone] = field(default_factory=list)
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
@@ -51,7 +51,7 @@ CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 
-def check_numbers(errors: Mapping[str, float], limit: float, undone: Undone) -> bool:
+def check_numbers(errors: Mapping[str, float], limit: float, undone: NotDoneLog) -> bool:
     """Whether the tuned model may be shown as a success, by its relative errors against others.
 
     The untuned model is asked first: it has the same operators in the same order. A model whose answers jump

@@ -6,7 +6,7 @@ from typing import Final
 
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.measure.base import Program, Slot
+from workers.measure.base import MeasureInput, Program
 from workers.process.runtime import Runtime
 from workers.subprocesses.crash_handling import twice
 from workers.subprocesses.errors import ChildError
@@ -39,10 +39,10 @@ class Checker(ABC):
         self._target = target
 
     @abstractmethod
-    def verify(self, program: Program, slot: Slot) -> NumericCheck:
+    def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         """Check one candidate. Raises Unavailable when the device is lost meanwhile."""
 
-    def trace(self, program: Program, slot: Slot) -> str | None:
+    def trace(self, program: Program, slot: MeasureInput) -> str | None:
         """The candidate's full trace; None when it is invalid by now."""
         asked = program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
         return twice(lambda: self._compiler.full_trace(*asked))
@@ -51,7 +51,7 @@ class Checker(ABC):
 class Unchecked(Checker):
     """Where there is nothing to run them on, winners need only be programs."""
 
-    def verify(self, program: Program, slot: Slot) -> NumericCheck:
+    def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         try:
             trace = self.trace(program, slot)
         except ChildError as error:

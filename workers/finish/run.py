@@ -24,19 +24,19 @@ from workers.finish.contenders import Contest
 from workers.finish.contention import beside_others
 from workers.finish.decide_tasks import Decided, decide_all
 from workers.finish.export_directory import complete_export, settle_rules, upload
-from workers.finish.final_schedules import Handout, choose, keep_scripts, records_alone
+from workers.finish.final_schedules import FinalSchedules, choose, keep_scripts, records_alone
 from workers.finish.host_conditions import conditions, limits
 from workers.finish.job_model import JobModel
-from workers.finish.not_done import Undone
+from workers.finish.not_done import NotDoneLog
 from workers.finish.numeric_check import Checker, Unchecked
 from workers.finish.verifier import verifier
 from workers.finish.winners import Winner
-from workers.hardware_probe.run import PROBES_SEC, settle_machine
-from workers.interfaces.model_compiler import Graphs
+from workers.hardware_probe.run import PROBES_SEC, ensure_machine
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.measure.base import Measurer, Need
 from workers.process.device_class_match import settle_builder
 from workers.process.runtime import Runtime
-from workers.process.stage_context import Stage, stage
+from workers.process.stage_context import StageContext, leased_stage
 from workers.subprocesses.errors import ChildError
 
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
@@ -44,30 +44,30 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 def finish(runtime: Runtime, job_id: str) -> None:
     """Take a job from its last round to verified schedules and a report."""
-    with stage(runtime, job_id, JobState.FINISHING) as claimed:
+    with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
         if claimed is not None:
             with runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
                 _finish(_on_its_machine(claimed))
 
 
-def _on_its_machine(claimed: Stage) -> Stage:
+def _on_its_machine(claimed: StageContext) -> StageContext:
     """A job without trials has no machine yet, and defaults are made for one."""
     settle_builder(claimed.runtime, claimed.job.id)
     measuring = claimed.options.mode != ZERO_SHOT
     with suppress(ChildError, Unschedulable):  # a compiler that fails here makes no defaults either
-        settle_machine(claimed.runtime, claimed.job.id, PROBES_SEC, measuring)
+        ensure_machine(claimed.runtime, claimed.job.id, PROBES_SEC, measuring)
     with claimed.runtime.database.session() as session:
         return replace(claimed, job=Jobs(session).get(claimed.job.id, None))
 
 
-def _finish(claimed: Stage) -> None:
+def _finish(claimed: StageContext) -> None:
     started = time.monotonic()
     why = claimed.job.tuning_ended
     with (
         TemporaryDirectory(prefix="finish-", dir=claimed.runtime.room) as scratch,
         claimed.graphs() as graphs,
     ):
-        undone = Undone(claimed)
+        undone = NotDoneLog(claimed)
         measurer = claimed.runtime.measurer(claimed.options, claimed.like)
         with _checker(claimed, graphs, measurer, undone) as check:
             decided = decide_all(claimed, why, measurer, check)
@@ -98,7 +98,9 @@ def _finish(claimed: Stage) -> None:
 
 
 @contextmanager
-def _checker(claimed: Stage, graphs: Graphs, measurer: Measurer, undone: Undone) -> Iterator[Checker]:
+def _checker(
+    claimed: StageContext, graphs: ModelCompiler, measurer: Measurer, undone: NotDoneLog
+) -> Iterator[Checker]:
     """What checks numbers on a device, where the measurer has one and the job asks for it."""
     runtime, target = claimed.runtime, claimed.target
     if claimed.options.mode == ZERO_SHOT:
@@ -111,8 +113,8 @@ def _checker(claimed: Stage, graphs: Graphs, measurer: Measurer, undone: Undone)
 
 
 def _hand_out(
-    model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: Undone
-) -> Handout:
+    model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: NotDoneLog
+) -> FinalSchedules:
     """Compile the model only where the measurer can time it, and the job asks for it."""
     if model.claimed.options.mode == ZERO_SHOT:
         return records_alone(model, winners)
@@ -125,7 +127,7 @@ def _contests(decided: Decided) -> list[Contest]:
     return [*(winner.contest for winner in decided.winners), *decided.losers]
 
 
-def _tasks(claimed: Stage, winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
+def _tasks(claimed: StageContext, winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
     """`found` and `of` count the winners; the counts of a compiled model replace them."""
     timed = winners if claimed.options.searches else ()
     missing = [contest.task.name for contest in losers]
@@ -145,20 +147,20 @@ def _together(*parts: FinishReport) -> FinishReport:
     return FinishReport.model_validate(said)
 
 
-def _expected(claimed: Stage) -> FinishReport:
+def _expected(claimed: StageContext) -> FinishReport:
     """What the planner expected of more trials."""
     with claimed.runtime.database.session() as session:
         ended = Events(session).newest(claimed.job.id, FinishingEvent)
     return FinishReport(outlook=ended.outlook) if ended and ended.outlook else FinishReport()
 
 
-def _trials(claimed: Stage) -> FinishReport:
+def _trials(claimed: StageContext) -> FinishReport:
     with claimed.runtime.database.session() as session:
         how_far = progress(session, Jobs(session).get(claimed.job.id, None))
     return FinishReport(trials=how_far.spent, outcomes=how_far.outcomes)
 
 
-def _store(claimed: Stage, why: str, report: FinishReport, url: str, steps: int) -> None:
+def _store(claimed: StageContext, why: str, report: FinishReport, url: str, steps: int) -> None:
     """Raises Unavailable where a restore of the database took away some of what was decided."""
     with claimed.runtime.database.transaction() as session:
         Jobs(session).record(claimed.job.id, report=report, export_uri=url, export_deleted_at=None)

@@ -17,8 +17,8 @@ from mallorn.core.values.decided_task import DecidedTask, KeptCandidate, KeptWin
 from mallorn.core.values.trial import Trial
 from workers.finish.contenders import Contest
 from workers.finish.winners import Winner
-from workers.measure.base import Slot
-from workers.process.stage_context import Stage
+from workers.measure.base import MeasureInput
+from workers.process.stage_context import StageContext
 from workers.round.round_context import program_of
 
 
@@ -32,16 +32,16 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StoredDecisions:
     """The steps of one job's finish, as far as earlier attempts came."""
 
-    claimed: Stage
+    claimed: StageContext
     trials: int
     known: Mapping[int, DecidedTask]
     sketches: Mapping[str, Sketch]
 
     @classmethod
-    def of(cls, claimed: Stage) -> Self:
+    def of(cls, claimed: StageContext) -> Self:
         """Those that hold still: after more trials each task is decided anew."""
         with claimed.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
@@ -65,7 +65,8 @@ class Steps:
     def _contest(self, step: DecidedTask, task: Task, workload: Workload) -> Contest:
         means = {_candidate(each): each.means for each in step.candidates}
         slots = tuple(
-            Slot(number, candidate, self.sketches[candidate.sketch]) for number, candidate in enumerate(means)
+            MeasureInput(number, candidate, self.sketches[candidate.sketch])
+            for number, candidate in enumerate(means)
         )
         guesses = () if step.guess is None else (_candidate(step.guess),)
         return Contest(task, workload, program_of(workload), slots, guesses, means)

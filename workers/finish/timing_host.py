@@ -4,7 +4,7 @@ from typing import Final
 
 from mallorn.core.errors import MallornError
 from workers.finish.job_model import JobModel, where_it_runs
-from workers.finish.not_done import Undone
+from workers.finish.not_done import NotDoneLog
 from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import Engines
 
@@ -28,7 +28,7 @@ def be_here(model: JobModel) -> bool:
     return True
 
 
-def leave_out_onnxruntime(model: JobModel, engines: Engines, undone: Undone) -> None:
+def leave_out_onnxruntime(model: JobModel, engines: Engines, undone: NotDoneLog) -> None:
     """It ran on this host: its answers compare with a device's, its times do not."""
     if model.whole.seat is None or ONNXRUNTIME not in engines:
         return

@@ -10,9 +10,9 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass
 from workers.finish.numeric_check import INVALID, Checker, NumericCheck
-from workers.interfaces.model_compiler import Graphs, Reference
+from workers.interfaces.model_compiler import ModelCompiler, Reference
 from workers.interfaces.runner import LibraryRun
-from workers.measure.base import Program, Slot
+from workers.measure.base import MeasureInput, Program
 from workers.measure.tracked_devices import of_class
 from workers.measure.tvm_measurer import LEAST_SPREAD
 from workers.process.runtime import Runtime
@@ -30,7 +30,7 @@ class Verifier(Checker):
         self,
         runtime: Runtime,
         target: Target,
-        graphs: Graphs,
+        graphs: ModelCompiler,
         folder: Path,
         like: DeviceClass | None = None,
     ) -> None:
@@ -43,7 +43,7 @@ class Verifier(Checker):
         self._like = like
         self._references: dict[str, Reference] = {}
 
-    def verify(self, program: Program, slot: Slot) -> NumericCheck:
+    def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         try:
             reference = twice(lambda: self._reference(program))
         except ChildError as error:
@@ -57,7 +57,7 @@ class Verifier(Checker):
         verdict = self._answer(program, slot, trace, reference)
         return verdict if verdict.ok else self._overruled(verdict, program, slot, reference)
 
-    def _answer(self, program: Program, slot: Slot, trace: str, reference: Reference) -> NumericCheck:
+    def _answer(self, program: Program, slot: MeasureInput, trace: str, reference: Reference) -> NumericCheck:
         """What the device computes with the library that was built."""
         try:
             answer = twice(lambda: self._run(program, slot))
@@ -68,7 +68,7 @@ class Verifier(Checker):
         return self._compare(program, trace, reference)
 
     def _overruled(
-        self, verdict: NumericCheck, program: Program, slot: Slot, reference: Reference
+        self, verdict: NumericCheck, program: Program, slot: MeasureInput, reference: Reference
     ) -> NumericCheck:
         """The verdict of two others where there are so many devices: it may be the device that is wrong."""
         if len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
@@ -94,7 +94,7 @@ class Verifier(Checker):
             )
         return self._references[program.key]
 
-    def _build(self, program: Program, slot: Slot) -> str | None:
+    def _build(self, program: Program, slot: MeasureInput) -> str | None:
         """The candidate's full trace, and its library for the check; None when it is invalid by now."""
         trace = self.trace(program, slot)
         if trace is not None:
@@ -102,7 +102,7 @@ class Verifier(Checker):
             twice(lambda: self._graphs.build_whole(program.tir, trace, self._target.text, library))
         return trace
 
-    def _run(self, program: Program, slot: Slot) -> LibraryRun:
+    def _run(self, program: Program, slot: MeasureInput) -> LibraryRun:
         # Taken beforehand: waiting for a busy device must not count against the candidate.
         self._runner.identity(self._tracker, self._target.text, hold=True, like=self._like)
         return self._runner.run_outputs(
@@ -124,7 +124,7 @@ class Verifier(Checker):
 
 @contextmanager
 def verifier(
-    runtime: Runtime, target: Target, graphs: Graphs, like: DeviceClass | None = None
+    runtime: Runtime, target: Target, graphs: ModelCompiler, like: DeviceClass | None = None
 ) -> Iterator[Verifier]:
     """A verifier that gives its device back at the end."""
     with TemporaryDirectory(prefix="verify-", dir=runtime.room) as folder:

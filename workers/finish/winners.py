@@ -7,18 +7,18 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events import Warn, Warnings
+from db.repositories.job_events import NewJobWarning, Warnings
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
 from searchers.base import DEFAULT
 from workers.finish.contenders import Contest
-from workers.finish.contest_entry import Compared, odd_devices
+from workers.finish.contest_entry import ContestEntry, odd_devices
 from workers.finish.numeric_check import Checker, NumericCheck
 from workers.measure.base import Measurer
-from workers.measure.roofline_check import believed, least_believed_us
-from workers.process.stage_context import Stage
+from workers.measure.roofline_check import least_believed_us, reject_implausible
+from workers.process.stage_context import StageContext
 from workers.round.referenced_rows import Site, store_sites, store_sketches
 from workers.whole_model.interleaved_timing import interval
 
@@ -61,13 +61,13 @@ class Winner:
         return interval(self.trial.run_us)
 
 
-def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
+def decide(claimed: StageContext, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
     """Hold the contest and store how it went; None when no candidate computes the right thing."""
     told = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
     least_us = least_believed_us(contest.program, claimed.job.machine)
-    results = [believed(each, least_us) for each in told]
-    entries = [Compared(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
-    ranked = sorted((entry for entry in entries if entry.failure is None), key=Compared.rank)
+    results = [reject_implausible(each, least_us) for each in told]
+    entries = [ContestEntry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
+    ranked = sorted((entry for entry in entries if entry.failure is None), key=ContestEntry.rank)
     verdicts: dict[int, NumericCheck] = {}
     winner = None
     for place, entry in enumerate(ranked):
@@ -86,17 +86,21 @@ def decide(claimed: Stage, contest: Contest, measurer: Measurer, verifier: Check
     with claimed.runtime.database.transaction() as session:
         _store(session, claimed, contest, entries, verdicts, winner)
         for name in odd_devices(entries):
-            warn = Warn(f"device {name}", ODD, f"mallorn devices withdraw {name}")
+            warn = NewJobWarning(f"device {name}", ODD, f"mallorn devices withdraw {name}")
             Warnings(session).add(claimed.job.id, warn)
     return winner
 
 
-def _winner(contest: Contest, entry: Compared, verdict: NumericCheck) -> Winner:
+def _winner(contest: Contest, entry: ContestEntry, verdict: NumericCheck) -> Winner:
     return Winner(contest, entry.slot.slot, entry.trial(verdict), verdict.trace, verdict.max_error)
 
 
 def _rivals(
-    contest: Contest, winner: Compared, others: Sequence[Compared], guess: Winner | None, verifier: Checker
+    contest: Contest,
+    winner: ContestEntry,
+    others: Sequence[ContestEntry],
+    guess: Winner | None,
+    verifier: Checker,
 ) -> tuple[Winner, ...]:
     close = [
         entry
@@ -109,7 +113,7 @@ def _rivals(
 
 
 def _guess(
-    contest: Contest, winner: Compared, others: Sequence[Compared], verifier: Checker
+    contest: Contest, winner: ContestEntry, others: Sequence[ContestEntry], verifier: Checker
 ) -> Winner | None:
     """What a job without trials has, however far behind: alone on the device is not inside the model."""
     if winner.slot.candidate in contest.guesses:
@@ -118,7 +122,7 @@ def _guess(
     return next(_unchecked(contest, lost, verifier), None)
 
 
-def _unchecked(contest: Contest, entries: Sequence[Compared], verifier: Checker) -> Iterator[Winner]:
+def _unchecked(contest: Contest, entries: Sequence[ContestEntry], verifier: Checker) -> Iterator[Winner]:
     for entry in entries:
         if trace := verifier.trace(contest.program, entry.slot):
             yield _winner(contest, entry, NumericCheck(Outcome.OK, trace))
@@ -126,9 +130,9 @@ def _unchecked(contest: Contest, entries: Sequence[Compared], verifier: Checker)
 
 def _store(
     session: Session,
-    claimed: Stage,
+    claimed: StageContext,
     contest: Contest,
-    entries: Sequence[Compared],
+    entries: Sequence[ContestEntry],
     verdicts: dict[int, NumericCheck],
     winner: Winner | None,
 ) -> None:
@@ -165,7 +169,7 @@ def _store(
 
 
 def _row(
-    entry: Compared, sketches: dict[str, int], site: Site, verdict: NumericCheck | None
+    entry: ContestEntry, sketches: dict[str, int], site: Site, verdict: NumericCheck | None
 ) -> NewMeasurement:
     sketch_id = sketches[entry.slot.candidate.sketch]
     return NewMeasurement(entry.slot.slot, entry.trial(verdict), sketch_id, site.context_id, site.device_id)

@@ -14,35 +14,45 @@ from searchers.roller.rank_candidates import modelled_us
 from workers.finish.contenders import Contest, space_of, tasks_of
 from workers.finish.numeric_check import Checker
 from workers.finish.winners import Winner
-from workers.measure.base import Slot
-from workers.process.stage_context import Stage
+from workers.measure.base import MeasureInput
+from workers.process.stage_context import StageContext
 from workers.round.round_context import program_of
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.tvm_space import TvmSpace
-from workers.zero_shot.answer_source import Answer, Knowledge, Question, in_order
-from workers.zero_shot.from_models import Constructed, Learned, Modelled
-from workers.zero_shot.same_workload import Same
-from workers.zero_shot.similar_workload import Near
+from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
+from workers.zero_shot.from_models import FromRoller, RankedByMachine, RankedByModel
+from workers.zero_shot.same_workload import SameWorkload
+from workers.zero_shot.similar_workload import SimilarWorkload
 
 LEAST_US: Final = 0.1  # of a program that computes nothing
 TRIED: Final = 8  # answers, until one is a program and computes the right thing
-SOURCES: Final[dict[str, Sequence[Knowledge]]] = {
-    "zero-shot": (Same(), Near(), Learned((Near(), Constructed())), Constructed()),
-    "one-shot": (Same(), Learned((Near(), Constructed())), Near(), Constructed()),
+SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
+    "zero-shot": (
+        SameWorkload(),
+        SimilarWorkload(),
+        RankedByModel((SimilarWorkload(), FromRoller())),
+        FromRoller(),
+    ),
+    "one-shot": (
+        SameWorkload(),
+        RankedByModel((SimilarWorkload(), FromRoller())),
+        SimilarWorkload(),
+        FromRoller(),
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ZeroShotWinner:
     """The answer that is handed out, and how it is told."""
 
     winner: Winner
     answered: Answered
 
 
-def answer(claimed: Stage, check: Checker) -> tuple[list[Told], list[Contest]]:
+def answer(claimed: StageContext, check: Checker) -> tuple[list[ZeroShotWinner], list[Contest]]:
     """An answer for every task, and the tasks for which none is a program that the checker lets pass."""
-    told: list[Told] = []
+    told: list[ZeroShotWinner] = []
     without: list[Contest] = []
     with claimed.runtime.database.session() as session:
         tasks = tasks_of(session, claimed)
@@ -56,37 +66,37 @@ def answer(claimed: Stage, check: Checker) -> tuple[list[Told], list[Contest]]:
     return told, without
 
 
-def _answered(claimed: Stage, task: Task, workload: Workload, check: Checker) -> Told | None:
+def _answered(claimed: StageContext, task: Task, workload: Workload, check: Checker) -> ZeroShotWinner | None:
     program = program_of(workload)
     try:
         space = space_of(claimed, workload)
     except (ChildFailed, Unschedulable):  # TVM has no schedule for it, and the finish goes on
         return None
     for each in _answers(claimed, workload, space):
-        slot = Slot(0, each.candidate, each.sketch or space.by_key[each.candidate.sketch])
+        slot = MeasureInput(0, each.candidate, each.sketch or space.by_key[each.candidate.sketch])
         verdict = check.verify(program, slot)
         if verdict.ok:
             contest = Contest(task, workload, program, (slot,), (), {each.candidate: each.source})
             trial = _trial(each, space, workload.flops)
             winner = Winner(contest, 0, trial, verdict.trace, verdict.max_error)
-            return Told(winner, _told(each, winner))
+            return ZeroShotWinner(winner, _told(each, winner))
     return None
 
 
-def _answers(claimed: Stage, workload: Workload, space: TvmSpace) -> Iterator[Answer]:
+def _answers(claimed: StageContext, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
     job = claimed.job
-    question = Question(job.owner, workload, claimed.target, job.target_id, job.context_id, space)
+    question = ZeroShotQuery(job.owner, workload, claimed.target, job.target_id, job.context_id, space)
 
-    def ask(source: Knowledge) -> Sequence[Answer]:
+    def ask(source: AnswerSource) -> Sequence[ZeroShotAnswer]:
         with claimed.runtime.database.session() as session:
             return list(islice(source(session, question), TRIED))
 
     *others, last = SOURCES[claimed.options.mode]
-    modelled = Modelled(claimed.options.cost_model, claimed.options.search)
+    modelled = RankedByMachine(claimed.options.cost_model, claimed.options.search)
     return islice(in_order((*others, modelled, last), ask), TRIED)
 
 
-def _trial(answer: Answer, space: TvmSpace, flops: float) -> Trial:
+def _trial(answer: ZeroShotAnswer, space: TvmSpace, flops: float) -> Trial:
     """Nobody has timed it: a tuning record needs a time nevertheless, and has what is expected."""
     machine = space.machine
     at_best_us = flops / (machine.core_gflops * machine.cores * 1e3)
@@ -94,7 +104,7 @@ def _trial(answer: Answer, space: TvmSpace, flops: float) -> Trial:
     return Trial(answer.candidate, Outcome.OK, origin=answer.source, run_us=(us,))
 
 
-def _told(answer: Answer, winner: Winner) -> Answered:
+def _told(answer: ZeroShotAnswer, winner: Winner) -> Answered:
     return Answered(
         source=answer.source,
         because=answer.because,

@@ -9,8 +9,8 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from workers.hardware_probe.probe_times import Timed, machine_of
-from workers.host.host_lock import Host
-from workers.interfaces.candidate_compiler import Compiler
+from workers.host.host_lock import HostLock
+from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.engine import Engine
 from workers.interfaces.probes import by_library
 from workers.subprocesses.errors import ChildError
@@ -28,11 +28,11 @@ def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machin
 
 
 def _timed(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
-    with Compiler(env=env, room=Path(folder)) as compiler:
+    with CandidateCompiler(env=env, room=Path(folder)) as compiler:
         probes = compiler.build_probes(target.text, folder)
     with (
         Engine(env={"TVM_NUM_THREADS": str(target.num_cores), **env}, room=Path(folder)) as engine,
-        Host().alone(),
+        HostLock().alone(),
     ):
         for group in by_library(probes):
             with suppress(ChildError):  # an instruction that this machine lacks

@@ -28,7 +28,7 @@ SURE_SEC: Final = 600.0  # for which what was just measured is not doubted: oper
 log = logging.getLogger(__name__)
 
 
-def doubt_machine(runtime: Runtime, job_id: str) -> None:
+def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
     """Measure the machine of a job that is over again, if that was disturbed, or a trial beat the peak.
 
     Jobs keep what they are bound to.

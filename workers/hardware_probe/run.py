@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from db.repositories.contexts import Contexts
-from db.repositories.devices import Devices, Like, like_of
+from db.repositories.devices import Devices, MachineKey, like_of
 from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_LOSSES, Hold, Holds, WorkItem
+from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken, WorkItem
 from db.repositories.targets import Targets
 from mallorn.core.errors import MallornError
 from mallorn.core.states import WorkKind
@@ -19,9 +19,9 @@ from mallorn.core.values.roofline import peak_gflops
 from mallorn.core.virtual_devices import stand_in
 from workers.hardware_probe.run_on_device import measure
 from workers.process.device_class_match import class_of
-from workers.process.lease_renewal import Lease
+from workers.process.lease_renewal import LeaseKeeper
 from workers.process.runtime import Runtime
-from workers.subprocesses.shutdown import STOP, Stopping
+from workers.subprocesses.shutdown import STOP, ShutdownRequested
 from workers.tvm.tvm_space import assumed_of
 
 AGAIN_SEC: Final = 3600.0  # after which a machine that could not be measured is tried again
@@ -34,7 +34,7 @@ DIED: Final = f"its workers died {MAX_LOSSES} times while they measured it"
 log = logging.getLogger(__name__)
 
 
-def settle_machine(
+def ensure_machine(
     runtime: Runtime, job_id: str, patience_sec: float = PATIENCE_SEC, measuring: bool = True
 ) -> None:
     """Bind a job to what its candidates are proposed for, before the first of them and for all.
@@ -79,7 +79,9 @@ def measure_device(runtime: Runtime, name: str) -> None:
         measured_by_us(runtime, like, target)
 
 
-def _found_out(runtime: Runtime, like: Like, target: Target, patience_sec: float) -> DeviceMachine | None:
+def _found_out(
+    runtime: Runtime, like: MachineKey, target: Target, patience_sec: float
+) -> DeviceMachine | None:
     """What is known in the end: by us, or by another worker, for which we wait."""
     deadline_sec = time.monotonic() + patience_sec
     while (known := _known(runtime, like)) is None:
@@ -91,23 +93,23 @@ def _found_out(runtime: Runtime, like: Like, target: Target, patience_sec: float
     return known
 
 
-def _known(runtime: Runtime, like: Like) -> DeviceMachine | None:
+def _known(runtime: Runtime, like: MachineKey) -> DeviceMachine | None:
     with runtime.database.session() as session:
         return Devices(session).fresh_machine_of(like, AGAIN_SEC)
 
 
 def measured_by_us(
-    runtime: Runtime, like: Like, target: Target, before: Machine | None = None
+    runtime: Runtime, like: MachineKey, target: Target, before: Machine | None = None
 ) -> DeviceMachine | None:
     """None where another worker is at it. What was measured before stays unless the machine computes more."""
     words = "/".join(map(str, (like.target_id, like.host_class, like.tvm_version, like.threads)))
     with runtime.database.transaction() as session:
-        hold = Holds(session).claim(
+        hold = Leases(session).claim(
             WorkItem(WorkKind.MACHINE, words), runtime.name, runtime.settings.lease_sec
         )
         if hold is None:
             return None
-        died = Holds(session).get(hold.item).deaths >= MAX_LOSSES
+        died = Leases(session).get(hold.item).deaths >= MAX_LOSSES
     try:
         machine, why = (None, DIED) if died else _attempt(runtime, hold, like, target)
         if before is not None and (machine is None or not _better(machine, before)):
@@ -116,29 +118,31 @@ def measured_by_us(
             return Devices(session).found_out(like, machine, why)
     finally:
         with runtime.database.transaction() as session:
-            Holds(session).end(hold)
+            Leases(session).end(hold)
 
 
 def _better(machine: Machine, before: Machine) -> bool:
     return _peak(machine) >= _peak(before) or (before.disturbed and not machine.disturbed)
 
 
-def _attempt(runtime: Runtime, hold: Hold, like: Like, target: Target) -> tuple[Machine | None, str]:
+def _attempt(
+    runtime: Runtime, hold: LeaseToken, like: MachineKey, target: Target
+) -> tuple[Machine | None, str]:
     """The machine, or why there is none."""
     if target.kind != MEASURED_KIND:
         return None, f"what {target.kind} computes is not measured"
 
     def renew() -> bool:
         with runtime.database.transaction() as session:
-            return Holds(session).renew(hold, runtime.settings.lease_sec)
+            return Leases(session).renew(hold, runtime.settings.lease_sec)
 
     try:
         with (
             runtime.working_on("measuring what a machine computes"),
-            Lease(renew, runtime.settings.lease_sec),
+            LeaseKeeper(renew, runtime.settings.lease_sec),
         ):
             endpoint, machine = measure(runtime, target, class_of(like))
-    except Stopping:
+    except ShutdownRequested:
         raise
     except MallornError as error:
         log.warning("the machine of %s is not measured: %s", like.host_class, error)

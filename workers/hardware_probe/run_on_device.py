@@ -11,7 +11,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from workers.device.device_class import DeviceClass, Endpoint
 from workers.hardware_probe.probe_times import Timed, machine_of
-from workers.host.host_lock import Host
+from workers.host.host_lock import HostLock
 from workers.interfaces.probes import Probe, by_library
 from workers.process.runtime import Runtime
 
@@ -22,7 +22,7 @@ def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoi
     """Who was measured, and what it computes and moves. Raises MallornError where that is not to be had."""
     runtime.fleet.describe(target)  # else nothing is built
     with TemporaryDirectory(prefix="probes-", dir=runtime.room) as folder:
-        with Host().shared():
+        with HostLock().shared():
             probes = runtime.compiler.build_probes(target.text, folder)
         try:
             endpoint, timed = _timed(runtime, target, like, folder, probes)
@@ -39,7 +39,7 @@ def _timed(
     here = endpoint.host_id == host_id()
     timed: list[Timed] = []
     # Taken before the host is ours alone: nobody waits in a circle.
-    with Host().alone() if here else nullcontext(True) as alone:
+    with HostLock().alone() if here else nullcontext(True) as alone:
         if not alone:
             raise Unavailable("others worked on the device's host all the time", hint="mallorn devices")
         for group in by_library(probes):

@@ -59,7 +59,7 @@ LOOK_SEC: Final = 0.005
 EVERYBODYS: Final = 0o644
 
 
-class Cores:
+class CoreLock:
     """This process's claim on the cores of its host. Who waits to time lets nobody else begin to share."""
 
     def __init__(self, path: Path | None = None) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.host_id import host_folder
-from workers.host.core_lock import LOCK_NAME, Cores, open_lock
+from workers.host.core_lock import LOCK_NAME, CoreLock, open_lock
 from workers.subprocesses.shutdown import STOP
 
 # Longer than a compilation that cannot be stopped for us, and shorter than anyone waits for a last figure.
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 class HostShare:
     """A share of the host."""
 
-    def __init__(self, host: "Host", place: int) -> None:
+    def __init__(self, host: "HostLock", place: int) -> None:
         self._host = host
         self._place = place
 
@@ -54,7 +54,7 @@ class HostShare:
             go_on()
 
 
-class Host:
+class HostLock:
     """The locks. Other users and containers have locks of their own: their work is only noticed, as load."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Host:
         until_sec = time.monotonic() + self._alone_patience_sec
         with self._open("gate") as gate, self._open("host") as place:
             held = _wait(gate, fcntl.LOCK_EX, until_sec) and _wait(place, fcntl.LOCK_EX, until_sec)
-            cores = Cores(self._folder / LOCK_NAME)
+            cores = CoreLock(self._folder / LOCK_NAME)
             held = held and cores.take(until_sec - time.monotonic())
             if not held:
                 log.warning("others worked on this host for %g s: not alone", self._alone_patience_sec)

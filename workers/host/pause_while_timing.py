@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from mallorn.core.errors import HostFault
-from workers.host.core_lock import Cores
+from workers.host.core_lock import CoreLock
 
 SLICE_SEC: Final = 0.2  # what a candidate may have to wait for the end of
 log = logging.getLogger(__name__)
@@ -21,12 +21,14 @@ class Pausable(Protocol):
 
 
 @contextmanager
-def giving_way(child: Pausable, cores: Cores | None = None, slice_sec: float = SLICE_SEC) -> Iterator[None]:
+def paused_while_timing(
+    child: Pausable, cores: CoreLock | None = None, slice_sec: float = SLICE_SEC
+) -> Iterator[None]:
     """Stop the child before anybody here begins to time, and let it go on when that is over.
 
     Raises HostFault where the locks may not be opened. One that fails later leaves the child running.
     """
-    cores = cores or Cores()
+    cores = cores or CoreLock()
     cores.files()
     over = threading.Event()
     work = (child, cores, slice_sec, over)
@@ -38,7 +40,7 @@ def giving_way(child: Pausable, cores: Cores | None = None, slice_sec: float = S
         over.set()
 
 
-def _in_slices(child: Pausable, cores: Cores, slice_sec: float, over: threading.Event) -> None:
+def _in_slices(child: Pausable, cores: CoreLock, slice_sec: float, over: threading.Event) -> None:
     try:
         while not over.is_set():
             child.suspend()

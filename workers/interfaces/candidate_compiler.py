@@ -35,7 +35,7 @@ def _lowering(given: Given) -> float:
     return _each(30.0, 3.0 if given["view"] == STATEMENTS.name else 30.0)(given)
 
 
-class Compiler(Child):
+class CandidateCompiler(Child):
     """Answers about programs, given as `tvm.ir.save_json` has them, on targets in canonical text.
 
     A candidate that makes no program is a False or None here, and an InvalidRequest from `build`.

@@ -168,7 +168,7 @@ class Agreement:
     ok: bool
 
 
-class Graphs(Child):
+class ModelCompiler(Child):
     """Models are ONNX files, targets canonical texts, libraries shared objects, and arrays npz files.
 
     All that reads a model raises InvalidModel; all that runs its passes InvalidRequest, too.

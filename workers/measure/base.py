@@ -31,7 +31,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class MeasureInput:
     """One candidate to measure and its place in the round."""
 
     slot: int
@@ -40,7 +40,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotTrial:
+class MeasureResult:
     """What became of a slot."""
 
     slot: int
@@ -50,7 +50,7 @@ class SlotTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class StandInDevice:
+class VirtualDevice:
     """A device that is none, and what of a job it cannot do, in words with the next step."""
 
     endpoint: Endpoint
@@ -110,19 +110,24 @@ class Measurer(ABC):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[Slot],
+        slots: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[SlotTrial, None, None]:
+    ) -> Generator[MeasureResult, None, None]:
         """Measure every slot once."""
 
     @abstractmethod
     def compare(
-        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
-    ) -> list[SlotTrial]:
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[MeasureInput],
+        options: JobOptions,
+        passes: int,
+    ) -> list[MeasureResult]:
         """Measure every slot up to `passes` times, in turn, so that all meet the machine in the same mood."""
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandInDevice | None:
+    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice | None:
         """What measures in place of a device; None, as here, where devices of the target do.
 
         Asked once a job, when its tasks are known: their names by Program.key. Raises InvalidRequest where

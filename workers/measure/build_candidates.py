@@ -10,8 +10,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.interfaces.arguments import Tensor
-from workers.interfaces.candidate_compiler import Compiler, Library
-from workers.measure.base import Program, Slot, SlotTrial
+from workers.interfaces.candidate_compiler import CandidateCompiler, Library
+from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.error_text import shorten
 from workers.measure.validate import home
 from workers.subprocesses.call import Call
@@ -23,7 +23,7 @@ from workers.subprocesses.process_pool import ChildPool, Finished
 class Built:
     """A candidate whose library is ready to be measured."""
 
-    slot: Slot
+    slot: MeasureInput
     artifact: Path
     args: tuple[Tensor, ...]  # as the program's, but for weights in the layout that the schedule wants
     build_ms: float
@@ -35,7 +35,7 @@ class Builds:
     def __init__(
         self,
         builders: ChildPool[Library],
-        slots: Sequence[Slot],
+        slots: Sequence[MeasureInput],
         program: Program,
         target: Target,
         folder: Path,
@@ -44,7 +44,7 @@ class Builds:
     ) -> None:
         self._builders = builders
         self._waiting = deque(slots)
-        self._alone: deque[Slot] = deque()  # to be built once more, with nothing beside them
+        self._alone: deque[MeasureInput] = deque()  # to be built once more, with nothing beside them
         self._lost: set[int] = set()  # whose builder the host ended once
         self._slots = {slot.slot: slot for slot in slots}
         self._program = program
@@ -70,7 +70,7 @@ class Builds:
         if self._alone and not self._builders.tags:
             self._submit(self._alone.popleft(), self._builders.idle[0])
 
-    def poll(self, timeout_sec: float) -> list[Built | SlotTrial]:
+    def poll(self, timeout_sec: float) -> list[Built | MeasureResult]:
         """What became ready or failed, waiting up to `timeout_sec` for the first; freed builders go on."""
         self.feed()
         finished = self._builders.poll(timeout_sec)
@@ -91,11 +91,11 @@ class Builds:
         self._builders.cancel()
         self._builders.resume()
 
-    def _submit(self, slot: Slot, place: int) -> None:
+    def _submit(self, slot: MeasureInput, place: int) -> None:
         self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot, place)
 
-    def _call(self, slot: Slot) -> Call[Library]:
-        return Compiler.build.of(
+    def _call(self, slot: MeasureInput) -> Call[Library]:
+        return CandidateCompiler.build.of(
             self._program.tir,
             self._target.text,
             slot.sketch.trace,
@@ -104,10 +104,10 @@ class Builds:
             self._any_size,
         )
 
-    def _artifact(self, slot: Slot) -> Path:
+    def _artifact(self, slot: MeasureInput) -> Path:
         return self._folder / f"{slot.slot}.so"
 
-    def _judge(self, finished: Finished[Library]) -> Built | SlotTrial | None:
+    def _judge(self, finished: Finished[Library]) -> Built | MeasureResult | None:
         """None for one that is built once more. Raises HostFault and StorageFull."""
         slot, end = self._slots[int(str(finished.tag))], finished.end
         if isinstance(end, Library):
@@ -120,7 +120,7 @@ class Builds:
             return None
         if isinstance(end, ChildNotStarted):
             raise HostFault(end.message, hint="mallorn check") from end
-        return SlotTrial(slot.slot, Trial(slot.candidate, _outcome(end), error=shorten(end.message)))
+        return MeasureResult(slot.slot, Trial(slot.candidate, _outcome(end), error=shorten(end.message)))
 
 
 def _outcome(error: MallornError) -> Outcome:

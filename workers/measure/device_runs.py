@@ -11,12 +11,12 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import DeviceClass, Endpoint
 from workers.interfaces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
-from workers.measure.base import Program, SlotTrial
+from workers.measure.base import MeasureResult, Program
 from workers.measure.build_candidates import Built
 from workers.measure.error_text import shorten
 from workers.measure.run_timeout import Retakes
 from workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
-from workers.subprocesses.pending_call import Pending
+from workers.subprocesses.pending_call import PendingCall
 
 # Of a program's key, in the device's own log.
 KEY_CHARS: Final = 16
@@ -27,7 +27,7 @@ WAIT_SEC: Final = 10.0  # for a quiet moment, before the round is handed back
 TAKE_GAPS: Final = "without --wait-for-quiet times are taken in the gaps that they leave"
 
 
-class Timing:
+class DeviceRuns:
     """The device, behind the runner child. `begin` and `poll` never wait."""
 
     def __init__(
@@ -58,8 +58,8 @@ class Timing:
         self.latest: tuple[Built, float] | None = None
         self._again = False
         self._built: Built | None = None
-        self._taking: Pending[Endpoint] | None = None
-        self._running: Pending[LibraryRun] | None = None
+        self._taking: PendingCall[Endpoint] | None = None
+        self._running: PendingCall[LibraryRun] | None = None
         self._endpoint: Endpoint | None = None
 
     @property
@@ -82,14 +82,14 @@ class Timing:
                 break
         return self._endpoint.name if self._endpoint is not None else ""
 
-    def measure(self, built: Built) -> SlotTrial:
+    def measure(self, built: Built) -> MeasureResult:
         """Time a candidate and wait for the end of it."""
         self.begin(built)
         while (result := self.poll()) is None:
             self.wait()
         return result
 
-    def measure_again(self, built: Built) -> SlotTrial:
+    def measure_again(self, built: Built) -> MeasureResult:
         """Time a candidate whose time is known, for a moment."""
         self._again = True
         try:
@@ -102,7 +102,7 @@ class Timing:
         self._built = built
         self._take(hold=True)
 
-    def poll(self) -> SlotTrial | None:
+    def poll(self) -> MeasureResult | None:
         """The end of the candidate on the device, once it is there."""
         try:
             return self._advanced()
@@ -128,7 +128,7 @@ class Timing:
         asked = self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
         self._taking = self._runner.identity.begin(*asked)
 
-    def _advanced(self) -> SlotTrial | None:
+    def _advanced(self) -> MeasureResult | None:
         if self._taking is not None and self._taking.poll():
             self._endpoint, self._taking = self._taking.result(), None
             if self._built is not None:
@@ -137,7 +137,7 @@ class Timing:
             return self._finish(self._built, self._running.result())
         return None
 
-    def _run(self, built: Built) -> Pending[LibraryRun]:
+    def _run(self, built: Built) -> PendingCall[LibraryRun]:
         mark = DRIFT if self._again else self._purpose  # of repeats, in the device's own log
         return self._runner.measure.begin(
             tracker=self._tracker,
@@ -152,7 +152,7 @@ class Timing:
             best_us=self._best_us,
         )
 
-    def _failed(self, error: ChildError) -> SlotTrial:
+    def _failed(self, error: ChildError) -> MeasureResult:
         """A runner that failed while it timed a candidate failed because of it, unless its host ended it."""
         built = self._built
         if built is None or self._running is None:
@@ -164,7 +164,7 @@ class Timing:
         outcome = Outcome.WORKER_LOST if lost else Outcome.RUN_ERROR
         return self._finish(built, LibraryRun(outcome, error=error.message))
 
-    def _finish(self, built: Built, run: LibraryRun) -> SlotTrial:
+    def _finish(self, built: Built, run: LibraryRun) -> MeasureResult:
         self._built = self._running = None
         self._retakes.lose(run.disturbance.lost_sec if run.disturbance else 0.0)
         trial = Trial(
@@ -184,4 +184,4 @@ class Timing:
             if known:
                 self.latest = built, trial.time_us
                 self.fastest = min(self.fastest or self.latest, self.latest, key=lambda each: each[1])
-        return SlotTrial(built.slot.slot, trial, self._endpoint, run.disturbance)
+        return MeasureResult(built.slot.slot, trial, self._endpoint, run.disturbance)

@@ -7,7 +7,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.roofline import peak_gflops
 from mallorn.core.values.trial import Trial
-from workers.measure.base import Program, SlotTrial
+from workers.measure.base import MeasureResult, Program
 
 #: Times the peak. Winograd's products do up to four times less than what is counted, a type whose peak is
 #: not known runs up to four times faster than float32, and a peak measured beside another program is a half.
@@ -24,7 +24,7 @@ def least_believed_us(program: Program, machine: Machine | None) -> float:
     return program.flops / peak / 1e3 / BEYOND
 
 
-def believed(result: SlotTrial, least_us: float) -> SlotTrial:
+def reject_implausible(result: MeasureResult, least_us: float) -> MeasureResult:
     """The result; a failed one in its place where its time is less than the least."""
     told_us = result.trial.latency_us
     if told_us is None or told_us >= least_us:

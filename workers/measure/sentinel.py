@@ -6,9 +6,9 @@ from typing import Final
 
 from mallorn.core.errors import MallornError
 from mallorn.core.values.disturbance import Disturbance
-from workers.measure.base import SlotTrial
+from workers.measure.base import MeasureResult
 from workers.measure.build_candidates import Builds, Built
-from workers.measure.device_runs import Timing
+from workers.measure.device_runs import DeviceRuns
 
 # The share by which a time drifted: neighbouring timings of one kernel agree better.
 DRIFT: Final = 0.06
@@ -20,12 +20,12 @@ class Sentinel:
     """The fastest of the round so far. When its time drifts, and that of the one that was timed last, times
     since the last look are mere bounds: a single kernel may be faster in one process than in the next."""
 
-    def __init__(self, timing: Timing, builds: Builds) -> None:
+    def __init__(self, timing: DeviceRuns, builds: Builds) -> None:
         self._timing = timing
         self._builds = builds
-        self._since: list[SlotTrial] = []
+        self._since: list[MeasureResult] = []
 
-    def watch(self, results: Iterator[SlotTrial]) -> Iterator[SlotTrial]:
+    def watch(self, results: Iterator[MeasureResult]) -> Iterator[MeasureResult]:
         """The results; those that turn out to be disturbed once more, as such."""
         for result in results:
             yield result
@@ -36,7 +36,7 @@ class Sentinel:
                     yield from self._drifted()
         yield from self._drifted()
 
-    def _drifted(self) -> Iterator[SlotTrial]:
+    def _drifted(self) -> Iterator[MeasureResult]:
         """What was timed since the last look, if two known times are others now."""
         since, self._since = self._since, []
         if not since or (share := self._drift(self._timing.fastest)) <= DRIFT:

@@ -16,7 +16,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from searchers.space import ChoiceKind
 from workers.device.device_class import Endpoint
-from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial, StandInDevice
+from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program, VirtualDevice
 from workers.measure.run_timeout import work
 from workers.subprocesses.shutdown import STOP
 
@@ -52,10 +52,10 @@ class SimulatedMeasurer(Measurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[Slot],
+        slots: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[SlotTrial, None, None]:
+    ) -> Generator[MeasureResult, None, None]:
         """Answer every slot, in order."""
         endpoint = _endpoint(target)
         for slot in slots:
@@ -63,19 +63,24 @@ class SimulatedMeasurer(Measurer):
             yield _result(program, target, slot, options, endpoint)
 
     def compare(
-        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
-    ) -> list[SlotTrial]:
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[MeasureInput],
+        options: JobOptions,
+        passes: int,
+    ) -> list[MeasureResult]:
         """The same in every pass: nothing disturbs this device."""
         return [result for _ in range(passes) for result in self.measure(program, target, slots, options)]
 
-    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> StandInDevice:
-        return StandInDevice(_endpoint(target))
+    def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:
+        return VirtualDevice(_endpoint(target))
 
     def require(self, need: Need) -> bool:
         raise MallornError("the times are made up", hint="mallorn tune MODEL")
 
 
-def latency_us(program: Program, target: Target, slot: Slot, seed: int) -> float:
+def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) -> float:
     """The formula of SimulatedMeasurer."""
     floor_us = LEAST_US + work(program) / OPS_PER_US / target.num_cores
     sketch = f"{seed}/{program.key}/{slot.sketch.key}"
@@ -84,7 +89,7 @@ def latency_us(program: Program, target: Target, slot: Slot, seed: int) -> float
     return float(floor_us * (1 + _number(sketch)) * SPREAD**mean)
 
 
-def _distances(sketch: str, slot: Slot) -> Iterator[float]:
+def _distances(sketch: str, slot: MeasureInput) -> Iterator[float]:
     for place, (columns, choice) in enumerate(slot.sketch.places):
         part = slot.candidate.decisions[columns]
         name = f"{sketch}/{place}"
@@ -106,8 +111,8 @@ def _number(name: str) -> float:
 
 
 def _result(
-    program: Program, target: Target, slot: Slot, options: JobOptions, endpoint: Endpoint
-) -> SlotTrial:
+    program: Program, target: Target, slot: MeasureInput, options: JobOptions, endpoint: Endpoint
+) -> MeasureResult:
     pretends = options.simulated
     name = f"{pretends.seed}/{program.key}/{slot.candidate.key}"
     trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=pretends.device_sec * 1e3)
@@ -115,7 +120,7 @@ def _result(
         trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
     else:
         trial = replace(trial, run_us=(latency_us(program, target, slot, pretends.seed),))
-    return SlotTrial(slot.slot, trial, endpoint)
+    return MeasureResult(slot.slot, trial, endpoint)
 
 
 def _endpoint(target: Target) -> Endpoint:

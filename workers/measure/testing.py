@@ -12,7 +12,7 @@ from mallorn.core.options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import Endpoint
-from workers.measure.base import Measurer, Need, Program, Slot, SlotTrial
+from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program
 
 OPTIONS = JobOptions(
     build_timeout_sec=120, run_timeout_sec=60, evaluator=EvaluatorOptions(number=1, repeat=2, min_repeat_ms=1)
@@ -26,7 +26,7 @@ class Workplace:
 
     program: Program
     target: Target
-    slots: Sequence[Slot]
+    slots: Sequence[MeasureInput]
     options: JobOptions = field(default=OPTIONS)
 
     @property
@@ -50,20 +50,20 @@ class MeasurerTestCase:
         raise NotImplementedError
 
     @staticmethod
-    def measured(measurer: Measurer, at: Workplace) -> list[SlotTrial]:
+    def measured(measurer: Measurer, at: Workplace) -> list[MeasureResult]:
         """What became of each slot: one that is told once more turned out to be a bound."""
-        told: dict[int, SlotTrial] = {}
+        told: dict[int, MeasureResult] = {}
         for result in measurer.measure(at.program, at.target, at.slots, at.options):
             assert result.slot not in told or result.trial.is_bound
             told[result.slot] = result
         return list(told.values())
 
     @staticmethod
-    def compared(measurer: Measurer, at: Workplace) -> list[SlotTrial]:
+    def compared(measurer: Measurer, at: Workplace) -> list[MeasureResult]:
         return measurer.compare(at.program, at.target, at.slots, at.options, PASSES)
 
     @staticmethod
-    def assert_whole(results: Sequence[SlotTrial]) -> None:
+    def assert_whole(results: Sequence[MeasureResult]) -> None:
         """Run times and a device belong to success, and a text to failure."""
         for result in results:
             trial = result.trial

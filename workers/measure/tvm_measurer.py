@@ -11,12 +11,12 @@ from mallorn.core.options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass, none_like
-from workers.host.host_lock import Host
+from workers.host.host_lock import HostLock
 from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.runner import Runner
-from workers.measure.base import Measurer, Program, Slot, SlotTrial, Tools
+from workers.measure.base import MeasureInput, Measurer, MeasureResult, Program, Tools
 from workers.measure.build_candidates import Builds, Built
-from workers.measure.device_runs import Timing
+from workers.measure.device_runs import DeviceRuns
 from workers.measure.run_timeout import run_timeout_sec
 from workers.measure.sentinel import Sentinel
 from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class
@@ -57,27 +57,36 @@ class TvmMeasurer(Measurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[Slot],
+        slots: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[SlotTrial, None, None]:
+    ) -> Generator[MeasureResult, None, None]:
         """Measure every slot once, as soon as it is built."""
         beside, where = share_cores(self._devices(target), target), (self._settings.tracker, target)
         with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, Path(folder), limit_sec)
             how = run_timeout_sec(program, options, best_us), best_us
-            timing = Timing(self._runner, *where, program, options, *how, keeps_best=True, like=self._like)
+            timing = DeviceRuns(
+                self._runner, *where, program, options, *how, keeps_best=True, like=self._like
+            )
             try:
-                stream = alternate(builds, timing, Host()) if beside else overlap(builds, timing, Host())
+                stream = (
+                    alternate(builds, timing, HostLock()) if beside else overlap(builds, timing, HostLock())
+                )
                 yield from Sentinel(timing, builds).watch(stream)
             finally:
                 builds.abort()
                 timing.give_back()
 
     def compare(
-        self, program: Program, target: Target, slots: Sequence[Slot], options: JobOptions, passes: int
-    ) -> list[SlotTrial]:
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[MeasureInput],
+        options: JobOptions,
+        passes: int,
+    ) -> list[MeasureResult]:
         """Build every slot once and time them in turn, up to `passes` times over: who falls far behind or
         fails has fewer results. Where that many devices are alike, each pass is another's."""
         spread = alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
@@ -87,9 +96,9 @@ class TvmMeasurer(Measurer):
             builds = Builds(self._builders, slots, program, target, Path(folder), limit_sec, any_size=True)
             # The job's whole limit: a winner must not be lost to a busy moment of its device.
             run_sec, like = options.run_timeout_sec, self._like
-            timing = Timing(self._runner, *where, program, options, run_sec, purpose="/finish", like=like)
+            timing = DeviceRuns(self._runner, *where, program, options, run_sec, purpose="/finish", like=like)
             try:
-                return in_turn(builds, timing, passes, Host(), spread)
+                return in_turn(builds, timing, passes, HostLock(), spread)
             finally:
                 builds.abort()
                 timing.give_back()
@@ -106,22 +115,22 @@ def share_cores(devices: Sequence[TrackedDevice], target: Target) -> bool:
     return target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
 
 
-def alternate(builds: Builds, timing: Timing, host: Host) -> Iterator[SlotTrial]:
+def alternate(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
     """Builders and device share cores: hold the device first, then stop the builders while it measures."""
     timing.take()
     with host.shared() as turn:
         while builds.unfinished:
             turn.make_way(builds.pause, builds.go_on)
             ends = builds.poll(BUILD_POLL_SEC)
-            yield from (end for end in ends if isinstance(end, SlotTrial))
+            yield from (end for end in ends if isinstance(end, MeasureResult))
             if ready := [end for end in ends if isinstance(end, Built)]:
                 yield from _timed(ready, builds, timing)
 
 
-def _timed(ready: Sequence[Built], builds: Builds, timing: Timing) -> Iterator[SlotTrial]:
+def _timed(ready: Sequence[Built], builds: Builds, timing: DeviceRuns) -> Iterator[MeasureResult]:
     """Time candidates while the builders stand still."""
     builds.pause()
-    results: list[SlotTrial] = []
+    results: list[MeasureResult] = []
     try:
         for built in ready:
             results.append(timing.measure(built))
@@ -135,18 +144,20 @@ def alike(devices: Sequence[TrackedDevice]) -> int:
     return len(devices) if len({each.endpoint.device_class for each in devices}) == 1 else 0
 
 
-def in_turn(builds: Builds, timing: Timing, passes: int, host: Host, spread: bool = False) -> list[SlotTrial]:
+def in_turn(
+    builds: Builds, timing: DeviceRuns, passes: int, host: HostLock, spread: bool = False
+) -> list[MeasureResult]:
     """Everything is built before the first timing, so that all candidates meet the same machine.
 
     With `spread` a pass is another device's than the one before, and all take part: who lies or is broken
     throws nobody out.
     """
-    ends: list[Built | SlotTrial] = []
+    ends: list[Built | MeasureResult] = []
     with host.shared() as turn:
         while builds.unfinished:
             turn.make_way(builds.pause, builds.go_on)
             ends += builds.poll(BUILD_POLL_SEC)
-    results = [end for end in ends if isinstance(end, SlotTrial)]
+    results = [end for end in ends if isinstance(end, MeasureResult)]
     rivals = [end for end in ends if isinstance(end, Built)]
     met: set[str] = set()
     for _ in range(passes):
@@ -159,20 +170,20 @@ def in_turn(builds: Builds, timing: Timing, passes: int, host: Host, spread: boo
     return results
 
 
-def _beside_others(rival: Built, timing: Timing, host: Host) -> SlotTrial:
+def _beside_others(rival: Built, timing: DeviceRuns, host: HostLock) -> MeasureResult:
     timing.take()
     with host.shared():
         return timing.measure(rival)
 
 
-def _close(result: SlotTrial, latest: Sequence[SlotTrial]) -> bool:
+def _close(result: MeasureResult, latest: Sequence[MeasureResult]) -> bool:
     """Whether a rival may still win: it is not far behind the fastest of the pass, and has not failed."""
     fastest_us = min((us for each in latest if (us := each.trial.latency_us)), default=0.0)
     latency_us = result.trial.latency_us
     return latency_us is not None and latency_us <= fastest_us * FAR_BEHIND
 
 
-def overlap(builds: Builds, timing: Timing, host: Host) -> Iterator[SlotTrial]:
+def overlap(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
     """The device is elsewhere: build ahead, also while waiting for it."""
     ready: deque[Built] = deque()
     with host.shared() as turn:
@@ -183,13 +194,13 @@ def overlap(builds: Builds, timing: Timing, host: Host) -> Iterator[SlotTrial]:
         yield from _advance(builds, timing, ready)
 
 
-def _advance(builds: Builds, timing: Timing, ready: deque[Built]) -> Iterator[SlotTrial]:
+def _advance(builds: Builds, timing: DeviceRuns, ready: deque[Built]) -> Iterator[MeasureResult]:
     if ready and timing.idle:
         timing.begin(ready.popleft())
     if not builds.unfinished and not timing.idle:
         timing.wait()
     for end in builds.poll(OVERLAP_POLL_SEC if ready or not timing.idle else BUILD_POLL_SEC):
-        if isinstance(end, SlotTrial):
+        if isinstance(end, MeasureResult):
             yield end
         else:
             ready.append(end)

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 from mallorn.core.errors import MallornError
-from workers.interfaces.candidate_compiler import Candidates, Compiler
+from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from workers.subprocesses.process_pool import ChildPool
 
 POLL_SEC: Final = 1.0
@@ -28,7 +28,7 @@ def validate(builders: ChildPool[list[bool]], tir: str, target: str, candidates:
     for at, (_, decisions) in enumerate(candidates):
         shares[home(decisions, builders.size)].append(at)
     for place, share in shares.items():
-        asked = Compiler.validate.of(tir, target, [candidates[at] for at in share])
+        asked = CandidateCompiler.validate.of(tir, target, [candidates[at] for at in share])
         builders.submit(asked, place, place)
     ends = _ends(builders)
     answers: dict[int, bool] = {}

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
-from db.repositories.job_events import Warn, Warnings
+from db.repositories.job_events import NewJobWarning, Warnings
 from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
@@ -21,12 +21,12 @@ from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
 from mallorn.core.virtual_devices import measured_target, stand_in
-from workers.host.pause_while_timing import giving_way
+from workers.host.pause_while_timing import paused_while_timing
 from workers.interfaces.arguments import pack_arguments
 from workers.interfaces.model_compiler import Extraction, ModelTask
-from workers.measure.base import Measurer, StandInDevice
+from workers.measure.base import Measurer, VirtualDevice
 from workers.process.runtime import Runtime
-from workers.process.stage_context import Stage, stage
+from workers.process.stage_context import StageContext, leased_stage
 from workers.round.referenced_rows import SAY_SO, UNSAID
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.recipes import recipe_for, stored_recipe
@@ -37,7 +37,7 @@ CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imp
 
 def import_job(runtime: Runtime, job_id: str) -> str | None:
     """Import the model of the job whose turn it is by this message; its id, when it can be planned."""
-    with stage(runtime, job_id, JobState.IMPORTING) as claimed:
+    with leased_stage(runtime, job_id, JobState.IMPORTING) as claimed:
         if claimed is not None:
             with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
                 measurer = runtime.measurer(claimed.options)
@@ -55,7 +55,7 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
     return None
 
 
-def _on_its_target(claimed: Stage, measurer: Measurer) -> Stage:
+def _on_its_target(claimed: StageContext, measurer: Measurer) -> StageContext:
     """What measures tells by its class whether it stands in for devices, whatever name the job gave it."""
     if measurer.stands_in in ("", stand_in(claimed.target)):
         return claimed
@@ -65,14 +65,14 @@ def _on_its_target(claimed: Stage, measurer: Measurer) -> Stage:
         return replace(claimed, job=Jobs(session).get(claimed.job.id, None), target=target)
 
 
-def _extract(claimed: Stage) -> Extraction:
+def _extract(claimed: StageContext) -> Extraction:
     """What the importer found, recipe included: from here on the recipe is a value stored with the job."""
     config = claimed.runtime.settings
     claimed.runtime.warm_up(claimed.job.id)
     with TemporaryDirectory(prefix="import-", dir=claimed.runtime.room) as scratch:
         model = claimed.model_file(Path(scratch))
         recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
-        with claimed.graphs() as child, giving_way(child):
+        with claimed.graphs() as child, paused_while_timing(child):
             try:
                 given = str(model), claimed.target.text, recipe, claimed.options.input_shapes
                 if bounds := claimed.options.dynamic:
@@ -103,17 +103,19 @@ def _asked_for(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str,
     return found
 
 
-def _bind(session: Session, claimed: Stage, instead: StandInDevice) -> None:
+def _bind(session: Session, claimed: StageContext, instead: VirtualDevice) -> None:
     """Give the job the measuring context that it would have of its first device."""
     job, endpoint, options = claimed.job, instead.endpoint, claimed.options
     host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
     context = Contexts(session).ensure(job.target_id, *host, options.timing())
     Jobs(session).bind_context(job.id, context.id)
     if instead.lacks:
-        Warnings(session).add(job.id, Warn(f"measurer {options.measurer}", instead.lacks, instead.hint))
+        Warnings(session).add(
+            job.id, NewJobWarning(f"measurer {options.measurer}", instead.lacks, instead.hint)
+        )
 
 
-def _store(session: Session, claimed: Stage, found: Extraction) -> None:
+def _store(session: Session, claimed: StageContext, found: Extraction) -> None:
     new = [new_workload(task, found.graph.tvm_version) for task in found.tasks]
     ids = Workloads(session).ensure_many(new, private=claimed.options.is_private)
     known = Trials(session).known(list(ids.values()), claimed.job.target_id)

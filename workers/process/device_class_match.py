@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from db.repositories.contexts import Contexts
-from db.repositories.devices import Like, like_of
+from db.repositories.devices import MachineKey, like_of
 from db.repositories.jobs import Jobs
 from db.repositories.workers import FRESH_SEC, Workers
 from db.tables import Job
@@ -15,7 +15,7 @@ from workers.process.heartbeat import TVM_VERSION
 from workers.process.runtime import Runtime
 
 
-def class_of(like: Like) -> DeviceClass:
+def class_of(like: MachineKey) -> DeviceClass:
     """What such devices have in common, as they say it themselves."""
     return DeviceClass(like.host_class, like.tvm_version, like.threads)
 

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Final
 
 from db.repositories.base import ERROR_CHARS
-from db.repositories.devices import Devices, Like, SeenDevice, like_of
+from db.repositories.devices import Devices, MachineKey, SeenDevice, like_of
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.session import Database
@@ -29,7 +29,7 @@ ENOUGH_SEC = 3.0  # so lately somebody else's roll call has seen a device: that 
 MISSED_SEC = 2 * EVERY_SEC  # a tracker that starts again is without its devices for a moment
 
 
-class RollCall:
+class Heartbeat:
     """A thread that reports every few seconds, and at once when the work changes."""
 
     def __init__(self, database: Database, fleet: Fleet, name: str) -> None:
@@ -41,7 +41,7 @@ class RollCall:
         self._wake = threading.Event()
         self._meet: Callable[[str], object] = lambda _: None
         self._look_again = 0.0  # what wakes us is the worker's news, not the devices'
-        self._met: set[tuple[str, Like]] = set()  # those that were seen here, as what they were
+        self._met: set[tuple[str, MachineKey]] = set()  # those that were seen here, as what they were
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
 

@@ -13,7 +13,7 @@ from workers.subprocesses.shutdown import STOP
 log = logging.getLogger(__name__)
 
 
-class Lease:
+class LeaseKeeper:
     """Renews from a thread of its own, so that a long round never looks dead.
 
     A renewal that the database refuses means another worker has the work (or the job was cancelled): the

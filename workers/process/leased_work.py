@@ -10,15 +10,15 @@ from sqlalchemy.orm import Session
 
 from db.repositories.job_stages import STATES
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Hold, Holds, WorkItem
+from db.repositories.leases import Leases, LeaseToken, WorkItem
 from db.repositories.work_items import WorkItems
 from mallorn.core.allowed_classes import check_classes, check_fit
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, UnknownName
 from mallorn.core.log_setup import note
 from mallorn.core.options import KeptOptions
-from mallorn.core.os_errors import refused
-from workers.process.lease_renewal import Lease
-from workers.process.retry_rules import PROPOSING, ending
+from mallorn.core.os_errors import os_error
+from workers.process.lease_renewal import LeaseKeeper
+from workers.process.retry_rules import PROPOSING, retry_rule_for
 from workers.process.runtime import Runtime
 from workers.subprocesses.crash_handling import advice
 from workers.subprocesses.errors import ChildError
@@ -27,24 +27,24 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class LeasedWork:
     """A round or a stage that this worker holds."""
 
     runtime: Runtime
-    hold: Hold
+    hold: LeaseToken
     job_id: str
-    lease: Lease
+    lease: LeaseKeeper
 
     @property
     def words(self) -> str:
         return STATES.get(self.hold.item.kind, "the round")
 
 
-Begin = Callable[[Session, Hold], None]
+Begin = Callable[[Session, LeaseToken], None]
 
 
 @contextmanager
-def held_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> Iterator[Claimed | None]:
+def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> Iterator[LeasedWork | None]:
     """Hold work while the block runs; None when another worker has it, or nobody is to do it any more.
 
     `begin` runs in the transaction of the claim. An error lets go of the work as `ending` says.
@@ -59,7 +59,7 @@ def held_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> I
     except MallornError as error:
         _let_go(held, error)
     except Exception as error:
-        if (known := refused(error)) is not None:
+        if (known := os_error(error)) is not None:
             _let_go(held, known)
             return
         # A fault of ours: the lease runs out and the work is tried again, a few times.
@@ -69,13 +69,13 @@ def held_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> I
         raise
 
 
-def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> Claimed | None:
+def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork | None:
     lease_sec = runtime.settings.lease_sec
     with runtime.database.transaction() as session:
         hold = WorkItems(session).claim(item, runtime.name, lease_sec)
         if hold is None:
             return None
-        job_id = Holds(session).get(hold.item).job_id or ""
+        job_id = Leases(session).get(hold.item).job_id or ""
         options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
         note(job=job_id, attempt=hold.attempt)
         if begin is not None:
@@ -83,9 +83,9 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> Claimed | N
 
     def renew() -> bool:
         with runtime.database.transaction() as session:
-            return Holds(session).renew(hold, lease_sec)
+            return Leases(session).renew(hold, lease_sec)
 
-    held = Claimed(runtime, hold, job_id, Lease(renew, lease_sec))
+    held = LeasedWork(runtime, hold, job_id, LeaseKeeper(renew, lease_sec))
     try:
         options.check_known()
         check_classes(options, runtime.settings.plugins)
@@ -96,13 +96,13 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> Claimed | N
     return held
 
 
-def _let_go(held: Claimed, error: MallornError) -> None:
+def _let_go(held: LeasedWork, error: MallornError) -> None:
     if isinstance(error, ChildError):
         error.hint = advice(error, held.runtime.settings)
     if isinstance(error, (HostFault, StorageFull)):
         error.message = f"on {gethostname()}: {error.message}"
         held.runtime.health.fell_ill(error)
-    what = ending(error, held.hold.item.kind)
+    what = retry_rule_for(error, held.hold.item.kind)
     log.log(what.level, "%s %s: %s", held.words, what.told, error)
     if what.act is not None:
         with held.runtime.database.transaction() as session:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from db.repositories.leases import Hold
+from db.repositories.leases import LeaseToken
 from db.repositories.work_items import WorkItems
 from mallorn.core.errors import (
     HostFault,
@@ -19,41 +19,41 @@ from mallorn.core.errors import (
     Unschedulable,
 )
 from mallorn.core.states import WorkKind
-from workers.process.time_slice import TurnOver
+from workers.process.time_slice import TimeSliceOver
 from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildTimeout
-from workers.subprocesses.shutdown import Stopping
+from workers.subprocesses.shutdown import ShutdownRequested
 
 PROPOSING: Final = ("search", "sampler", "cost_model")
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class RetryRule:
     """What becomes of the work, and how the log says it."""
 
     told: str
-    act: Callable[[WorkItems, Hold, MallornError], object] | None
+    act: Callable[[WorkItems, LeaseToken, MallornError], object] | None
     level: int = logging.ERROR
 
 
-TAKEN: Final = Fate("was taken back", None, logging.WARNING)
+TAKEN: Final = RetryRule("was taken back", None, logging.WARNING)
 # Nobody is to blame: time, an operator or another worker mends it.
-GIVEN_BACK: Final = Fate("goes back to the queue", WorkItems.give_back, logging.WARNING)
-NEXT: Final = Fate("lets others have their turn", WorkItems.give_back, logging.INFO)
-LATER: Final = Fate("waits for the artifact store", WorkItems.put_off, logging.WARNING)
-OTHER_HOST: Final = Fate("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
+GIVEN_BACK: Final = RetryRule("goes back to the queue", WorkItems.give_back, logging.WARNING)
+NEXT: Final = RetryRule("lets others have their turn", WorkItems.give_back, logging.INFO)
+LATER: Final = RetryRule("waits for the artifact store", WorkItems.put_off, logging.WARNING)
+OTHER_HOST: Final = RetryRule("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
 # Somebody else did it: as often as silent workers are forgiven.
-CUT_SHORT: Final = Fate("was cut short", WorkItems.die, logging.WARNING)
+CUT_SHORT: Final = RetryRule("was cut short", WorkItems.die, logging.WARNING)
 # It may have been chance: three times in all.
-TRIED_AGAIN: Final = Fate("broke off", WorkItems.lose)
+TRIED_AGAIN: Final = RetryRule("broke off", WorkItems.lose)
 # It will be so however often it is tried.
-GIVEN_UP: Final = Fate("is given up", WorkItems.give_up)
+GIVEN_UP: Final = RetryRule("is given up", WorkItems.give_up)
 # Nothing of the job can be done as it was asked for.
-FAILED: Final = Fate("fails its job", WorkItems.fail)
+FAILED: Final = RetryRule("fails its job", WorkItems.fail)
 
 # The first that an error is one of. What is not listed its user has to change.
-RULES: Final[tuple[tuple[type[MallornError], Fate], ...]] = (
-    (Stopping, GIVEN_BACK),
-    (TurnOver, NEXT),
+RULES: Final[tuple[tuple[type[MallornError], RetryRule], ...]] = (
+    (ShutdownRequested, GIVEN_BACK),
+    (TimeSliceOver, NEXT),
     (LeaseLost, TAKEN),
     (HostFault, OTHER_HOST),
     (StoreAway, LATER),
@@ -68,7 +68,7 @@ RULES: Final[tuple[tuple[type[MallornError], Fate], ...]] = (
 )
 
 
-def ending(error: MallornError, kind: WorkKind) -> Fate:
+def retry_rule_for(error: MallornError, kind: WorkKind) -> RetryRule:
     """What becomes of work of this kind."""
     if kind is WorkKind.ROUND:
         # TVM failed at the workload, whatever the candidate; or another worker may have what this one lacks.

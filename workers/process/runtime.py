@@ -24,15 +24,15 @@ from mallorn.core.targets import Target
 from mallorn.core.virtual_devices import stand_in
 from workers.device.detect_host import available_cores
 from workers.device.device_class import DeviceClass
-from workers.host.host_lock import Host
+from workers.host.host_lock import HostLock
 from workers.host.host_memory import total_bytes
-from workers.interfaces.candidate_compiler import Compiler, Validate
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.candidate_compiler import CandidateCompiler, Validate
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.interfaces.runner import Runner
 from workers.measure.base import Measurer, Tools
 from workers.measure.tracked_devices import Fleet
 from workers.measure.validate import validate
-from workers.process.heartbeat import RollCall
+from workers.process.heartbeat import Heartbeat
 from workers.process.worker_health import Health
 from workers.sandbox.sandbox_support import reached
 from workers.subprocesses.process_pool import ChildPool
@@ -57,7 +57,7 @@ class Runtime:
         self.fleet = Fleet(config)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
         self.tunes = True  # rounds are run here; else this slot only imports
-        self.roll_call = RollCall(self.database, self.fleet, self.name)
+        self.roll_call = Heartbeat(self.database, self.fleet, self.name)
 
     @cached_property
     def health(self) -> Health:
@@ -77,14 +77,14 @@ class Runtime:
         size = self.settings.builders or builders_here()
         memory = self.settings.child_memory_bytes
         return ChildPool(
-            Compiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=self.room
+            CandidateCompiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=self.room
         )
 
     @cached_property
-    def compiler(self) -> Compiler:
+    def compiler(self) -> CandidateCompiler:
         """The process that knows spaces: sketches, validity, full traces."""
         memory = self.settings.child_memory_bytes
-        return Compiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.room)
+        return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.room)
 
     @cached_property
     def runner(self) -> Runner:
@@ -124,11 +124,11 @@ class Runtime:
         if not stand_in(Target(target.text)):
             self.builders.start()
 
-    def graphs(self, threads: int, model_bytes: int) -> Graphs:
+    def graphs(self, threads: int, model_bytes: int) -> ModelCompiler:
         """A new process for a whole model, which TVM may run on `threads` threads; it is starting already."""
         env = {"TVM_NUM_THREADS": str(threads)}
         memory = self.settings.child_memory_bytes + COPIES * model_bytes
-        graphs = Graphs(env=env, memory_bytes=memory, name="graphs", room=self.room)
+        graphs = ModelCompiler(env=env, memory_bytes=memory, name="graphs", room=self.room)
         graphs.start()
         return graphs
 
@@ -157,7 +157,7 @@ class Runtime:
         import stops whenever somebody times (workers.host.pause_while_timing).
         """
         trains = kind is StageKind.TRAIN
-        share: AbstractContextManager[object] = Host().shared() if trains else nullcontext()
+        share: AbstractContextManager[object] = HostLock().shared() if trains else nullcontext()
         with self.database.transaction() as session:
             run_id = StageRuns(session).begin(job_id, kind, self.name)
         try:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from db.repositories.job_events import Events
 from db.repositories.job_stages import STAGES
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Hold, WorkItem
+from db.repositories.leases import LeaseToken, WorkItem
 from db.repositories.models import Models
 from db.repositories.targets import Targets
 from db.tables import Job
@@ -24,10 +24,10 @@ from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.virtual_devices import stand_in
 from workers.device.device_class import DeviceClass
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.process.device_class_match import class_of_job
-from workers.process.lease_renewal import Lease
-from workers.process.leased_work import Claimed, held_work
+from workers.process.lease_renewal import LeaseKeeper
+from workers.process.leased_work import LeasedWork, leased_work
 from workers.process.runtime import Runtime
 from workers.process.unpack_model import check_room, unpack
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageContext:
     """A stage that this worker holds."""
 
     runtime: Runtime
@@ -43,8 +43,8 @@ class Stage:
     state: JobState
     target: Target
     options: JobOptions
-    hold: Hold
-    lease: Lease
+    hold: LeaseToken
+    lease: LeaseKeeper
 
     def model_file(self, directory: Path) -> Path:
         """A local copy of the job's model, and of the files that hold its weights.
@@ -61,7 +61,7 @@ class Stage:
         """Who stood in for devices, whatever the job named it; else the measurer's name."""
         return stand_in(self.target) or self.options.measurer
 
-    def graphs(self) -> Graphs:
+    def graphs(self) -> ModelCompiler:
         """A new process for the job's whole model; it is starting already."""
         return self.runtime.graphs(self.target.num_cores, self._model_bytes)
 
@@ -89,10 +89,10 @@ class Stage:
 
 
 @contextmanager
-def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | None]:
+def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[StageContext | None]:
     """Hold a stage while the block runs; None when another worker has it or the job has moved on."""
     begun = False
-    with held_work(runtime, WorkItem(STAGES[state], job_id)) as held:
+    with leased_work(runtime, WorkItem(STAGES[state], job_id)) as held:
         claimed = None if held is None else _stage(held, state)
         begun = True
         yield claimed
@@ -100,10 +100,10 @@ def stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Stage | No
         yield None
 
 
-def _stage(held: Claimed, state: JobState) -> Stage:
+def _stage(held: LeasedWork, state: JobState) -> StageContext:
     log.info("%s begins", state)
     with held.runtime.database.session() as session:
         job = Jobs(session).get(held.job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
     options = KeptOptions.model_validate(job.options)
-    return Stage(held.runtime, job, state, target, options, held.hold, held.lease)
+    return StageContext(held.runtime, job, state, target, options, held.hold, held.lease)

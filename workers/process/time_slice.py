@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from db.repositories.leases import Holds
+from db.repositories.leases import Leases
 from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.states import WorkKind
@@ -16,7 +16,7 @@ WAITED_SEC: Final = 2.0
 KINDS: Final = (WorkKind.ROUND, WorkKind.FINISH)
 
 
-class TurnOver(MallornError):
+class TimeSliceOver(MallornError):
     """Others wait for this worker: what it holds goes on when they had their turn."""
 
 
@@ -33,6 +33,6 @@ class TimeSlice:
         if time.monotonic() < self._since_sec + TURN_SEC:
             return
         with self._database.session() as session:
-            others = Holds(session).others_wait(self._job_id, KINDS, WAITED_SEC)
+            others = Leases(session).others_wait(self._job_id, KINDS, WAITED_SEC)
         if others:
-            raise TurnOver(f"{words}; other jobs have their turn")
+            raise TimeSliceOver(f"{words}; other jobs have their turn")

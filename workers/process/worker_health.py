@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from mallorn.core.errors import MallornError
-from mallorn.core.os_errors import refused
+from mallorn.core.os_errors import os_error
 from workers.subprocesses.shutdown import STOP
 from workers.tvm.linker import blame_the_host, check_linking
 
@@ -59,7 +59,7 @@ def what_ails(tunes: bool) -> MallornError | None:
     except MallornError as error:
         return error
     except OSError as error:
-        return refused(error, "a temporary file")
+        return os_error(error, "a temporary file")
     return None
 
 

@@ -16,7 +16,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent
 from searchers.base import Proposal
-from workers.measure.base import Slot, SlotTrial
+from workers.measure.base import MeasureInput, MeasureResult
 from workers.round.referenced_rows import Site, store_sites, store_sketches
 from workers.round.round_context import RoundContext
 from workers.subprocesses.shutdown import STOP
@@ -35,7 +35,7 @@ class Commits:
         database: Database,
         context: RoundContext,
         token: Token,
-        slots: Sequence[Slot],
+        slots: Sequence[MeasureInput],
         proposals: Sequence[Proposal],
     ) -> None:
         self._database = database
@@ -43,11 +43,11 @@ class Commits:
         self._token = token
         self._slots = {slot.slot: slot for slot in slots}
         self._proposals = proposals
-        self._pending: dict[int, SlotTrial] = {}
+        self._pending: dict[int, MeasureResult] = {}
         self._committed: set[int] = set()
         self._disturbances: dict[int, Disturbance] = {}
 
-    def add(self, result: SlotTrial) -> None:
+    def add(self, result: MeasureResult) -> None:
         """Remember a result; commit when enough are pending."""
         self._pending[result.slot] = result
         if result.disturbance is not None:
@@ -101,7 +101,7 @@ class Commits:
                 log.warning("%s results wait for the database: %s", len(self._pending), error.message)
                 time.sleep(RETRY_SEC)
 
-    def _row(self, result: SlotTrial, sketches: dict[str, int], site: Site) -> NewMeasurement:
+    def _row(self, result: MeasureResult, sketches: dict[str, int], site: Site) -> NewMeasurement:
         proposal = self._proposals[result.slot]
         trial = replace(
             result.trial,
@@ -112,7 +112,7 @@ class Commits:
         sketch_id = sketches[trial.candidate.sketch]
         return NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id)
 
-    def _news(self, results: Sequence[SlotTrial]) -> MeasuredEvent:
+    def _news(self, results: Sequence[MeasureResult]) -> MeasuredEvent:
         times = [us for result in results if (us := result.trial.time_us) is not None]
         return MeasuredEvent(
             round=self._context.row.index,

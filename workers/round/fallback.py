@@ -2,15 +2,15 @@
 
 import logging
 
-from db.repositories.job_events import Warn, Warnings
+from db.repositories.job_events import NewJobWarning, Warnings
 from db.repositories.leases import Token
 from db.repositories.rounds import Rounds
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
-from mallorn.core.plugin_errors import blaming
+from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import WORDS
 from mallorn.core.values.decision_log import LeftOut, RoundStats
 from workers.process.runtime import Runtime
-from workers.round.feature_lookup import Viewer
+from workers.round.feature_lookup import FeatureLookup
 from workers.round.propose import SAFE_SEARCHER, Proposed, propose
 from workers.round.ranking_evidence import rank
 from workers.round.round_context import RoundContext, load_round
@@ -30,7 +30,7 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> Prepared:
             with runtime.database.session() as session:
                 context = load_round(session, round_id)
             validate = runtime.validator(context.target)
-            return context, propose(Viewer(runtime.database, runtime.compiler), context, validate)
+            return context, propose(FeatureLookup(runtime.database, runtime.compiler), context, validate)
         except PluginFailed as error:
             _leave_out(runtime, round_id, token, error)
 
@@ -38,8 +38,8 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> Prepared:
 def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
     """How well models ordered the round; nothing where one of them does not work."""
     try:
-        with blaming(("cost_model", context.options.cost_model)):
-            return rank(Viewer(runtime.database, runtime.compiler), context)
+        with blame_plugins(("cost_model", context.options.cost_model)):
+            return rank(FeatureLookup(runtime.database, runtime.compiler), context)
     except PluginFailed as error:
         warn(runtime, context.row.job_id, error, "families are judged without it")
         return RoundStats()
@@ -70,8 +70,8 @@ def _leave_out(runtime: Runtime, round_id: int, token: Token, error: PluginFaile
         Warnings(session).add(row.job_id, _warning(error, instead))
 
 
-def _warning(error: MallornError, instead: str) -> Warn:
+def _warning(error: MallornError, instead: str) -> NewJobWarning:
     seam, name = getattr(error, "seam", ""), getattr(error, "name", "")
     source = f"{WORDS.get(seam, seam)} {name}".strip() or error.code
     what = error.message.removeprefix(f"the {source} ")  # who it is stands beside it
-    return Warn(source, f"{what}; {instead}", error.hint)
+    return NewJobWarning(source, f"{what}; {instead}", error.hint)

@@ -13,7 +13,7 @@ from db.repositories.feature_cache import Features, ViewOf
 from db.session import Database
 from mallorn.core.registry import resolve
 from searchers.space import Candidate, Sketch
-from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.process.heartbeat import TVM_VERSION
 from workers.subprocesses.errors import ChildError
 
@@ -22,7 +22,7 @@ LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4}
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkloadOnTarget:
     """A workload on a target: what candidates are candidates of."""
 
     workload_id: int
@@ -33,35 +33,37 @@ class Work:
     sketches: Mapping[str, Sketch]
 
 
-class Seen(NamedTuple):
+class FeatureRows(NamedTuple):
     """One row a candidate; `known` says which could be had, the others are zero."""
 
     rows: Matrix
     known: NDArray[np.bool_]
 
 
-class Viewer:
+class FeatureLookup:
     """Fills any view. What a compiler had to answer is stored at once, so that it is asked only once."""
 
-    def __init__(self, database: Database, compiler: Compiler) -> None:
+    def __init__(self, database: Database, compiler: CandidateCompiler) -> None:
         self.database = database
         self.compiler = compiler
 
     def see(
-        self, view: str, work: Work, candidates: Sequence[Candidate], most_new: int | None = None
-    ) -> Seen:
+        self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None = None
+    ) -> FeatureRows:
         """The candidates in this view; of a lowered one, at most `most_new` that nobody has seen before."""
         if view in LOWERED:
             return self._lowered(VIEWS[view], work, candidates, most_new)
         rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
-        return Seen(rows, np.ones(len(candidates), dtype=np.bool_))
+        return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
 
-    def rows(self, view: str, work: Work, candidates: Sequence[Candidate]) -> Matrix:
+    def rows(self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]) -> Matrix:
         """The same as a space answers: NaN for what could not be had."""
         seen = self.see(view, work, candidates)
         return np.where(seen.known[:, None], seen.rows, np.float32(np.nan))
 
-    def _lowered(self, view: View, work: Work, candidates: Sequence[Candidate], most_new: int | None) -> Seen:
+    def _lowered(
+        self, view: View, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None
+    ) -> FeatureRows:
         by_key = {candidate.key: candidate for candidate in candidates}
         of = ViewOf(work.workload_id, work.target_id, view.name, view.version, TVM_VERSION)
         with self.database.session() as session:
@@ -75,7 +77,9 @@ class Viewer:
             found |= fresh
         return _seen(view, [found.get(candidate.key) for candidate in candidates])
 
-    def _ask(self, view: str, work: Work, candidates: Sequence[Candidate]) -> dict[str, bytes | None]:
+    def _ask(
+        self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
+    ) -> dict[str, bytes | None]:
         """Ask the compiler for all at once, and for each alone where one of them kills it."""
         traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:
@@ -87,9 +91,9 @@ class Viewer:
         return {each.key: row for each, row in zip(candidates, packed, strict=True)}
 
 
-def _seen(view: View, packed: Sequence[bytes | None]) -> Seen:
+def _seen(view: View, packed: Sequence[bytes | None]) -> FeatureRows:
     rows = np.zeros((len(packed), view.width), dtype=np.float32)
     for at, row in enumerate(packed):
         if row is not None:
             rows[at] = np.frombuffer(row, dtype="<f4")
-    return Seen(rows, np.array([row is not None for row in packed], dtype=np.bool_))
+    return FeatureRows(rows, np.array([row is not None for row in packed], dtype=np.bool_))

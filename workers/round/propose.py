@@ -9,15 +9,15 @@ from costmodels.analytic_draft import Draft
 from costmodels.base import CostModel
 from costmodels.views import WrongRows
 from mallorn.core.errors import PluginFailed
-from mallorn.core.plugin_errors import blaming
+from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import resolve
 from searchers.base import DEFAULT, Proposal, Searcher, Trial, named
 from searchers.fill_batch import Filter, pending, take
 from searchers.space import Space
-from searchers.stateful import MOST_BYTES, Remembering, State
+from searchers.stateful import MOST_BYTES, State, StatefulSearcher
 from workers.interfaces.candidate_compiler import Validate
-from workers.measure.base import Slot
-from workers.round.feature_lookup import LOWERED, Viewer
+from workers.measure.base import MeasureInput
+from workers.round.feature_lookup import LOWERED, FeatureLookup
 from workers.round.round_context import RoundContext
 from workers.tvm.tvm_space import TvmSpace, load_sketches
 
@@ -31,12 +31,12 @@ Found = tuple[list[Proposal], State]
 class Proposed(NamedTuple):
     """What a round measures, what each candidate is expected to be, and what the searcher keeps of it."""
 
-    slots: list[Slot]
+    slots: list[MeasureInput]
     proposals: list[Proposal]
     state: State
 
 
-def propose(viewer: Viewer, context: RoundContext, validate: Validate | None = None) -> Proposed:
+def propose(viewer: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
     """What the round measures.
 
     `validate` answers which candidates can be rebuilt; without it the viewer's compiler does.
@@ -45,14 +45,14 @@ def propose(viewer: Viewer, context: RoundContext, validate: Validate | None = N
     model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
     parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)
     try:
-        with blaming(*parts):
+        with blame_plugins(*parts):
             return _proposed(viewer, context, validate)
     except WrongRows as error:  # a model of a version whose view had other columns
         seam, name = "cost_model", context.model_kind or ""
         raise PluginFailed(error.message, hint=error.hint, seam=seam, name=name) from error
 
 
-def _proposed(viewer: Viewer, context: RoundContext, validate: Validate | None) -> Proposed:
+def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate | None) -> Proposed:
     compiler = viewer.compiler
     sketches = load_sketches(compiler, context.program, context.target)
     facts = context.target, context.descriptors, compiler, context.machine, validate
@@ -68,7 +68,7 @@ def _proposed(viewer: Viewer, context: RoundContext, validate: Validate | None) 
     _check_state(state, context)
     proposals = [named(proposal, context.row.searcher) for proposal in found]
     slots = [
-        Slot(number, proposal.candidate, space.by_key[proposal.candidate.sketch])
+        MeasureInput(number, proposal.candidate, space.by_key[proposal.candidate.sketch])
         for number, proposal in enumerate(proposals)
     ]
     return Proposed(slots, proposals, state)
@@ -128,12 +128,12 @@ def _searched(
     sampler = None if name == SAFE_SEARCHER else resolve("sampler", context.options.sampler)()
     searcher: Searcher = resolve("search", name)(sampler)
     given = space, [*context.history, *taken], model, count, np.random.default_rng(context.row.seed)
-    if isinstance(searcher, Remembering):
+    if isinstance(searcher, StatefulSearcher):
         return searcher.propose_from(context.state, *given)
     return searcher.propose(*given), None
 
 
-def _verified(viewer: Viewer, context: RoundContext, space: Space, model: CostModel) -> Found:
+def _verified(viewer: FeatureLookup, context: RoundContext, space: Space, model: CostModel) -> Found:
     """The draft model screens thousands; those it likes are lowered, and the family's model chooses."""
     drafted, state = _searched(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafted]

@@ -14,7 +14,7 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
-from workers.round.feature_lookup import Viewer, Work
+from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from workers.round.round_context import RoundContext
 from workers.round.stored_models import model_of
 
@@ -24,7 +24,7 @@ REVISING: Final = frozenset({"dynamic"})  # groupings that ask about other famil
 Batch = Sequence[tuple[Trial, int]]  # with the measuring context, within which times compare
 
 
-def rank(viewer: Viewer, context: RoundContext) -> RoundStats:
+def rank(viewer: FeatureLookup, context: RoundContext) -> RoundStats:
     """For the stats of a measured round: the shares of pairs that its own and other models had in order.
 
     `rank_own` judges the frozen model by what it predicted; it is None where too little can be compared.
@@ -53,7 +53,7 @@ def _others(session: Session, context: RoundContext) -> dict[str, CostModel]:
 
 
 def _shares(
-    viewer: Viewer, work: Work, batch: Batch, asked: Mapping[str, CostModel]
+    viewer: FeatureLookup, work: WorkloadOnTarget, batch: Batch, asked: Mapping[str, CostModel]
 ) -> dict[str, float | None]:
     """The share of pairs that each model has in order, of those whose view it reads."""
     candidates = [trial.candidate for trial, _ in batch]

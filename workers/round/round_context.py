@@ -26,7 +26,7 @@ from workers.device.device_class import DeviceClass
 from workers.interfaces.arguments import unpack_arguments
 from workers.measure.base import Program
 from workers.process.device_class_match import class_of_job
-from workers.round.feature_lookup import Work
+from workers.round.feature_lookup import WorkloadOnTarget
 from workers.round.stored_models import model_of
 
 
@@ -51,10 +51,10 @@ class RoundContext:
     state: bytes | None  # what the searcher left after the task's last round, as it was settled
     done_slots: frozenset[int]
 
-    def work(self, sketches: Mapping[str, Sketch]) -> Work:
+    def work(self, sketches: Mapping[str, Sketch]) -> WorkloadOnTarget:
         """What the round's candidates are candidates of."""
         facts = self.row.workload_id, self.row.target_id, self.program.tir, self.target.text
-        return Work(*facts, self.descriptors, sketches)
+        return WorkloadOnTarget(*facts, self.descriptors, sketches)
 
     @property
     def best_us(self) -> float | None:
@@ -106,10 +106,12 @@ def descriptors(flops: float, extents: Sequence[int]) -> tuple[float, ...]:
     return (log2(1 + flops), *(log2(1 + extent) for extent in extents))
 
 
-def work_of(workload: Workload, target_id: int, target: str, sketches: Mapping[str, Sketch]) -> Work:
+def work_of(
+    workload: Workload, target_id: int, target: str, sketches: Mapping[str, Sketch]
+) -> WorkloadOnTarget:
     """A workload as whoever looks at its candidates needs it."""
     facts = workload.id, target_id, tir_of(workload), target, descriptors_of(workload)
-    return Work(*facts, sketches)
+    return WorkloadOnTarget(*facts, sketches)
 
 
 def _name_of(row: CostModelRow) -> VersionName:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Hold, Token, WorkItem
+from db.repositories.leases import LeaseToken, Token, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.saved_states import SearchStates
 from db.repositories.tasks import Tasks
@@ -20,13 +20,13 @@ from mallorn.core.options import KeptOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import RoundClosedEvent
-from workers.hardware_probe.run import settle_machine
-from workers.host.host_lock import Host
-from workers.measure.base import SlotTrial
-from workers.measure.roofline_check import believed, least_believed_us
+from workers.hardware_probe.run import ensure_machine
+from workers.host.host_lock import HostLock
+from workers.measure.base import MeasureResult
+from workers.measure.roofline_check import least_believed_us, reject_implausible
 from workers.process.device_class_match import settle_builder
-from workers.process.lease_renewal import Lease
-from workers.process.leased_work import Claimed, held_work
+from workers.process.lease_renewal import LeaseKeeper
+from workers.process.leased_work import LeasedWork, leased_work
 from workers.process.runtime import Runtime
 from workers.round.batch_commits import Commits
 from workers.round.fallback import prepare, ranked
@@ -47,13 +47,13 @@ class Closed:
 
 def run(runtime: Runtime, round_id: int) -> Closed | None:
     """Run a round to its end; None when it was not ours to run, or no longer is."""
-    with held_work(runtime, WorkItem.round(round_id), _settle) as held:
+    with leased_work(runtime, WorkItem.round(round_id), _settle) as held:
         if held is not None:
             return _work(held, round_id)
     return None
 
 
-def _settle(session: Session, hold: Hold) -> None:
+def _settle(session: Session, hold: LeaseToken) -> None:
     """The first claim settles for good which cost model, and which state of its searcher, a round has."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
@@ -63,13 +63,13 @@ def _settle(session: Session, hold: Hold) -> None:
         Rounds(session).settle(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))
 
 
-def _work(held: Claimed, round_id: int) -> Closed:
+def _work(held: LeasedWork, round_id: int) -> Closed:
     runtime, token = held.runtime, held.hold.token
     started = time.monotonic()
     settle_builder(runtime, held.job_id)
-    settle_machine(runtime, held.job_id)
+    ensure_machine(runtime, held.job_id)
     with runtime.working_on(words_of(runtime, round_id)):
-        with Host().shared():
+        with HostLock().shared():
             context, (slots, proposals, state) = prepare(runtime, round_id, token)
         proposed = time.monotonic()
         missing = [slot for slot in slots if slot.slot not in context.done_slots]
@@ -78,7 +78,7 @@ def _work(held: Claimed, round_id: int) -> Closed:
         results = measurer.measure(context.program, context.target, missing, context.options, context.best_us)
         least_us = least_believed_us(context.program, context.machine)
         with closing(results):
-            _commit((believed(result, least_us) for result in results), commits, held.lease)
+            _commit((reject_implausible(result, least_us) for result in results), commits, held.lease)
     stats = {
         "propose_sec": round(proposed - started, 3),
         "measure_sec": round(time.monotonic() - proposed, 3),
@@ -99,7 +99,7 @@ def words_of(runtime: Runtime, round_id: int) -> str:
         return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
 
 
-def _commit(results: Iterable[SlotTrial], commits: Commits, lease: Lease) -> None:
+def _commit(results: Iterable[MeasureResult], commits: Commits, lease: LeaseKeeper) -> None:
     """Commit results as they come; however the stream ends, what was measured under our lease is kept."""
     try:
         for result in results:

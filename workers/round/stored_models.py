@@ -7,13 +7,13 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel
-from costmodels.transfer import Based, ManyDomains
+from costmodels.transfer import ManyDomains, TransferModel
 from db.repositories.cost_models import BaseHead, CostModels
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
 from db.tables import CostModelRow, Round
 from mallorn.core.errors import InvalidRequest, MallornError, PluginFailed
-from mallorn.core.plugin_errors import blaming
+from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import resolve
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
@@ -30,7 +30,7 @@ def model_of(row: CostModelRow) -> CostModel:
 def _loaded(name: str, blob: bytes) -> CostModel:
     kind: type[CostModel] = resolve("cost_model", name)
     try:
-        with blaming(("cost_model", name)):
+        with blame_plugins(("cost_model", name)):
             return kind.load(blob)
     except InvalidRequest as error:  # bytes of another version, or damaged
         raise PluginFailed(error.message, hint=error.hint, seam="cost_model", name=name) from error
@@ -46,7 +46,7 @@ class Beginning(NamedTuple):
 def beginning(session: Session, name: str, op: str, target_id: int, machine: Machine | None) -> Beginning:
     """What a refit begins with. Residuals, momentum and heads take the newest active base that they can."""
     kind: type[CostModel] = resolve("cost_model", name)
-    if issubclass(kind, (Based, ManyDomains)):
+    if issubclass(kind, (TransferModel, ManyDomains)):
         for head in bases_for(session, op, target_id):
             if kind.stands_on(resolve("cost_model", head.name.name)):
                 return Beginning(kind.on(model_of(CostModels(session).get(head.id))), head.name)
@@ -102,7 +102,7 @@ def _usable(known: Sequence[BaseHead]) -> list[BaseHead]:
 
 def _is_installed(name: str) -> bool:
     try:
-        with blaming(("cost_model", name)):
+        with blame_plugins(("cost_model", name)):
             resolve("cost_model", name)()
     except MallornError:
         return False

@@ -24,14 +24,14 @@ from mallorn.core.allowed_classes import check_classes
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
 from mallorn.core.options import KeptOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.plugin_errors import blaming
+from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.states import StageKind
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
 from mallorn.core.version_name import in_scope
 from workers.process.runtime import Runtime
 from workers.round.fallback import warn
-from workers.round.feature_lookup import Seen, Viewer, Work
+from workers.round.feature_lookup import FeatureLookup, FeatureRows, WorkloadOnTarget
 from workers.round.round_context import work_of
 from workers.round.stored_models import Beginning, beginning
 
@@ -60,7 +60,7 @@ class _Data:
     owners: Groups  # the workload of each
     labels: Vector
     groups: Groups
-    works: Mapping[int, Work]
+    works: Mapping[int, WorkloadOnTarget]
     op: str  # of most rows: the base of this operator is stood on
     total: int  # rows of the family, from which these were chosen
     seen_upto: int
@@ -73,7 +73,7 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
         if not _due(session, line):
             return
     try:
-        with blaming(("cost_model", line.name)):
+        with blame_plugins(("cost_model", line.name)):
             new = _next(runtime, job_id, line)
     except (PluginFailed, MissingPackage, InvalidRequest, Unavailable) as error:
         warn(runtime, job_id, error, f"no new version of {line.name} proposes candidates")
@@ -92,7 +92,7 @@ def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
         start = beginning(session, line.name, data.op, line.target_id, line.machine)
     family = line.family if in_scope(line.family, "") else "a private job"
     with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {family}"):
-        return _fit(line, data, start, Viewer(runtime.database, runtime.compiler))
+        return _fit(line, data, start, FeatureLookup(runtime.database, runtime.compiler))
 
 
 def _line(session: Session, job_id: str, task_id: int) -> _Line:
@@ -112,7 +112,7 @@ def _due(session: Session, line: _Line) -> bool:
     return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
 
 
-def _fit(line: _Line, data: _Data, start: Beginning, viewer: Viewer) -> NewCostModel | None:
+def _fit(line: _Line, data: _Data, start: Beginning, viewer: FeatureLookup) -> NewCostModel | None:
     """The next version; None where too few rows that the model can see have a time."""
     model = start.model
     seen = _see(viewer, model.view, data)
@@ -160,13 +160,13 @@ def _groups(rows: Columns) -> Groups:
 
 def _works(
     session: Session, rows: Sequence[Trial], workloads: Sequence[Workload], target_id: int
-) -> Mapping[int, Work]:
+) -> Mapping[int, WorkloadOnTarget]:
     sketches = Sketches(session).by_key({row.candidate.sketch for row in rows})
     target = Targets(session).get(target_id).text
     return {row.id: work_of(row, target_id, target, sketches) for row in workloads}
 
 
-def _see(viewer: Viewer, view: str, data: _Data) -> Seen:
+def _see(viewer: FeatureLookup, view: str, data: _Data) -> FeatureRows:
     """The chosen rows in a view, workload by workload; how much a compiler is asked at a time is bounded."""
     rows = np.zeros((len(data.rows), VIEWS[view].width), dtype=np.float32)
     known = np.zeros(len(data.rows), dtype=np.bool_)
@@ -175,4 +175,4 @@ def _see(viewer: Viewer, view: str, data: _Data) -> Seen:
         lines = np.flatnonzero(data.owners == workload_id)[::-1]
         candidates = [data.rows[at].candidate for at in lines]
         rows[lines], known[lines] = viewer.see(view, work, candidates, MOST_NEW)
-    return Seen(rows, known)
+    return FeatureRows(rows, known)

@@ -24,7 +24,7 @@ FIRST_TO_GO: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Walls:
+class SandboxSpec:
     """What a process needs of its host beside the system itself.
 
     `room`: the folder that it may write, and all that lies in it; None leaves every file within reach, for
@@ -37,7 +37,7 @@ class Walls:
     others: tuple[tuple[str, int], ...] = ()  # further paths, each with its rights
 
 
-def enclose(walls: Walls) -> str:
+def enter_sandbox(walls: SandboxSpec) -> str:
     """Close them as far as this kernel can; `full`, or what is missing, in words.
 
     To be called before there is a second thread: one that runs already stays outside.
@@ -69,7 +69,7 @@ def _threads_of_the_host() -> int:
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
-def _files(walls: Walls) -> Iterator[str]:
+def _files(walls: SandboxSpec) -> Iterator[str]:
     """What is missing of the walls around files, in words."""
     try:
         renounce_privileges()
@@ -81,14 +81,14 @@ def _files(walls: Walls) -> Iterator[str]:
         yield f"walls around signals and sockets (Landlock {found}; {landlock.WHOLE} has them)"
 
 
-def _paths(walls: Walls) -> Iterator[tuple[Path, int]]:
+def _paths(walls: SandboxSpec) -> Iterator[tuple[Path, int]]:
     yield from system_paths()
     yield from ((Path(path), rights) for path, rights in walls.others)
     if walls.room is not None:
         yield walls.room, landlock.WRITE
 
 
-def _calls(walls: Walls) -> Iterator[str]:
+def _calls(walls: SandboxSpec) -> Iterator[str]:
     """What is missing of the walls around system calls."""
     try:
         seccomp.refuse(walls.spawns, walls.connects)

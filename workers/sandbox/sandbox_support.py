@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import HostFault
-from workers.sandbox.sandbox import OFF, REQUIRE, WHOLE, Walls, enclose
+from workers.sandbox.sandbox import OFF, REQUIRE, WHOLE, SandboxSpec, enter_sandbox
 
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
 HINT: Final = "MALLORN_SANDBOX=best-effort takes what there is   (docs/security.md)"
@@ -40,4 +40,4 @@ def checked(told: str, mode: str) -> str:
 
 
 if __name__ == "__main__":
-    print(enclose(Walls(room=Path(_ROOT))))  # noqa: T201 - the answer
+    print(enter_sandbox(SandboxSpec(room=Path(_ROOT))))  # noqa: T201 - the answer

@@ -11,9 +11,9 @@ import runpy
 import signal
 import sys
 
-from workers.sandbox.sandbox import OFF, enclose
+from workers.sandbox.sandbox import OFF, enter_sandbox
 from workers.sandbox.sandbox_support import checked
-from workers.subprocesses.launch_spec import REACHED_VARIABLE, Orders
+from workers.subprocesses.launch_spec import REACHED_VARIABLE, LaunchSpec
 
 _PR_SET_PDEATHSIG = 1
 
@@ -32,11 +32,13 @@ def limit_memory(limit_bytes: int | None) -> None:
 
 
 def main() -> None:
-    parent_pid, orders = int(sys.argv[1]), Orders.from_text(sys.argv[2])
+    parent_pid, orders = int(sys.argv[1]), LaunchSpec.from_text(sys.argv[2])
     die_with_parent(parent_pid)
     limit_memory(orders.memory_bytes)
     faulthandler.enable()
-    os.environ[REACHED_VARIABLE] = OFF if orders.mode == OFF else checked(enclose(orders.walls), orders.mode)
+    os.environ[REACHED_VARIABLE] = (
+        OFF if orders.mode == OFF else checked(enter_sandbox(orders.walls), orders.mode)
+    )
     sys.argv = [orders.module]
     runpy.run_module(orders.module, run_name="__main__", alter_sys=True)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final, Self, TypeVar
 
-from workers.sandbox.sandbox import Walls
+from workers.sandbox.sandbox import SandboxSpec
 from workers.subprocesses.call import Call
 from workers.subprocesses.cgroups import killed_for_memory
 from workers.subprocesses.cpu_share import ProcessorShare
@@ -26,8 +26,8 @@ from workers.subprocesses.errors import (
     unpack_error,
 )
 from workers.subprocesses.frame_channel import Channel, ChannelClosed, Frame
-from workers.subprocesses.launch_spec import Orders
-from workers.subprocesses.pending_call import Pending
+from workers.subprocesses.launch_spec import LaunchSpec
+from workers.subprocesses.pending_call import PendingCall
 from workers.subprocesses.serve_calls import ERROR, READY
 from workers.subprocesses.shutdown import STOP
 from workers.subprocesses.start_process import ChildLog, start_process
@@ -66,7 +66,7 @@ class Child:
         self.name = name or self.MODULE
         self._env = dict(env or {})
         self._memory_bytes = memory_bytes
-        self._walls = Walls(room, self.SPAWNS, self.CONNECTS)
+        self._walls = SandboxSpec(room, self.SPAWNS, self.CONNECTS)
         self._max_calls = max_calls
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -86,7 +86,7 @@ class Child:
         """
         return self.begin(call).wait()
 
-    def begin(self, call: Call[R]) -> Pending[R]:
+    def begin(self, call: Call[R]) -> PendingCall[R]:
         """Send a call without waiting. One that was sent before and not answered is abandoned."""
         if self._busy:  # its late answer must not be taken for ours
             self.kill()
@@ -96,7 +96,7 @@ class Child:
         self._killed_before = killed_for_memory()
         self._share_before = ProcessorShare.of(self.pid)
         self._open_channel.put(Frame(call.method, call.params))
-        return Pending(self, call)
+        return PendingCall(self, call)
 
     def answered(self) -> bool:
         """Move bytes without waiting; True when the call has its answer.
@@ -176,7 +176,7 @@ class Child:
         ours, theirs = socket.socketpair()
         self._log = ChildLog()
         with theirs:
-            orders = Orders(self.MODULE, self._walls, settings().sandbox, self._memory_bytes)
+            orders = LaunchSpec(self.MODULE, self._walls, settings().sandbox, self._memory_bytes)
             self._process = start_process(orders, theirs.fileno(), self._log, self._env)
         STOP.enter(self._process.pid)
         self._channel = Channel(ours)

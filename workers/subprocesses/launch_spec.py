@@ -5,18 +5,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from workers.sandbox.sandbox import Walls
+from workers.sandbox.sandbox import SandboxSpec
 
 #: What the module finds in its environment: how far its walls close.
 REACHED_VARIABLE: Final = "MALLORN_CHILD_SANDBOX"
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class LaunchSpec:
     """On the command line, where everybody on the host may read them: nothing of it is secret."""
 
     module: str
-    walls: Walls
+    walls: SandboxSpec
     mode: str  # of Settings.sandbox
     memory_bytes: int | None = None
 
@@ -28,5 +28,5 @@ class Orders:
     def from_text(cls, text: str) -> Self:
         fields = json.loads(text)
         room = fields["walls"].pop("room")
-        walls = Walls(room=Path(room) if room else None, **fields.pop("walls"))
+        walls = SandboxSpec(room=Path(room) if room else None, **fields.pop("walls"))
         return cls(walls=walls, **fields)

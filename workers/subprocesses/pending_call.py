@@ -22,7 +22,7 @@ class Process(Protocol):
     def expire(self, timeout_sec: float) -> ChildError: ...
 
 
-class Pending(Generic[R]):
+class PendingCall(Generic[R]):
     """A call that was sent. Its time begins when the process is ready, and stands still in a pause."""
 
     def __init__(self, process: Process, call: Call[R]) -> None:

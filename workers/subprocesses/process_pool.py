@@ -11,7 +11,7 @@ from typing import Generic, Self, TypeVar
 from mallorn.core.errors import MallornError
 from workers.subprocesses.call import Call
 from workers.subprocesses.child_process import Child
-from workers.subprocesses.pending_call import Pending
+from workers.subprocesses.pending_call import PendingCall
 
 R = TypeVar("R")
 
@@ -27,7 +27,7 @@ class Finished(Generic[R]):
 @dataclass(slots=True)
 class _Running(Generic[R]):
     tag: Hashable
-    pending: Pending[R]
+    pending: PendingCall[R]
 
 
 class ChildPool(Generic[R]):

@@ -11,7 +11,7 @@ import threading
 from mallorn.core.errors import LeaseLost
 
 
-class Stopping(LeaseLost):
+class ShutdownRequested(LeaseLost):
     """This worker was asked to stop; what it held goes back to the queue."""
 
     @property
@@ -20,7 +20,7 @@ class Stopping(LeaseLost):
         return ""
 
 
-class Stop:
+class Shutdown:
     """The wish to stop, and the process groups that would keep the worker waiting."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Stop:
     def check(self) -> None:
         """Raise Stopping once the worker was asked to stop."""
         if self.asked:
-            raise Stopping
+            raise ShutdownRequested
 
     def enter(self, pid: int) -> None:
         """A child runs in the process group `pid`; it is killed at once when the wish came first."""
@@ -58,4 +58,4 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-STOP = Stop()
+STOP = Shutdown()

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from workers.subprocesses.launch_spec import Orders
+from workers.subprocesses.launch_spec import LaunchSpec
 from workers.subprocesses.serve_calls import FD_VARIABLE
 
 _TAIL_BYTES = 2000
@@ -74,7 +74,9 @@ def compile_what_children_import() -> None:
         compileall.compile_dir(Path(_ROOT, room), quiet=2)
 
 
-def start_process(orders: Orders, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start_process(
+    orders: LaunchSpec, fd: int, log: ChildLog, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     """Run what is ordered with the connection `fd`, printing to `log`."""
     compile_what_children_import()
     path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -92,7 +94,7 @@ def start_process(orders: Orders, fd: int, log: ChildLog, env: Mapping[str, str]
     return _thread.submit(_spawn, orders, fd, log, whole).result()
 
 
-def _spawn(orders: Orders, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(orders: LaunchSpec, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         # -P: a file named like a module, in the directory where the user happens to be, is not imported.
         [sys.executable, "-P", "-m", "workers.subprocesses.child_main", str(os.getpid()), orders.text],

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
 
 from workers.subprocesses.call import Call, Fields
-from workers.subprocesses.pending_call import Pending
+from workers.subprocesses.pending_call import PendingCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,7 +31,7 @@ class Asker(Protocol):
     """A helper process, or what stands for one."""
 
     def ask(self, call: Call[R], /) -> R: ...
-    def begin(self, call: Call[R], /) -> Pending[R]: ...
+    def begin(self, call: Call[R], /) -> PendingCall[R]: ...
 
 
 class Method(Generic[P, R]):
@@ -100,7 +100,7 @@ class BoundMethod(Generic[P, R]):
         """Its result. Raises ChildTimeout, ChildCrashed, ChildFailed, or the MallornError that it raised."""
         return self._caller.ask(self._method.of(*args, **kwargs))
 
-    def begin(self, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
+    def begin(self, *args: P.args, **kwargs: P.kwargs) -> PendingCall[R]:
         """Ask without waiting."""
         return self._caller.begin(self._method.of(*args, **kwargs))
 

@@ -6,7 +6,7 @@ from typing import Final
 # A compiler runs nothing in parallel, and threads that spin would disturb what is being measured.
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 
-from workers.interfaces.candidate_compiler import Compiler
+from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
 from workers.tvm.build_libraries import build
@@ -19,17 +19,17 @@ from workers.tvm.rebuild_schedule import full_trace, validate
 from workers.tvm.sketches import design_space
 
 ANSWERS: Final = (
-    Compiler.vector_lanes.by(vector_lanes),
-    Compiler.design_space.by(design_space),
-    Compiler.nests.by(nests),
-    Compiler.validate.by(validate),
-    Compiler.full_trace.by(full_trace),
-    Compiler.lowered.by(lowered),
-    Compiler.build_probes.by(build_probes),
-    Compiler.build_one_probe.by(build_one_probe),
-    Compiler.build.by(build),
+    CandidateCompiler.vector_lanes.by(vector_lanes),
+    CandidateCompiler.design_space.by(design_space),
+    CandidateCompiler.nests.by(nests),
+    CandidateCompiler.validate.by(validate),
+    CandidateCompiler.full_trace.by(full_trace),
+    CandidateCompiler.lowered.by(lowered),
+    CandidateCompiler.build_probes.by(build_probes),
+    CandidateCompiler.build_one_probe.by(build_one_probe),
+    CandidateCompiler.build.by(build),
 )
 
 if __name__ == "__main__":
     prepare_linking()
-    serve(serving(Compiler, *ANSWERS))
+    serve(serving(CandidateCompiler, *ANSWERS))

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc.export import compile_network as stock
-from workers.interfaces.model_compiler import Graphs, Ranges, Scripts, Shapes, Signature
+from workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
 from workers.tvm.accuracy import compare, compare_models
@@ -62,24 +62,24 @@ def look(model_path: str, input_shapes: Shapes) -> Signature:
 
 
 ANSWERS: Final = (
-    Graphs.warm_up.by(warm_up),
-    Graphs.look.by(look),
-    Graphs.extract.by(extract),
-    Graphs.list_passes.by(list_passes),
-    Graphs.report_passes.by(report_passes),
-    Graphs.compile_model.by(compile_model),
-    Graphs.extract_range.by(extract_range),
-    Graphs.compile_default.by(compile_default),
-    Graphs.make_inputs.by(make_inputs),
-    Graphs.compare_models.by(compare_models),
-    Graphs.write_database.by(write_database),
-    Graphs.read_export.by(read_export),
-    Graphs.read_log.by(read_log),
-    Graphs.scripts.by(scripts),
-    Graphs.build_whole.by(build_whole),
-    Graphs.reference.by(reference),
-    Graphs.compare.by(compare),
+    ModelCompiler.warm_up.by(warm_up),
+    ModelCompiler.look.by(look),
+    ModelCompiler.extract.by(extract),
+    ModelCompiler.list_passes.by(list_passes),
+    ModelCompiler.report_passes.by(report_passes),
+    ModelCompiler.compile_model.by(compile_model),
+    ModelCompiler.extract_range.by(extract_range),
+    ModelCompiler.compile_default.by(compile_default),
+    ModelCompiler.make_inputs.by(make_inputs),
+    ModelCompiler.compare_models.by(compare_models),
+    ModelCompiler.write_database.by(write_database),
+    ModelCompiler.read_export.by(read_export),
+    ModelCompiler.read_log.by(read_log),
+    ModelCompiler.scripts.by(scripts),
+    ModelCompiler.build_whole.by(build_whole),
+    ModelCompiler.reference.by(reference),
+    ModelCompiler.compare.by(compare),
 )
 
 if __name__ == "__main__":
-    serve(serving(Graphs, *ANSWERS))
+    serve(serving(ModelCompiler, *ANSWERS))

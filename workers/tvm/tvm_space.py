@@ -13,7 +13,7 @@ from searchers.decision_space import DecisionSpace
 from searchers.loop_nest import Nest
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Candidate, Sketch
-from workers.interfaces.candidate_compiler import Compiler, Validate
+from workers.interfaces.candidate_compiler import CandidateCompiler, Validate
 from workers.measure.base import Program
 from workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
@@ -32,7 +32,7 @@ class TvmSpace(DecisionSpace):
         program: Program,
         target: Target,
         descriptors: Sequence[float],
-        compiler: Compiler,
+        compiler: CandidateCompiler,
         machine: Machine | None = None,
         validate: Validate | None = None,
         see: See | None = None,
@@ -86,12 +86,12 @@ class TvmSpace(DecisionSpace):
         return [c for c, good in zip(candidates, self.valid(candidates), strict=True) if good]
 
 
-def assumed_of(target: Target, compiler: Compiler) -> Machine:
+def assumed_of(target: Target, compiler: CandidateCompiler) -> Machine:
     """A target's machine before one was measured."""
     lanes = compiler.vector_lanes(target.text)
     return assumed(target.num_cores, lanes, gpu=not target.is_cpu)
 
 
-def load_sketches(compiler: Compiler, program: Program, target: Target) -> list[Sketch]:
+def load_sketches(compiler: CandidateCompiler, program: Program, target: Target) -> list[Sketch]:
     """The sketches of a program on a target, alike in every process."""
     return compiler.design_space(program.tir, target.text)

@@ -11,12 +11,12 @@ from mallorn.core.targets import Target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.machine import Machine
-from workers.host.host_lock import Host
+from workers.host.host_lock import HostLock
 from workers.host.load_meter import LoadMeter
 from workers.interfaces.engine import Engine, LoadedEngine
-from workers.interfaces.model_compiler import Compiled, Graphs, ModelTask, Ranges, Shapes, Untuned
+from workers.interfaces.model_compiler import Compiled, ModelCompiler, ModelTask, Ranges, Shapes, Untuned
 from workers.tvm.recipes import precision_of
-from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DeviceSeat
+from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
 from workers.whole_model.interleaved_timing import KernelRacer
 from workers.whole_model.quiet_timing import Meter
 
@@ -58,23 +58,23 @@ class WholeModel:
     recipe: StoredRecipe
     input_shapes: Shapes  # of a range the largest
     input_ranges: Ranges
-    graphs: Graphs
+    graphs: ModelCompiler
     folder: Path
     threads: int  # of each engine
     dynamic: Dynamic | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
     room: Path | None = None  # all that engines can reach; None: a user's own files may lie anywhere
-    seat: DeviceSeat | None = None  # where TVM's engines run; None: on this host
+    seat: DevicePool | None = None  # where TVM's engines run; None: on this host
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
         """Compile with the schedules of a directory; how far they cover the model, and their bad lines."""
         given = str(self.path), str(schedules), self.target.text, self.recipe, str(library)
-        with Host().shared():
+        with HostLock().shared():
             return self.graphs.compile_model(*given, self.input_shapes, self.dynamic)
 
     def compile_untuned(self, library: Path) -> Untuned:
         """Compile as TVM does by itself."""
-        with Host().shared():
+        with HostLock().shared():
             return self.graphs.compile_default(
                 str(self.path), self.target.text, str(library), self.input_shapes
             )

@@ -23,7 +23,7 @@ class DeviceFailed(ChildError):
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceSeat:
+class DevicePool:
     """The devices that may hold a model, and who holds the session with the one that does."""
 
     runner: Runner
@@ -45,7 +45,7 @@ class DeviceEngine:
 
     pid: Final = None  # no process of this host
 
-    def __init__(self, seat: DeviceSeat, name: str) -> None:
+    def __init__(self, seat: DevicePool, name: str) -> None:
         self._seat = seat
         self._name = name
         self._model: DeviceModel | None = None
@@ -106,7 +106,7 @@ class DeferredLoad:
 class DeviceMeter:
     """How busy others kept the device's host, as the device counts it."""
 
-    def __init__(self, seat: DeviceSeat) -> None:
+    def __init__(self, seat: DevicePool) -> None:
         self._seat = seat
 
     def look(self) -> Load:

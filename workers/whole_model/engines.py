@@ -11,8 +11,8 @@ from workers.host.host_memory import is_large
 from workers.subprocesses.crash_handling import twice
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.compiled_model import Held, WholeModel
-from workers.whole_model.interleaved_timing import race, race_kernels
-from workers.whole_model.quiet_timing import FairRace, fair_race
+from workers.whole_model.interleaved_timing import time_interleaved, time_kernels_interleaved
+from workers.whole_model.quiet_timing import FairRace, time_undisturbed
 
 TUNED: Final = "tuned"
 UNTUNED: Final = "untuned"
@@ -77,11 +77,13 @@ class Engines:
 
     def latencies(self) -> dict[str, ModelLatency]:
         """What a run takes in each engine, whatever else this host does."""
-        return race(self._held)
+        return time_interleaved(self._held)
 
     def kernel_times(self, seconds: float) -> dict[str, dict[str, float]]:
         """Microseconds a run of each engine's model spends in each of its kernels."""
-        return dict(zip(self._held, race_kernels(list(self._held.values()), seconds), strict=True))
+        return dict(
+            zip(self._held, time_kernels_interleaved(list(self._held.values()), seconds), strict=True)
+        )
 
     def race(self, alone: bool) -> FairRace:
         """Latencies of all engines and how quiet the host was; empty if no engine is left.
@@ -91,7 +93,7 @@ class Engines:
         meter = self._model.meter(lambda: [engine.pid for engine in self._held.values() if engine.pid])
         while self._held:
             try:
-                return fair_race(self._held, meter, alone)
+                return time_undisturbed(self._held, meter, alone)
             except ChildError as error:
                 failed = [name for name, engine in self._held.items() if not engine.alive]
                 if not failed:

@@ -16,7 +16,7 @@ SLOW_US: Final = 1_000_000.0
 FAR_BEHIND: Final = 5.0
 
 
-class Racer(Protocol):
+class Timeable(Protocol):
     """What holds a model: a process of ours (`workers.interfaces.engine`) or of other makers, or a device."""
 
     def suspend(self) -> None: ...
@@ -25,13 +25,13 @@ class Racer(Protocol):
     def time_bursts(self, bursts: int, number: int) -> list[float]: ...
 
 
-class KernelRacer(Racer, Protocol):
+class KernelRacer(Timeable, Protocol):
     """One that tells its kernels apart."""
 
     def time_kernels(self, seconds: float) -> dict[str, float]: ...
 
 
-def race(engines: Mapping[str, Racer], passes: int = PASSES) -> dict[str, ModelLatency]:
+def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> dict[str, ModelLatency]:
     """Latencies in microseconds: the median of an engine's bursts, its interval, and the bursts.
 
     In turn, so that a slow spell of the machine hits all; stopped, because onnxruntime's threads spin on
@@ -50,7 +50,7 @@ def race(engines: Mapping[str, Racer], passes: int = PASSES) -> dict[str, ModelL
     return {name: _summary(values) for name, values in bursts.items()}
 
 
-def race_kernels(
+def time_kernels_interleaved(
     engines: Sequence[KernelRacer], seconds: float, passes: int = PASSES
 ) -> list[dict[str, float]]:
     """Microseconds that each engine's model spends in each of its kernels: medians over bursts in turn."""
@@ -72,13 +72,13 @@ def interval(times_us: Sequence[float]) -> tuple[float, float]:
     return ordered[cut], ordered[-1 - cut]
 
 
-def _burst(engine: Racer, number: int) -> list[float]:
+def _burst(engine: Timeable, number: int) -> list[float]:
     with _running(engine):
         return engine.time_bursts(bursts=1, number=number)
 
 
 @contextmanager
-def _running(engine: Racer) -> Iterator[None]:
+def _running(engine: Timeable) -> Iterator[None]:
     engine.resume()
     try:
         yield

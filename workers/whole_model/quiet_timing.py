@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from mallorn.core.values.finish_report import Conditions, ModelLatency
 from workers.host.load_meter import Load
-from workers.whole_model.interleaved_timing import Racer, race
+from workers.whole_model.interleaved_timing import Timeable, time_interleaved
 
 MOST_RACES: Final = 3
 # No race begins later than this.
@@ -44,7 +44,7 @@ class FairRace:
         return Conditions(steady=False, note=f"While the whole model was timed, {told}.{again}")
 
 
-def fair_race(engines: Mapping[str, Racer], meter: Meter, alone: bool) -> FairRace:
+def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool) -> FairRace:
     """Race until nothing disturbs, a few times at most; the least disturbed race counts, for all engines.
 
     An engine that was so far behind that it was called once is not called again.
@@ -55,7 +55,7 @@ def fair_race(engines: Mapping[str, Racer], meter: Meter, alone: bool) -> FairRa
     while True:
         meter.look()
         held = {name: engine for name, engine in engines.items() if name not in hopeless}
-        latency_us = race(held) | hopeless
+        latency_us = time_interleaved(held) | hopeless
         hopeless = {name: one for name, one in latency_us.items() if len(one.bursts) == 1}
         races.append(_judge(latency_us, meter.look(), alone))
         late = time.monotonic() - started_sec > LAST_START_SEC

@@ -13,7 +13,7 @@ from searchers.space import Candidate, Sketch, Space
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ZeroShotQuery:
     """A task that nobody is going to measure."""
 
     owner: str  # who asks: what others keep to themselves is no answer
@@ -25,7 +25,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ZeroShotAnswer:
     """A candidate, valid or not, and why it."""
 
     candidate: Candidate
@@ -36,18 +36,20 @@ class Answer:
     sketch: Sketch | None = None  # as whoever measured it had it; None: that of the space
 
 
-class Knowledge(ABC):
+class AnswerSource(ABC):
     """One source of answers.
 
     Contract: candidates are well-formed in the question's space; whether one can be rebuilt is for who asks.
     """
 
     @abstractmethod
-    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         """Its answers, best first."""
 
 
-def in_order(sources: Sequence[Knowledge], ask: Callable[[Knowledge], Iterable[Answer]]) -> Iterator[Answer]:
+def in_order(
+    sources: Sequence[AnswerSource], ask: Callable[[AnswerSource], Iterable[ZeroShotAnswer]]
+) -> Iterator[ZeroShotAnswer]:
     """The answers of the first source, then of the next, each candidate once; none is asked too early."""
     seen: set[Candidate] = set()
     for source in sources:

@@ -17,28 +17,28 @@ from searchers.fill_batch import Filter, pending, take
 from searchers.pooled_searcher import score
 from searchers.space import Candidate, Space
 from workers.round.stored_models import model_of, own_bases
-from workers.zero_shot.answer_source import Answer, Knowledge, Question
+from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 
 FOUND: Final = 16  # proposals, beside the first guesses
 
 
-class Constructed(Knowledge):
+class FromRoller(AnswerSource):
     """The space's defaults, best guess first."""
 
-    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         because = "constructed for what the machine computes and moves"
         for candidate in question.space.defaults():
-            yield Answer(candidate, Source.CONSTRUCTED, because, Sure.GUESSED)
+            yield ZeroShotAnswer(candidate, Source.CONSTRUCTED, because, Sure.GUESSED)
 
 
 @dataclass(frozen=True)
-class Modelled(Knowledge):
+class RankedByMachine(AnswerSource):
     """Nothing, unless the job's cost model needs no measurements (`draft`, `tuna`)."""
 
     cost_model: str
     search: str
 
-    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         kind: type[CostModel] = resolve("cost_model", self.cost_model)
         if not kind.untaught:
             return
@@ -50,27 +50,27 @@ class Modelled(Knowledge):
         liked = np.argsort(-score(space, model, candidates).prediction.mean, kind="stable")
         because = f"what {self.cost_model} expects to be fastest on this machine, of what {self.search} found"
         for at in liked:
-            yield Answer(candidates[at], Source.MODELLED, because, Sure.GUESSED)
+            yield ZeroShotAnswer(candidates[at], Source.MODELLED, because, Sure.GUESSED)
 
 
 @dataclass(frozen=True)
-class Learned(Knowledge):
+class RankedByModel(AnswerSource):
     """The newest active base of the operator on the target that reads decisions orders what others answer.
 
     Kin is not asked: on recordings it chose worse than the constructor. Nor are thousands of candidates drawn
     for it: what a base likes best of those is often what it is wrong about (docs/knowledge.md).
     """
 
-    others: Sequence[Knowledge]
+    others: Sequence[AnswerSource]
 
-    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         for head in own_bases(session, question.workload.op, question.target_id):
             model = model_of(CostModels(session).get(head.id))
             if model.view == DECISIONS.name:
                 known = [answer.candidate for each in self.others for answer in each(session, question)]
                 because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
                 for candidate in _ordered(question.space, model, list(dict.fromkeys(known))):
-                    yield Answer(candidate, Source.LEARNED, because, Sure.LIKELY)
+                    yield ZeroShotAnswer(candidate, Source.LEARNED, because, Sure.LIKELY)
                 return
 
 

@@ -11,15 +11,15 @@ from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import Source, Sure
 from mallorn.core.values.trial import Trial
-from workers.zero_shot.answer_source import Answer, Knowledge, Question
+from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 
 FEW = 3
 
 
-class Same(Knowledge):
+class SameWorkload(AnswerSource):
     """Times of the job's own context come first, then of other hosts, then of the target's kin."""
 
-    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         trials, workload_id = Trials(session), question.workload.id
         target_id, context_id = question.target_id, question.context_id
         here = [] if context_id is None else trials.best(workload_id, target_id, FEW, context_id)
@@ -37,7 +37,7 @@ def _by_time(trials: Trials, workload_id: int, target_id: int) -> list[Trial]:
     return sorted(found, key=lambda trial: trial.latency_us or 0.0)
 
 
-def kin_of(session: Session, question: Question) -> Sequence[tuple[int, Target]]:
+def kin_of(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
     """Other targets whose schedules are cut for the same vectors and cores, the nearest first."""
     others = [(row.id, Target(row.text)) for row in Targets(session).list() if row.id != question.target_id]
     near = [(distance(question.target, target), at, target) for at, target in others]
@@ -53,7 +53,7 @@ def words_of(target: Target) -> str:
 
 def _answers(
     session: Session, found: Sequence[Trial], because: str, sure: Sure, timed: bool = True
-) -> Iterator[Answer]:
+) -> Iterator[ZeroShotAnswer]:
     """With the sketches that were measured: stock's are not all in our space, and rebuild nevertheless.
 
     A time counts where it was taken on this target.
@@ -62,4 +62,4 @@ def _answers(
     for trial in found:
         expected_us = trial.latency_us if timed else None
         sketch = sketches[trial.candidate.sketch]
-        yield Answer(trial.candidate, Source.SAME, because, sure, expected_us, sketch)
+        yield ZeroShotAnswer(trial.candidate, Source.SAME, because, sure, expected_us, sketch)

@@ -12,7 +12,7 @@ from db.repositories.workloads import Workloads
 from db.tables import Workload
 from mallorn.core.values.finish_report import Source, Sure
 from searchers.adapt_to_shape import carry
-from workers.zero_shot.answer_source import Answer, Knowledge, Question
+from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 from workers.zero_shot.same_workload import kin_of, words_of
 
 NEIGHBOURS = 4
@@ -21,12 +21,12 @@ CLOSE = 1.0  # doublings, over all loops together: a schedule is likely to do as
 
 
 @dataclass(frozen=True)
-class Near(Knowledge):
+class SimilarWorkload(AnswerSource):
     """Workloads with the same loops in other sizes, the nearest first; of the target, then of its kin."""
 
     within: float = CLOSE
 
-    def __call__(self, session: Session, question: Question) -> Iterator[Answer]:
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         neighbours = [pair for pair in _neighbours(session, question) if pair[0] <= self.within]
         places = [
             (question.target_id, ""),
@@ -37,7 +37,7 @@ class Near(Knowledge):
                 yield from _carried(session, question, neighbour, far, target_id, words)
 
 
-def _neighbours(session: Session, question: Question) -> Sequence[tuple[float, Workload]]:
+def _neighbours(session: Session, question: ZeroShotQuery) -> Sequence[tuple[float, Workload]]:
     asked = question.workload
     alike = Workloads(session).of_structure(asked.structure, question.owner)
     far = [(apart(asked, other), other) for other in alike if other.id != asked.id]
@@ -51,8 +51,8 @@ def apart(one: Workload, other: Workload) -> float:
 
 
 def _carried(
-    session: Session, question: Question, neighbour: Workload, far: float, target_id: int, words: str
-) -> Iterator[Answer]:
+    session: Session, question: ZeroShotQuery, neighbour: Workload, far: float, target_id: int, words: str
+) -> Iterator[ZeroShotAnswer]:
     trials = Trials(session)
     found = [*trials.best(neighbour.id, target_id, FEW), *trials.best_brought(neighbour.id, target_id, FEW)]
     made_of = Sketches(session).by_key({trial.candidate.sketch for trial in found})
@@ -61,4 +61,6 @@ def _carried(
         candidate = carry(trial.candidate, sketch, question.space.sketches)
         if candidate is not None:
             because = f"carried from the same loops in sizes {exp2(far):.1f} times apart{words}"
-            yield Answer(candidate, Source.NEAR, because, Sure.LIKELY if far <= CLOSE else Sure.GUESSED)
+            yield ZeroShotAnswer(
+                candidate, Source.NEAR, because, Sure.LIKELY if far <= CLOSE else Sure.GUESSED
+            )

@@ -12,7 +12,7 @@ BITS: Final = re.compile(r"(\d+)$")
 Tensor = tuple[str, tuple[int, ...]]  # type and shape
 
 
-def least_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> float:
+def roofline_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> float:
     """For so many operations on what goes in and out, all cores at work and the data as near as they fit."""
     known = list(tensors)
     peak = peak_gflops(machine, {dtype for dtype, _ in known})

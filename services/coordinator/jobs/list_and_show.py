@@ -15,7 +15,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
 from services.coordinator.jobs.job_views import job_out, jobs_out, shown_to, task_out
-from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.dependencies import CallerDep, JobOwnerDep, OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
 
@@ -59,7 +59,7 @@ def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str
     return shown_to(caller.owner, get_job(parts, owner, job_id))
 
 
-def get_job(parts: Parts, owner: str, job_id: str) -> JobStatus:
+def get_job(parts: AppContext, owner: str, job_id: str) -> JobStatus:
     """The same as its owner sees it."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))

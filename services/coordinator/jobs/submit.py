@@ -29,7 +29,7 @@ from mallorn.core.virtual_devices import measured_target
 from services.coordinator.fleet.device_states import SILENT_SEC, local_target
 from services.coordinator.jobs.job_views import job_out
 from services.coordinator.jobs.requests import JobIn
-from services.coordinator.web.app_context import Parts, PartsDep
+from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.dependencies import OwnerDep
 from services.coordinator.web.quotas import check_work
 
@@ -59,7 +59,9 @@ def submit_job(
     return job
 
 
-def submit(parts: Parts, owner: str, request: JobIn, idempotency_key: str | None) -> tuple[JobStatus, bool]:
+def submit(
+    parts: AppContext, owner: str, request: JobIn, idempotency_key: str | None
+) -> tuple[JobStatus, bool]:
     """The job and whether it is new.
 
     Raises NotFound for an unknown model, InvalidRequest for an unknown name, ClassRefused for a class that

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 from mallorn.core.errors import Unauthorized, Unavailable
 from mallorn.core.install_command import need
 from mallorn.core.settings import Settings
-from services.coordinator.sign_in.provider_metadata import Published
-from services.coordinator.web.rate_limit import Rates
+from services.coordinator.sign_in.provider_metadata import ProviderMetadata
+from services.coordinator.web.rate_limit import RateLimit
 
 TIMEOUT_SEC: Final = 10.0
 # Two clocks may be five minutes apart; what makes a token fresh is its nonce, of this sign-in alone.
@@ -60,9 +60,9 @@ class Provider:
         self._client_id = client_id
         self._client_secret = client_secret
         self._claim = claim
-        self.visits = Rates(VISITS_PER_MINUTE)
-        self._description = Published(self._describe)
-        self._keys = Published(lambda: self._ask("GET", self._description.read().jwks_uri, KeySet))
+        self.visits = RateLimit(VISITS_PER_MINUTE)
+        self._description = ProviderMetadata(self._describe)
+        self._keys = ProviderMetadata(lambda: self._ask("GET", self._description.read().jwks_uri, KeySet))
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":

@@ -13,7 +13,7 @@ AGAIN_SEC: Final = 10.0
 Document = TypeVar("Document")
 
 
-class Published(Generic[Document]):
+class ProviderMetadata(Generic[Document]):
     """One document. It is asked for by one visit at a time, and never again within AGAIN_SEC."""
 
     def __init__(self, ask: Callable[[], Document], clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,9 +9,9 @@ from fastapi import Depends, Request
 from db.session import Database
 from mallorn.core.settings import Settings
 from services.coordinator.web.artifact_store import Store
-from services.coordinator.web.authenticator import Door
-from services.coordinator.web.event_poller import Pulse
-from services.coordinator.web.rate_limit import Rates
+from services.coordinator.web.authenticator import Authenticator
+from services.coordinator.web.event_poller import EventPoller
+from services.coordinator.web.rate_limit import RateLimit
 from services.coordinator.web.waker import Waker
 
 # Whoever asks is told soon that the database is silent: so long for a connection, so long for a statement.
@@ -21,7 +21,7 @@ PATIENT_SEC: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class AppContext:
     """The parts behind the routes. Nothing here connects before it is used."""
 
     settings: Settings
@@ -29,9 +29,9 @@ class Parts:
     patient: Database  # for what may take long
     store: Store
     waker: Waker
-    door: Door
-    rates: Rates
-    pulse: Pulse
+    door: Authenticator
+    rates: RateLimit
+    pulse: EventPoller
     stopping: Event = field(default_factory=Event)  # streams without an end of their own watch it
 
     @classmethod
@@ -39,10 +39,10 @@ class Parts:
         database = Database(settings.database_url, answer_sec=ANSWER_SEC)
         patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
-        door, rates = Door(settings, database), Rates(settings.quota_requests)
+        door, rates = Authenticator(settings, database), RateLimit(settings.quota_requests)
         stopping = Event()
         return cls(
-            settings, database, patient, store, waker, door, rates, Pulse(database, stopping), stopping
+            settings, database, patient, store, waker, door, rates, EventPoller(database, stopping), stopping
         )
 
     def close(self) -> None:
@@ -51,10 +51,10 @@ class Parts:
         self.patient.dispose()
 
 
-def get_parts(request: Request) -> Parts:
+def get_parts(request: Request) -> AppContext:
     """The parts of the app that serves this request."""
-    parts: Parts = request.app.state.parts
+    parts: AppContext = request.app.state.parts
     return parts
 
 
-PartsDep = Annotated[Parts, Depends(get_parts)]
+PartsDep = Annotated[AppContext, Depends(get_parts)]

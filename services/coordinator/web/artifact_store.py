@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from mallorn.core.artifact_uris import away, model_uri, open_store, scripts_uri
 from mallorn.core.errors import InvalidRequest, TooLarge
-from mallorn.core.os_errors import refused
+from mallorn.core.os_errors import os_error
 from mallorn.core.values.dataset import ScheduleScripts
 
 CHUNK_BYTES: Final = 1 << 20
@@ -155,6 +155,6 @@ def full_disk_explained(file: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if (known := refused(error, file)) is not None:
+        if (known := os_error(error, file)) is not None:
             raise known from error
         raise away(file, error) from error

@@ -24,7 +24,7 @@ LET_IN: Final = "ask an admin: mallorn owners let-in OWNER"
 ANOTHER: Final = "ask an admin for another: mallorn keys create NAME"
 
 
-class Door:
+class Authenticator:
     """Knows all keys. Once there was one, or an identity provider is set up, nobody comes in unknown."""
 
     def __init__(self, settings: Settings, database: Database) -> None:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mallorn.core.addresses import is_loopback
 from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
-from services.coordinator.web.authenticator import Door
+from services.coordinator.web.authenticator import Authenticator
 from services.coordinator.web.callers import SAFE_METHODS
 from services.coordinator.web.error_responses import error_body
 
@@ -29,10 +29,10 @@ HEADERS: Final = {
 }
 
 
-class Guard:
+class CrossSiteMiddleware:
     """Middleware in front of all routes."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: Authenticator) -> None:
         self._app = app
         self._door = door
 

@@ -16,7 +16,7 @@ from starlette.routing import Match, Route
 
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
 from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions
-from mallorn.core.os_errors import refused
+from mallorn.core.os_errors import os_error
 
 log = logging.getLogger(__name__)
 CLIENT_CLOSED_REQUEST: Final = 499
@@ -132,7 +132,7 @@ def _gone(_request: Request, _error: Exception) -> Response:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    known = refused(error)
+    known = os_error(error)
     if known is None:
         raise error
     return _known(request, known)

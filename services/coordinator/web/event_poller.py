@@ -23,7 +23,7 @@ Mark = tuple[int, str] | None  # how many events, and the state; None: the job i
 UNKNOWN: Final = (-1, "")
 
 
-class Pulse:
+class EventPoller:
     """Of one app; whoever follows a job is woken when that has moved, and does nothing until then."""
 
     def __init__(self, database: Database, stopping: Event) -> None:

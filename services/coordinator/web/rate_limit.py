@@ -11,7 +11,7 @@ from mallorn.core.errors import TooMany
 MOST_BUCKETS: Final = 10_000
 
 
-class Rates:
+class RateLimit:
     """Buckets by who asks; none where `per_minute` is 0."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -15,7 +15,7 @@ MOST_WAITING: Final = 4_000  # some ten seconds; who waits for longer than thirt
 RETRY_SEC: Final = 5, 30
 
 
-class Arrivals:
+class StreamAdmission:
     """Middleware in front of all routes; who waits here takes up no thread and no connection."""
 
     def __init__(self, app: ASGIApp) -> None:

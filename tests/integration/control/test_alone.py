@@ -11,8 +11,8 @@ from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
-from services.control import plan_target
-from services.control.plan_target import plan_job
+from services.control import plan_target as planning
+from services.control.plan_target import plan_target
 from tests.integration.control.conftest import Yard
 
 
@@ -24,7 +24,7 @@ def store(yard: Yard, job: str, **options: Any) -> None:
 
 def raising(job: str, error: BaseException) -> Callable[..., Any]:
     """A turn that is as ever, but for one job."""
-    take_turn = plan_target.take_turn
+    take_turn = planning.plan_job
 
     def turn(session: Any, job_id: str, *rest: Any) -> Any:
         if job_id == job:
@@ -46,7 +46,7 @@ def two(yard: Yard) -> tuple[Yard, str, str]:
 @pytest.mark.parametrize("error", [KeyError("row"), ValueError("a float is no int"), AssertionError()])
 def test_a_job_whose_turn_raises_rests_in_words_and_the_others_have_theirs(two, monkeypatch, error):
     yard, bad, good = two
-    monkeypatch.setattr(plan_target, "take_turn", raising(bad, error))
+    monkeypatch.setattr(planning, "plan_job", raising(bad, error))
     opened = yard.opened(bad)
     assert {yard.owner_of(each) for each in opened} == {good}
     assert yard.workshop.state(bad) == JobState.PAUSED
@@ -57,7 +57,7 @@ def test_a_job_whose_turn_raises_rests_in_words_and_the_others_have_theirs(two, 
 def test_a_job_that_was_set_aside_goes_on_when_control_is_mended(two, monkeypatch):
     yard, bad, _good = two
     with monkeypatch.context() as patch:
-        patch.setattr(plan_target, "take_turn", raising(bad, KeyError("row")))
+        patch.setattr(planning, "plan_job", raising(bad, KeyError("row")))
         yard.plan(bad)
     yard.write(lambda session: Jobs(session).resume(bad, None))
     yard.devices(4)
@@ -66,9 +66,9 @@ def test_a_job_that_was_set_aside_goes_on_when_control_is_mended(two, monkeypatc
 
 def test_a_database_that_goes_away_is_nobodys_fault_and_rounds_that_were_opened_are_told(two, monkeypatch):
     yard, first, away = two
-    monkeypatch.setattr(plan_target, "take_turn", raising(away, Unavailable("gone")))
+    monkeypatch.setattr(planning, "plan_job", raising(away, Unavailable("gone")))
     yard.devices(8)
-    messages = plan_job(yard.workshop.database, first, "control")
+    messages = plan_target(yard.workshop.database, first, "control")
     assert [name for name, *_ in messages or ()].count(queues.RUN_ROUND) == len(yard.open_rounds()) > 0
     assert {yard.workshop.state(job) for job in (first, away)} == {JobState.TUNING}
 

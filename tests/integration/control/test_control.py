@@ -10,18 +10,18 @@ from sqlalchemy import update
 from db.repositories.job_events import Events
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_DEATHS, Holds, WorkItem
+from db.repositories.leases import MAX_DEATHS, Leases, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
-from db.tables import Device, HeldWork, Job
+from db.tables import Device, Job, LeaseRow
 from mallorn.core import queues
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import assumed
 from services.control import plan_job as turn
-from services.control import plan_target
-from services.control.plan_target import plan_job
+from services.control import plan_target as planning
+from services.control.plan_target import plan_target
 from services.control.reap_leases import reap
 from services.control.resend_messages import STALE_SEC, sweep
 
@@ -32,7 +32,7 @@ def kinds(workshop, job):
 
 def age_messages(workshop, seconds):
     """Let everything that was sent have been sent long ago."""
-    aged = update(HeldWork).values(sent_at=HeldWork.sent_at - seconds)
+    aged = update(LeaseRow).values(sent_at=LeaseRow.sent_at - seconds)
     workshop.write(lambda session: session.execute(aged))
 
 
@@ -62,17 +62,17 @@ def test_without_a_device_a_job_says_what_it_waits_for_and_goes_on_when_one_come
 def test_one_planner_at_a_time(workshop):
     job = workshop.job()
     turn = WorkItem.plan(workshop.target_id)
-    hold = workshop.write(lambda session: Holds(session).claim(turn, "other", 60))
-    assert plan_job(workshop.database, job, "me") is None
-    workshop.write(lambda session: Holds(session).end(hold))
-    assert plan_job(workshop.database, job, "me")
+    hold = workshop.write(lambda session: Leases(session).claim(turn, "other", 60))
+    assert plan_target(workshop.database, job, "me") is None
+    workshop.write(lambda session: Leases(session).end(hold))
+    assert plan_target(workshop.database, job, "me")
 
 
 def test_a_planner_that_died_holds_nobody_up_for_long(workshop):
     job = workshop.job()
     turn = WorkItem.plan(workshop.target_id)
-    workshop.write(lambda session: Holds(session).claim(turn, "dead", -1))
-    assert plan_job(workshop.database, job, "me")
+    workshop.write(lambda session: Leases(session).claim(turn, "dead", -1))
+    assert plan_target(workshop.database, job, "me")
 
 
 def slow(decide):
@@ -86,16 +86,16 @@ def slow(decide):
 
 
 def test_planners_that_race_never_spend_more_than_the_budget(workshop, monkeypatch):
-    monkeypatch.setattr(plan_target, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
+    monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     job = workshop.job([f"w{i}" for i in range(9)], trials=24)
     workshop.plan(job)  # the first plan also writes what is settled once
-    monkeypatch.setattr(plan_target, "_slots", lambda _devices, _workers: 8)
+    monkeypatch.setattr(planning, "_slots", lambda _devices, _workers: 8)
     monkeypatch.setattr(turn, "plan", slow(turn.plan))
     start = threading.Barrier(4)
 
     def race(holder):
         start.wait()
-        return plan_job(workshop.database, job, str(holder))
+        return plan_target(workshop.database, job, str(holder))
 
     with ThreadPoolExecutor(4) as pool:
         plans = list(pool.map(race, range(4)))

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Hold, Holds, Token, WorkItem
+from db.repositories.leases import Leases, LeaseToken, Token, WorkItem
 from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
-from db.tables import HeldWork, Job
+from db.tables import Job, LeaseRow
 from mallorn.core import queues
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState, WorkKind
@@ -32,7 +32,7 @@ def submit(workshop: Workshop, owner: str, count: int = 1, priority: int = 0) ->
     held = {"kind": WorkKind.IMPORT, "attempt": 0, "losses": 0, "deaths": 0, "sent_at": 0.0}
     work = [{"subject": each, "job_id": each} | held for each in ids]
     workshop.write(lambda session: session.execute(insert(Job), jobs))
-    workshop.write(lambda session: session.execute(insert(HeldWork), work))
+    workshop.write(lambda session: session.execute(insert(LeaseRow), work))
     return ids
 
 
@@ -86,8 +86,8 @@ def test_an_import_that_came_back_has_its_own_message_and_holds_up_no_other(work
     back, waits = submit(workshop, "ada", 2)
     for attempt in (1, 2, 3):
         assert begin(workshop, back) == back
-        hold = Hold(WorkItem(WorkKind.IMPORT, back), Token(attempt, "w"))
-        assert workshop.write(lambda session, hold=hold: Holds(session).give_back(hold))
+        hold = LeaseToken(WorkItem(WorkKind.IMPORT, back), Token(attempt, "w"))
+        assert workshop.write(lambda session, hold=hold: Leases(session).give_back(hold))
     assert begin(workshop, waits) == waits
 
 
@@ -110,6 +110,6 @@ def test_without_a_worker_little_is_sent_and_nothing_forgotten(workshop: Worksho
         found += sent(workshop)
     assert found == jobs
     assert sent(workshop) == []
-    aged = update(HeldWork).values(sent_at=HeldWork.sent_at - STALE_SEC - 1)
+    aged = update(LeaseRow).values(sent_at=LeaseRow.sent_at - STALE_SEC - 1)
     workshop.write(lambda session: session.execute(aged))
     assert len(sent(workshop)) == SENT_PER_HAND

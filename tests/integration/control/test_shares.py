@@ -18,12 +18,12 @@ from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
 from db.tables import Device, Job, Tick
 from mallorn.core import queues
-from mallorn.core.device_wait_hint import Here, waiting_words
+from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
 from mallorn.core.states import Cause, JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.virtual_devices import measured_target
-from services.control import plan_target
-from services.control.plan_target import plan_job
+from services.control import plan_target as planning
+from services.control.plan_target import plan_target
 from services.control.resend_messages import LOOKS_PER_TARGET, sweep
 from services.control.wait_for_device import WaitLimit
 from tests.fixtures.workshop import QUICK
@@ -144,7 +144,7 @@ def test_who_only_imports_or_has_left_is_no_worker_to_tune_with(yard):
 
 def test_who_waits_is_told_the_whole_command(yard):
     waits = yard.job(target_id=yard.target(cores=9))
-    plan_job(yard.workshop.database, waits, "control", WaitLimit(here=Here("10.0.0.2:9190")))
+    plan_target(yard.workshop.database, waits, "control", WaitLimit(here=ServiceAddress("10.0.0.2:9190")))
     what, command = yard.workshop.reason(waits).split("\n")
     assert what == f"waits for a device for {NINE}"
     assert command == f"mallorn device --target '{NINE}' --tracker 10.0.0.2:9190 --host ITS_ADDRESS"
@@ -153,7 +153,7 @@ def test_who_waits_is_told_the_whole_command(yard):
 def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     why = "the target has 9 cores, this machine has 2"
-    words = waiting_words(NINE, Here("127.0.0.1:1"), why)
+    words = waiting_words(NINE, ServiceAddress("127.0.0.1:1"), why)
     yard.write(lambda session: Waiting(session).tell(NINE, words, why))
     yard.plan(waits)
     assert yard.workshop.reason(waits) == words
@@ -165,7 +165,7 @@ def test_what_a_job_waits_for_is_known_whatever_the_words(yard):
     yard.write(lambda session: Waiting(session).tell(NINE, "no such machine far and wide", "it is too small"))
     yard.plan(waits)
     assert yard.workshop.reason(waits) == "no such machine far and wide"
-    plan_job(yard.workshop.database, waits, "control", WaitLimit(limit_sec=-1.0))
+    plan_target(yard.workshop.database, waits, "control", WaitLimit(limit_sec=-1.0))
     paused = yard.read(lambda session: Jobs(session).get(waits, None))
     assert f"for a device for {NINE}: this machine cannot run it, it is too small" in paused.reason
     assert paused.cause == Cause.NOT_HERE
@@ -178,7 +178,7 @@ def test_what_a_job_waits_for_is_known_whatever_the_words(yard):
 def test_a_job_that_waited_too_long_for_a_device_is_paused_and_can_go_on(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     impatient = WaitLimit(limit_sec=-1.0)
-    plan_job(yard.workshop.database, waits, "control", impatient)
+    plan_target(yard.workshop.database, waits, "control", impatient)
     assert yard.workshop.state(waits) == JobState.PAUSED
     assert f"for a device for {NINE}" in yard.workshop.reason(waits)
     assert f"mallorn resume {waits}" in yard.workshop.reason(waits)
@@ -195,7 +195,7 @@ def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
     for away_sec in (0.0, 3600.0):  # and again, before the first sweep after an hour in which all was stopped
         moved = {"begun_at": Tick.begun_at - away_sec, "since": 1.0 if away_sec else Tick.since}
         yard.write(lambda session, moved=moved: session.execute(update(Tick).values(moved)))
-        plan_job(yard.workshop.database, waits, "control", WaitLimit())
+        plan_target(yard.workshop.database, waits, "control", WaitLimit())
         assert yard.workshop.state(waits) == JobState.TUNING
 
 
@@ -241,7 +241,7 @@ def test_a_job_whose_machine_stays_another_is_paused_with_what_to_type(yard):
     job = yard.job()
     yard.plan(job)
     change_devices(yard, "made-up+battery")
-    plan_job(yard.workshop.database, job, "control", WaitLimit(limit_sec=-1.0))
+    plan_target(yard.workshop.database, job, "control", WaitLimit(limit_sec=-1.0))
     assert yard.workshop.state(job) == JobState.PAUSED
     assert f"mallorn resume {job}" in yard.workshop.reason(job)
 
@@ -301,7 +301,7 @@ def test_a_step_reads_no_more_jobs_than_it_plans_for_however_many_there_are(yard
 
 
 def test_steps_that_race_for_shared_workloads_neither_deadlock_nor_overspend(yard, monkeypatch):
-    monkeypatch.setattr(plan_target, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
+    monkeypatch.setattr(planning, "PLAN_LEASE_SEC", -1.0)  # a lease that keeps nobody out
     yard.devices(8)
     names = [f"w{at}" for at in range(6)]
     jobs = [yard.job(*names, trials=48) for _ in range(4)]

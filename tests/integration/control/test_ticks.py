@@ -8,10 +8,10 @@ from celery import Celery
 from sqlalchemy import event, update
 
 from db.repositories.devices import Devices
-from db.repositories.leases import Hold, Holds, Token, WorkItem
+from db.repositories.leases import Leases, LeaseToken, Token, WorkItem
 from db.repositories.loop_ticks import GAP_SEC, Ticks
 from db.repositories.rounds import Rounds
-from db.tables import Device, HeldWork, Job, Tick, Worker
+from db.tables import Device, Job, LeaseRow, Tick, Worker
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from mallorn.core.surviving_loop import Turn
@@ -31,7 +31,7 @@ def begin(workshop: Workshop, name: str = "loop") -> float | None:
 
 def step(workshop: Workshop, seconds: float) -> None:
     """What a step of the database's clock is to the moments in it, by so much forwards."""
-    for column in (Tick.begun_at, Tick.since, Tick.done_at, HeldWork.until, HeldWork.sent_at):
+    for column in (Tick.begun_at, Tick.since, Tick.done_at, LeaseRow.until, LeaseRow.sent_at):
         moved = update(column.class_).values({column.key: column - seconds})
         workshop.write(lambda session, moved=moved: session.execute(moved))
     for column in (Device.last_seen, Worker.last_seen, Job.planned_at):
@@ -85,7 +85,7 @@ def test_where_turns_are_rare_the_dead_lose_their_work_all_the_same(
     workshop: Workshop, lease_sec: float
 ) -> None:
     item = WorkItem.plan(1)
-    workshop.write(lambda session: Holds(session).claim(item, "w", 1.0))
+    workshop.write(lambda session: Leases(session).claim(item, "w", 1.0))
     for _ in range(3):
         step(workshop, GAP_SEC + 10)
         reap(workshop.database, Turn(begin(workshop) or 0.0), lease_sec)
@@ -98,14 +98,16 @@ def test_the_living_keep_their_work_when_the_clock_steps_and_the_dead_lose_their
 ) -> None:
     living, dead = WorkItem.plan(1), WorkItem.plan(2)
     for item in (living, dead):
-        workshop.write(lambda session, item=item: Holds(session).claim(item, "w", LEASE_SEC))
+        workshop.write(lambda session, item=item: Leases(session).claim(item, "w", LEASE_SEC))
     turns()
     for _ in range(5):
         step(workshop, 5.0)
         turns()
     step(workshop, seconds)
     for _ in range(20):  # a lease, and a third of one
-        assert workshop.write(lambda session: Holds(session).renew(Hold(living, Token(1, "w")), LEASE_SEC))
+        assert workshop.write(
+            lambda session: Leases(session).renew(LeaseToken(living, Token(1, "w")), LEASE_SEC)
+        )
         turns()
         assert held(workshop, living)
         step(workshop, 5.0)
@@ -133,14 +135,14 @@ def test_while_nobody_looked_leases_run_out_that_the_living_renew_first(
     workshop: Workshop, turns: Callable[[], None]
 ) -> None:
     item = WorkItem.plan(1)
-    hold = workshop.write(lambda session: Holds(session).claim(item, "w", LEASE_SEC))
+    hold = workshop.write(lambda session: Leases(session).claim(item, "w", LEASE_SEC))
     turns()
     step(workshop, 5.0)
     turns()
     step(workshop, 10 * 60.0)  # control, or the database, was away
     turns()
     assert held(workshop, item)
-    assert workshop.write(lambda session: Holds(session).renew(hold, LEASE_SEC))
+    assert workshop.write(lambda session: Leases(session).renew(hold, LEASE_SEC))
 
 
 @pytest.mark.parametrize("error", [KeyError("withdraw"), Unavailable("a statement took too long")])
@@ -179,7 +181,7 @@ def test_work_of_a_kind_that_a_newer_version_holds_is_left_to_it(workshop: Works
     job = workshop.job(("w0",))
     new = {"kind": "of tomorrow", "subject": "1", "job_id": job, "attempt": 1, "losses": 0, "deaths": 0}
     for times in ({"until": 0.0}, {"sent_at": 0.0}):
-        row = HeldWork(**new | times | {"subject": str(times)})
+        row = LeaseRow(**new | times | {"subject": str(times)})
         workshop.write(lambda session, row=row: session.add(row))
     reap(workshop.database)
     assert sweep(workshop.database) == [(queues.PLAN, job)]
@@ -202,7 +204,7 @@ def test_a_turn_that_did_not_do_all_counts_as_none(
 def test_beat_goes_by_no_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Celery("beat", broker="memory://")
     app.conf.beat_schedule = {name: {"task": name, "schedule": sec} for name, sec in (("a", 5.0), ("b", 9.0))}
-    beat = control.Steady(app)
+    beat = control.MonotonicBeat(app)
     sent: list[str] = []
     monkeypatch.setattr(beat, "apply_entry", lambda entry, producer: sent.append(entry.name))
     clock = [0.0]

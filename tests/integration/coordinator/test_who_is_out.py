@@ -28,7 +28,7 @@ from services.coordinator.sign_in import oidc
 from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC
 from services.coordinator.sign_in.provider import Provider
 from services.coordinator.web.dependencies import COOKIE
-from services.coordinator.web.rate_limit import Rates
+from services.coordinator.web.rate_limit import RateLimit
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.database import POSTGRES_LONG
 
@@ -255,7 +255,7 @@ class Door(RuleBasedStateMachine):
 
 def provider() -> Any:
     """One that says what the test wants."""
-    known = SimpleNamespace(visits=Rates(0), name="issuer", says="")
+    known = SimpleNamespace(visits=RateLimit(0), name="issuer", says="")
     known.owner = lambda *_: known.says
     return known
 

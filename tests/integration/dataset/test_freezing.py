@@ -11,7 +11,7 @@ from costmodels.views import VIEWS
 from mallorn.core.errors import Conflict
 from research.pretraining.training_data import TaskData
 from tests.integration.dataset.conftest import Filled
-from workers.round.feature_lookup import Seen
+from workers.round.feature_lookup import FeatureRows
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -22,11 +22,11 @@ LOWEST = 15  # decisions that come to more cannot be lowered
 class Lowered:
     """Stands for the compiler: the first statement of a candidate says its decisions."""
 
-    def see(self, task: TaskData, view: str) -> Seen:
+    def see(self, task: TaskData, view: str) -> FeatureRows:
         rows = np.zeros((len(task.candidates), VIEWS[view].width), dtype=np.float32)
         rows[:, 0] = 1
         rows[:, 1] = [sum(candidate.decisions) for candidate in task.candidates]
-        return Seen(rows, rows[:, 1] < LOWEST)
+        return FeatureRows(rows, rows[:, 1] < LOWEST)
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from research.replay.read_dataset import recorded_tasks
 from research.replay.recording_file import write_tasks
 from tests.fixtures.inside import Inside
 from tests.integration.dataset.conftest import Filled
-from workers.interfaces.candidate_compiler import Candidates, Compiler
-from workers.round.feature_lookup import Viewer
+from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
+from workers.round.feature_lookup import FeatureLookup
 
 OK, ERROR, TIMEOUT = Outcome.OK, Outcome.BUILD_ERROR, Outcome.BUILD_TIMEOUT
 ALL = Selection()
@@ -94,7 +94,7 @@ def test_a_limit_bounds_what_is_kept_and_not_what_is_best(filled: Filled) -> Non
     assert min(us for _, us in taught(training_data)["w0"] if us) == 3.0
 
 
-class FirstDecisions(Inside, Compiler):
+class FirstDecisions(Inside, CandidateCompiler):
     """Answers with the first decision in every column, and cannot lower some."""
 
     asked = 0
@@ -108,7 +108,7 @@ class FirstDecisions(Inside, Compiler):
 
 def test_what_needs_a_compiler_is_asked_once_and_what_cannot_be_lowered_is_left_out(filled: Filled) -> None:
     compiler = FirstDecisions()
-    lowering = Lowering(Viewer(filled.database, compiler), most_new=100)
+    lowering = Lowering(FeatureLookup(filled.database, compiler), most_new=100)
     tasks = training_data_of(filled.database, None, ALL).tasks
     found = [rows_for(tasks, "code", lowering) for _ in range(2)]
     assert compiler.asked == 5

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Hold, Holds, WorkItem
+from db.repositories.leases import Leases, LeaseToken, WorkItem
 from db.repositories.measurements import Measurements
 from db.repositories.models import Models
 from db.repositories.rounds import Rounds
@@ -91,7 +91,7 @@ def test_workers_reaper_and_owner_never_deadlock(rows):
         rows.write(lambda session: WorkItems(session).expire(rows.job_id))
 
     def renew(_slot):
-        rows.write(lambda session: Holds(session).renew(Hold(WorkItem.round(round_id), attempt), 60))
+        rows.write(lambda session: Leases(session).renew(LeaseToken(WorkItem.round(round_id), attempt), 60))
 
     def refused(call):
         action, slot = call

@@ -9,7 +9,7 @@ from db.repositories.activity import Activity
 from db.repositories.decision_log import DecisionLog
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_DEATHS, Holds
+from db.repositories.leases import MAX_DEATHS, Leases
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.statistics import Statistics
@@ -174,7 +174,7 @@ def test_a_job_whose_worker_died_in_its_finish_is_finished_again(rows, jobs):
         (lost,) = rows.write(lambda session: WorkItems(session).expire(rows.job_id))
     assert lost.given_up
     assert jobs.resume(rows.job_id, "ada").state == JobState.FINISHING
-    assert rows.read(lambda session: Holds(session).get(lost.hold.item).deaths) == 0
+    assert rows.read(lambda session: Leases(session).get(lost.hold.item).deaths) == 0
 
 
 def test_a_job_that_failed_in_its_finish_tunes_on_with_more_trials(rows, jobs):

@@ -9,7 +9,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.records import Records
 from db.repositories.rounds import Rounds, newest_of
 from db.repositories.schedules import Schedules
-from db.repositories.snapshot_rows import FrozenRows, Selection
+from db.repositories.snapshot_rows import Selection, SnapshotRows
 from db.repositories.task_histories import Standings
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
@@ -52,7 +52,7 @@ READS = {
     "family": lambda rows: lambda session: Trials(session).outlines("matmul", rows.target_id),
     "best": lambda rows: lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, 4),
     "a page of the dataset": lambda rows: (
-        lambda session: FrozenRows(session).page(Selection(op="matmul"), 0, 9)
+        lambda session: SnapshotRows(session).page(Selection(op="matmul"), 0, 9)
     ),
     "schedules": lambda rows: lambda session: Schedules(session).page("ada", workload="w0"),
     "done slots": lambda rows: lambda session: Rounds(session).done_slots(1),

@@ -17,7 +17,7 @@ from db.repositories.model_versions import ModelVersions
 from db.repositories.models import Models
 from db.repositories.recordings import Recordings
 from db.repositories.rounds import Rounds
-from db.repositories.snapshot_rows import FrozenRows, Selection
+from db.repositories.snapshot_rows import Selection, SnapshotRows
 from db.repositories.statistics import Statistics
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import Networks, Workloads
@@ -62,11 +62,11 @@ class Private(Rows):
         self.write(lambda session: Workloads(session).ensure_many([new_workload(workload)]))
 
     def frozen(self, **selected):
-        upto = self.write(lambda session: FrozenRows(session).settled_mark())
+        upto = self.write(lambda session: SnapshotRows(session).settled_mark())
         return self.frozen_upto(upto, **selected)
 
     def frozen_upto(self, upto, **selected):
-        page = self.read(lambda session: FrozenRows(session).page(Selection(**selected), 0, upto))
+        page = self.read(lambda session: SnapshotRows(session).page(Selection(**selected), 0, upto))
         return list(page.rows("workload", "model"))
 
 
@@ -111,7 +111,7 @@ def test_frozen_rows_leave_out_private_programs_and_the_private_models_name(priv
 
 
 def test_a_frozen_set_stays_the_same_when_a_program_becomes_known(private):
-    upto = private.write(lambda session: FrozenRows(session).settled_mark())
+    upto = private.write(lambda session: SnapshotRows(session).settled_mark())
     private.publish()
     private.measure("secret", 4.0, slot=1)
     assert private.frozen_upto(upto) == [("w0", None)]

@@ -16,7 +16,7 @@ from db.tables import Device
 from mallorn.core.values.fleet import DeviceInfo
 from workers.device.device_class import Endpoint
 from workers.measure.tracked_devices import TrackedDevice
-from workers.process.heartbeat import ENOUGH_SEC, RollCall
+from workers.process.heartbeat import ENOUGH_SEC, Heartbeat
 
 TARGETS = ('{"kind":"llvm","num-cores":2}', '{"kind":"llvm","num-cores":4}')
 DEVICES = 200
@@ -63,7 +63,7 @@ def passed(database: Database, seconds: float) -> None:
 
 
 def test_a_roll_call_is_a_few_statements_however_many_devices_there_are(database: Database) -> None:
-    call = RollCall(database, fleet(), "w")
+    call = Heartbeat(database, fleet(), "w")
     with statements(database) as first:
         call._report_devices()
     passed(database, 2 * ENOUGH_SEC)
@@ -76,15 +76,15 @@ def test_a_roll_call_is_a_few_statements_however_many_devices_there_are(database
 
 def test_what_one_worker_saw_just_now_another_does_not_write_again(database: Database) -> None:
     tracker = fleet()
-    RollCall(database, tracker, "w")._report_devices()
+    Heartbeat(database, tracker, "w")._report_devices()
     with statements(database) as sent:
-        RollCall(database, tracker, "v")._report_devices()
+        Heartbeat(database, tracker, "v")._report_devices()
     assert {each.split()[0] for each in sent} == {"SELECT"}
 
 
 def test_what_changed_is_written_however_lately_it_was_seen(database: Database) -> None:
     tracker = fleet(3)
-    call = RollCall(database, tracker, "w")
+    call = Heartbeat(database, tracker, "w")
     call._report_devices()
     tracker.known[1] = TrackedDevice("key", TARGETS[1], True, tracker.known[1].endpoint)
     call._report_devices()
@@ -93,7 +93,7 @@ def test_what_changed_is_written_however_lately_it_was_seen(database: Database) 
 
 def test_a_device_keeps_what_is_known_of_its_machine_until_it_is_another(database: Database) -> None:
     tracker, met = fleet(4), []
-    call = RollCall(database, tracker, "w")
+    call = Heartbeat(database, tracker, "w")
     call._meet = met.append
     call._report_devices()
     assert met == ["pod-000", "pod-001", "pod-002", "pod-003"]
@@ -113,13 +113,13 @@ def test_a_device_keeps_what_is_known_of_its_machine_until_it_is_another(databas
 def test_two_devices_of_one_name_are_one_row(database: Database) -> None:
     tracker = fleet(1)
     tracker.known *= 2
-    RollCall(database, tracker, "w")._report_devices()
+    Heartbeat(database, tracker, "w")._report_devices()
     assert list(rows_of(database)) == ["pod-000"]
 
 
 def test_who_has_stopped_for_good_is_not_read_again(database: Database) -> None:
     tracker = fleet()
-    call = RollCall(database, tracker, "w")
+    call = Heartbeat(database, tracker, "w")
     call._report_devices()
     gone, tracker.known[:] = len(tracker.known) - 1, tracker.known[:1]
     passed(database, 60)
@@ -142,7 +142,7 @@ def test_whatever_ends_one_turn_the_next_one_is_taken_and_the_worker_says_so(
         raise OverflowError("cannot convert float infinity to integer")
 
     tracker: Any = SimpleNamespace(devices=break_off)
-    call = RollCall(database, tracker, "w")
+    call = Heartbeat(database, tracker, "w")
     with caplog.at_level(logging.ERROR):
         call._turn()
     call._report_worker()

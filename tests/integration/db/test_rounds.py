@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import delete, func, select, text, update
 
 from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_DEATHS, Hold, Holds, Token, WorkItem
+from db.repositories.leases import MAX_DEATHS, Leases, LeaseToken, Token, WorkItem
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.work_items import WorkItems
-from db.tables import HeldWork, Job, Measurement, Round
+from db.tables import Job, LeaseRow, Measurement, Round
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import RoundState
 
@@ -35,13 +35,15 @@ def expire(rows):
 
 
 def renew(rows, round_id, attempt):
-    return rows.write(lambda session: Holds(session).renew(Hold(WorkItem.round(round_id), attempt), 60))
+    return rows.write(
+        lambda session: Leases(session).renew(LeaseToken(WorkItem.round(round_id), attempt), 60)
+    )
 
 
 def waiting(rows):
     return [
         int(item.subject)
-        for item in rows.read(lambda session: Holds(session).waiting(30))
+        for item in rows.read(lambda session: Leases(session).waiting(30))
         if item.kind == "round"
     ]
 
@@ -98,7 +100,7 @@ def test_a_zombie_can_neither_renew_nor_close(rows):
 
 def restore_before_rounds(rows):
     """The database as a backup from before any round has it: ids are counted once more."""
-    for table in (HeldWork, Round):
+    for table in (LeaseRow, Round):
         rows.write(lambda session, table=table: session.execute(delete(table)))
     if rows.database.engine.dialect.name == "postgresql":
         rows.write(lambda session: session.execute(text("alter sequence rounds_id_seq restart")))
@@ -211,10 +213,10 @@ def test_cancelling_ends_open_rounds_and_their_workers_learn_it(rows):
 def test_the_sweeper_finds_rounds_whose_message_got_lost(rows):
     round_id = rows.write(rows.add_round)
     assert waiting(rows) == []
-    aged = update(HeldWork).values(sent_at=HeldWork.sent_at - 60)
+    aged = update(LeaseRow).values(sent_at=LeaseRow.sent_at - 60)
     rows.write(lambda session: session.execute(aged))
     assert waiting(rows) == [round_id]
-    rows.write(lambda session: Holds(session).mark_sent([WorkItem.round(round_id)]))
+    rows.write(lambda session: Leases(session).mark_sent([WorkItem.round(round_id)]))
     assert waiting(rows) == []
 
 
@@ -223,8 +225,8 @@ def test_lost_messages_go_out_again_for_urgent_jobs_first_and_in_the_order_of_pl
         urgent = rows.add_job(session, "bob", ("w0",))
         session.execute(update(Job).where(Job.id == urgent).values(priority=1))
         for number, job_id in ((10, rows.job_id), (9, rows.job_id), (11, urgent)):
-            Holds(session).open(WorkItem.round(number), job_id)
-        session.execute(update(HeldWork).values(sent_at=HeldWork.sent_at - 60))
+            Leases(session).open(WorkItem.round(number), job_id)
+        session.execute(update(LeaseRow).values(sent_at=LeaseRow.sent_at - 60))
 
     rows.write(act)
     assert waiting(rows) == [11, 9, 10]

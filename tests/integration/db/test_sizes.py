@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import update
 
 from benchmarks.filled.plans import listening
-from db.repositories.families import Seat, WorkloadFamilies
+from db.repositories.families import FamilyMember, WorkloadFamilies
 from db.repositories.feature_cache import Features, ViewOf
 from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Holds, WorkItem
+from db.repositories.leases import Leases, WorkItem
 from db.repositories.sketches import Sketches
 from db.repositories.task_histories import Standings
 from db.repositories.tasks import NewTask, Tasks
@@ -51,8 +51,8 @@ def test_an_import_that_is_repeated_adds_no_task(rows):
 
 def test_any_amount_of_work_is_sent_again_at_once(rows):
     items = [WorkItem(WorkKind.IMPORT, f"job{number}") for number in range(40_000)]
-    rows.write(lambda session: Holds(session).mark_sent(items))
-    rows.write(lambda session: Holds(session).rest([WorkKind.IMPORT], [item.subject for item in items]))
+    rows.write(lambda session: Leases(session).mark_sent(items))
+    rows.write(lambda session: Leases(session).rest([WorkKind.IMPORT], [item.subject for item in items]))
 
 
 def test_any_number_of_jobs_is_followed(rows):
@@ -82,7 +82,7 @@ def test_a_budget_in_minutes_tunes_for_half_of_it_at_least(rows, tasks, minutes,
 def test_thousands_of_tasks_are_given_their_families_and_retired_by_a_few_statements(rows):
     job_id = rows.write(lambda session: imported(session, rows, MANY))
     of = {task.workload_id: task.id for task in rows.read(lambda session: Tasks(session).list(job_id))}
-    seats = [Seat(each, "", "", "", f"f{each % 3}", "why") for each in of]
+    seats = [FamilyMember(each, "", "", "", f"f{each % 3}", "why") for each in of]
     with listening(rows.database.engine) as heard:
         rows.write(lambda session: WorkloadFamilies(session).seat(job_id, seats))
         rows.write(lambda session: Tasks(session).retire({task: f"why {task}" for task in of.values()}))

@@ -8,12 +8,12 @@ from sqlalchemy import update
 
 from db.repositories.job_stages import STAGES
 from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Hold, Holds, WorkItem
+from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, WorkItem
 from db.repositories.work_items import WorkItems
-from db.tables import HeldWork
+from db.tables import LeaseRow
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
-from workers.subprocesses.shutdown import Stopping
+from workers.subprocesses.shutdown import ShutdownRequested
 
 FINISHING = JobState.FINISHING
 
@@ -33,10 +33,10 @@ def stage(rows):
             return self.claim_stage(rows.job_id, state, "w", lease_sec)
 
         def renew(self, hold):
-            return rows.write(lambda session: Holds(session).renew(hold, 60))
+            return rows.write(lambda session: Leases(session).renew(hold, 60))
 
         def give_back(self, hold):
-            return rows.write(lambda session: WorkItems(session).give_back(hold, Stopping()))
+            return rows.write(lambda session: WorkItems(session).give_back(hold, ShutdownRequested()))
 
         def lose(self, hold, words):
             return rows.write(lambda session: WorkItems(session).lose(hold, MallornError(words)))
@@ -52,7 +52,7 @@ def stage(rows):
 
         def waiting(self, older_than_sec):
             return [
-                item.subject for item in rows.read(lambda session: Holds(session).waiting(older_than_sec))
+                item.subject for item in rows.read(lambda session: Leases(session).waiting(older_than_sec))
             ]
 
         def job(self):
@@ -160,13 +160,15 @@ def test_deaths_from_outside_are_not_held_against_what_broke_off(stage):
 
 def test_a_kill_that_an_old_holder_tells_of_counts_for_nothing(stage):
     hold = stage.claim()
-    stage.die(Hold(hold.item, replace(hold.token, attempt=hold.attempt - 1)), "not mine")
+    stage.die(LeaseToken(hold.item, replace(hold.token, attempt=hold.attempt - 1)), "not mine")
     assert stage.renew(hold)
 
 
 def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_once(stage):
     hold = stage.claim()
-    assert stage.lose(Hold(hold.item, replace(hold.token, attempt=hold.attempt + 1)), "not mine") is None
+    assert (
+        stage.lose(LeaseToken(hold.item, replace(hold.token, attempt=hold.attempt + 1)), "not mine") is None
+    )
     assert not stage.lose(hold, "it died").given_up
     assert stage.waiting(30) == [stage.job_id]
     for _ in range(2):
@@ -188,9 +190,9 @@ def test_deaths_in_one_stage_do_not_count_in_the_next(stage):
 
 def test_the_sweeper_finds_stages_that_nobody_holds_once_their_message_is_old(stage, rows):
     assert stage.waiting(30) == []
-    rows.write(lambda session: session.execute(update(HeldWork).values(sent_at=HeldWork.sent_at - 60)))
+    rows.write(lambda session: session.execute(update(LeaseRow).values(sent_at=LeaseRow.sent_at - 60)))
     assert stage.waiting(30) == [stage.job_id]
-    rows.write(lambda session: Holds(session).mark_sent([WorkItem(STAGES[FINISHING], stage.job_id)]))
+    rows.write(lambda session: Leases(session).mark_sent([WorkItem(STAGES[FINISHING], stage.job_id)]))
     assert stage.waiting(30) == []
 
 

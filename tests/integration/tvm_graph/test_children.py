@@ -7,14 +7,14 @@ import pytest
 
 from mallorn.core.errors import InvalidModel
 from workers.interfaces.engine import Engine
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.tvm.accuracy import compare_models
 
 
 def test_a_model_goes_through_the_graph_process_and_both_engines(mlp: Any, tmp_path: Path) -> None:
     library, inputs, ours, theirs = (str(tmp_path / name) for name in ("m.so", "i.npz", "o.npz", "t.npz"))
     threads = {"TVM_NUM_THREADS": "2"}
-    with Graphs(env=threads, name="graphs") as graphs:
+    with ModelCompiler(env=threads, name="graphs") as graphs:
         graphs.warm_up(mlp.target)
         compiled = graphs.compile_model(mlp.path, mlp.schedules, mlp.target, mlp.recipe, library, {})
         assert graphs.make_inputs(mlp.path, inputs, 1, {}, {}) == [spec.name for spec in compiled.inputs]
@@ -35,7 +35,7 @@ def test_a_model_goes_through_the_graph_process_and_both_engines(mlp: Any, tmp_p
 def test_a_refusal_arrives_with_its_hint(mlp: Any, tmp_path: Path) -> None:
     torn = tmp_path / "torn.onnx"
     torn.write_bytes(Path(mlp.path).read_bytes()[:5000])
-    with Graphs(name="graphs") as graphs, pytest.raises(InvalidModel) as caught:
+    with ModelCompiler(name="graphs") as graphs, pytest.raises(InvalidModel) as caught:
         graphs.extract(str(torn), mlp.target, mlp.recipe, {})
     assert "cut short" in caught.value.message
     assert caught.value.hint

@@ -16,9 +16,9 @@ from workers.tvm import engine_child
 from workers.tvm.accuracy import compare_models
 from workers.tvm.compile_model import compile_default, compile_model
 from workers.tvm.model_compiler_child import make_inputs
-from workers.whole_model.device_engine import DeviceEngine, DeviceFailed, DeviceMeter, DeviceSeat
-from workers.whole_model.interleaved_timing import race, race_kernels
-from workers.whole_model.quiet_timing import fair_race
+from workers.whole_model.device_engine import DeviceEngine, DeviceFailed, DeviceMeter, DevicePool
+from workers.whole_model.interleaved_timing import time_interleaved, time_kernels_interleaved
+from workers.whole_model.quiet_timing import time_undisturbed
 
 
 @pytest.fixture(scope="module")
@@ -41,20 +41,20 @@ def prepared(example: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[An
 
 
 @pytest.fixture
-def seat(fleet: TestFleet) -> Iterator[DeviceSeat]:
+def seat(fleet: TestFleet) -> Iterator[DevicePool]:
     with Runner(name="runner") as runner:
         fleet.wait_free(parse_target(TARGET.text))
-        yield DeviceSeat(runner, fleet.address, Target(TARGET.text))
+        yield DevicePool(runner, fleet.address, Target(TARGET.text))
 
 
-def held(seat: DeviceSeat, name: str, library: Path, inputs: Path) -> DeviceEngine:
+def held(seat: DevicePool, name: str, library: Path, inputs: Path) -> DeviceEngine:
     engine = DeviceEngine(seat, name)
     assert engine.begin_loading(library, inputs).wait().engine == "tvm"
     return engine
 
 
 def test_a_device_computes_what_this_host_computes(
-    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, tmp_path: Path
+    prepared: tuple[Any, Path, Path, Path], seat: DevicePool, tmp_path: Path
 ) -> None:
     one, tuned, _, inputs = prepared
     assert held(seat, "tuned", tuned, inputs).save_outputs(str(tmp_path / "far.npz")) == 1
@@ -64,33 +64,33 @@ def test_a_device_computes_what_this_host_computes(
 
 
 def test_models_race_on_one_device(
-    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, fleet: TestFleet
+    prepared: tuple[Any, Path, Path, Path], seat: DevicePool, fleet: TestFleet
 ) -> None:
     _, tuned, untuned, inputs = prepared
     both = {"tuned": held(seat, "tuned", tuned, inputs), "untuned": held(seat, "untuned", untuned, inputs)}
-    found = race(both, passes=2)
+    found = time_interleaved(both, passes=2)
     assert all(len(one.bursts) == 2 and min(one.bursts) > 0 for one in found.values())
     assert {"model/tuned", "model/untuned"} <= set(fleet.executions())
 
 
 def test_kernels_inside_the_model_go_by_the_names_of_their_tasks(
-    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat
+    prepared: tuple[Any, Path, Path, Path], seat: DevicePool
 ) -> None:
     one, tuned, _, inputs = prepared
-    (times,) = race_kernels([held(seat, "tuned", tuned, inputs)], seconds=0.1, passes=2)
+    (times,) = time_kernels_interleaved([held(seat, "tuned", tuned, inputs)], seconds=0.1, passes=2)
     assert set(times) == {task.name for task in one.tasks}
     assert all(us > 0 for us in times.values())
 
 
 def test_the_devices_host_tells_how_busy_it_was(
-    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat
+    prepared: tuple[Any, Path, Path, Path], seat: DevicePool
 ) -> None:
     _, tuned, _, inputs = prepared
     engine = held(seat, "tuned", tuned, inputs)
     meter = DeviceMeter(seat)
     assert isinstance(meter.look(), Load)
     meter.wait_for_quiet(patience_sec=0.0)
-    assert fair_race({"tuned": engine}, meter, alone=True).latency_us["tuned"].median > 0
+    assert time_undisturbed({"tuned": engine}, meter, alone=True).latency_us["tuned"].median > 0
 
 
 def test_a_device_without_the_memory_says_so_before_anything_is_sent(
@@ -101,7 +101,7 @@ def test_a_device_without_the_memory_says_so_before_anything_is_sent(
     with running_fleet(tmp_path) as fleet, Runner(name="runner") as runner:
         fleet.start_device(Target(TARGET.text), "small", before=little)
         fleet.wait_free(parse_target(TARGET.text))
-        seat = DeviceSeat(runner, fleet.address, Target(TARGET.text))
+        seat = DevicePool(runner, fleet.address, Target(TARGET.text))
         with pytest.raises(DeviceFailed, match=r"device small has 0\.0 GB of memory free") as caught:
             held(seat, "tuned", tuned, inputs)
         assert caught.value.hint
@@ -109,7 +109,7 @@ def test_a_device_without_the_memory_says_so_before_anything_is_sent(
 
 
 def test_a_lost_session_costs_no_engine_that_is_asked_again(
-    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, fleet: TestFleet
+    prepared: tuple[Any, Path, Path, Path], seat: DevicePool, fleet: TestFleet
 ) -> None:
     _, tuned, _, inputs = prepared
     engine = held(seat, "tuned", tuned, inputs)
@@ -118,7 +118,7 @@ def test_a_lost_session_costs_no_engine_that_is_asked_again(
 
 
 def test_a_device_that_is_given_back_is_free_at_once(
-    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, fleet: TestFleet, tmp_path: Path
+    prepared: tuple[Any, Path, Path, Path], seat: DevicePool, fleet: TestFleet, tmp_path: Path
 ) -> None:
     _, tuned, _, inputs = prepared
     engine = held(seat, "tuned", tuned, inputs)
@@ -131,7 +131,7 @@ def test_a_device_that_is_given_back_is_free_at_once(
 
 
 def test_a_model_that_a_device_cannot_load_is_told_by_the_devices_name(
-    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, fleet: TestFleet, tmp_path: Path
+    prepared: tuple[Any, Path, Path, Path], seat: DevicePool, fleet: TestFleet, tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"no library")
@@ -143,7 +143,7 @@ def test_a_model_that_a_device_cannot_load_is_told_by_the_devices_name(
 
 
 def test_inputs_that_do_not_fit_are_told_and_the_next_model_is_held(
-    prepared: tuple[Any, Path, Path, Path], seat: DeviceSeat, tmp_path: Path
+    prepared: tuple[Any, Path, Path, Path], seat: DevicePool, tmp_path: Path
 ) -> None:
     _, tuned, _, inputs = prepared
     np.savez(tmp_path / "odd.npz", input=np.zeros((1, 1), "float32"), more=np.zeros(1, "float32"))

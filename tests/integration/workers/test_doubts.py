@@ -14,7 +14,7 @@ from mallorn.core.values.machine import Machine
 from tests.fixtures.workshop import ENDPOINT, Workshop
 from tests.integration.workers.test_machines import HERE, Calls, found, like, machine_of, measured
 from workers.hardware_probe import run as probing
-from workers.hardware_probe.remeasure import BEATEN, SURE_SEC, doubt_machine
+from workers.hardware_probe.remeasure import BEATEN, SURE_SEC, remeasure_if_beaten
 
 __all__ = ["measured"]  # a fixture
 FLOPS = 1e6
@@ -44,14 +44,14 @@ def test_a_trial_above_the_peak_has_the_machine_measured_again(
     workshop: Workshop, measured: Calls, peak: float, again: int
 ) -> None:
     job = tuned(workshop, computing(peak))
-    doubt_machine(workshop, job)
+    remeasure_if_beaten(workshop, job)
     assert len(measured) == again
 
 
 def test_a_job_keeps_the_machine_that_was_doubted(workshop: Workshop, measured: Calls) -> None:
     slow = computing(10.0)
     job = tuned(workshop, slow)
-    doubt_machine(workshop, job)
+    remeasure_if_beaten(workshop, job)
     assert found(workshop) == HERE
     assert machine_of(workshop, job) == slow
 
@@ -61,7 +61,7 @@ def test_a_peak_so_low_that_honest_times_are_refused_is_measured_again(
 ) -> None:
     job = tuned(workshop, computing(1.0))
     assert {row.outcome for row in workshop.rows(job_id=job)} == {Outcome.RUN_ERROR}
-    doubt_machine(workshop, job)
+    remeasure_if_beaten(workshop, job)
     assert len(measured) == 1
     assert found(workshop) == HERE
 
@@ -69,9 +69,9 @@ def test_a_peak_so_low_that_honest_times_are_refused_is_measured_again(
 def test_what_was_just_measured_is_not_doubted(workshop: Workshop, measured: Calls) -> None:
     job = tuned(workshop, computing(1.0))
     for _ in range(3):
-        doubt_machine(workshop, job)
+        remeasure_if_beaten(workshop, job)
     assert len(measured) == 1
-    doubt_machine(workshop, tuned(workshop, computing(1.0), ago_sec=SURE_SEC / 2))
+    remeasure_if_beaten(workshop, tuned(workshop, computing(1.0), ago_sec=SURE_SEC / 2))
     assert len(measured) == 1
 
 
@@ -79,7 +79,7 @@ def test_the_better_of_two_measurements_stays(workshop: Workshop, monkeypatch: p
     busier = computing(1.0)
     monkeypatch.setattr(probing, "measure", lambda *_asked: (ENDPOINT, busier))
     job = tuned(workshop, computing(2.0))
-    doubt_machine(workshop, job)
+    remeasure_if_beaten(workshop, job)
     assert found(workshop) == computing(2.0)
 
 
@@ -91,14 +91,14 @@ def test_a_machine_that_cannot_be_measured_again_stays_what_it_was(
 
     monkeypatch.setattr(probing, "measure", fails)
     job = tuned(workshop, computing(2.0))
-    doubt_machine(workshop, job)
+    remeasure_if_beaten(workshop, job)
     assert found(workshop) == computing(2.0)
 
 
 def test_while_a_job_goes_on_nothing_is_measured(workshop: Workshop, measured: Calls) -> None:
     job = tuned(workshop, computing(1.0))
     workshop.write(lambda session: Jobs(session).move(job, [JobState.DONE], JobState.FINISHING))
-    doubt_machine(workshop, job)
+    remeasure_if_beaten(workshop, job)
     assert not measured
 
 
@@ -106,6 +106,6 @@ def test_types_of_unknown_peak_and_jobs_without_a_device_tell_nothing(
     workshop: Workshop, measured: Calls
 ) -> None:
     job = tuned(workshop, HERE.model_copy(update={"gflops": {"int8": 1.0}}))
-    doubt_machine(workshop, job)
-    doubt_machine(workshop, workshop.job(measurer="simulated"))
+    remeasure_if_beaten(workshop, job)
+    remeasure_if_beaten(workshop, workshop.job(measurer="simulated"))
     assert not measured

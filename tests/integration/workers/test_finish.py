@@ -14,7 +14,7 @@ from sqlalchemy import delete, select, update
 from db.measurement_codec import unpack_decisions, unpack_text
 from db.repositories.job_events import Events
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Holds, WorkItem
+from db.repositories.leases import Leases, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
@@ -36,7 +36,7 @@ from workers.finish.run import finish
 from workers.interfaces.model_compiler import Compiled, Scripts, Untuned
 from workers.measure.base import Need
 from workers.subprocesses.errors import ChildFailed, ChildKilled
-from workers.subprocesses.shutdown import Stopping
+from workers.subprocesses.shutdown import ShutdownRequested
 
 CRASHED = ChildKilled("graphs died of SIGKILL", died_of=Signals.SIGKILL)
 LATENCIES = {"before": 1000.0, "after": 980.0, "guesses": 990.0}
@@ -387,7 +387,7 @@ def test_why_tuning_ended_is_known_without_the_jobs_log(workshop, exported):
 
 def test_a_stopping_worker_leaves_the_finish_to_another(workshop, exported):
     job = tuned(workshop)
-    workshop.graph_answers["compile_model"] = Stopping()
+    workshop.graph_answers["compile_model"] = ShutdownRequested()
     finish(workshop, job)
     stage = workshop.held(WorkItem(WorkKind.FINISH, job))
     assert (workshop.state(job), stage.holder, stage.losses) == (JobState.FINISHING, None, 0)
@@ -435,7 +435,7 @@ def test_a_worker_that_lost_the_finish_stores_nothing(workshop, exported, check)
     def taken(slot):
         item = WorkItem(WorkKind.FINISH, job)
         held = workshop.hold(item)
-        workshop.write(lambda session: Holds(session).renew(held, -1))
+        workshop.write(lambda session: Leases(session).renew(held, -1))
         workshop.write(lambda session: Jobs(session).claim_stage(job, *claim.values()))
         workshop.bench.before = lambda slot: None
 

@@ -29,7 +29,7 @@ from workers.interfaces.model_compiler import Extraction, ModelTask
 from workers.model_import.run import import_job
 from workers.round.run import words_of
 from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
-from workers.subprocesses.shutdown import Stopping
+from workers.subprocesses.shutdown import ShutdownRequested
 
 
 def found(*keys):
@@ -67,7 +67,9 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
     assert "tasks" not in stored.graph
 
 
-@pytest.mark.parametrize("answer", [found("w0"), InvalidModel("torn"), Stopping(), Unavailable("no disk")])
+@pytest.mark.parametrize(
+    "answer", [found("w0"), InvalidModel("torn"), ShutdownRequested(), Unavailable("no disk")]
+)
 def test_an_import_is_kept_for_the_timeline_however_it_ended(workshop, job, answer):
     workshop.graph_answers["extract"] = answer
     import_job(workshop, job)
@@ -199,7 +201,7 @@ def test_patterns_that_no_task_has_are_refused_with_the_closest_names(workshop, 
 
 
 def test_a_stopping_worker_leaves_the_import_to_another(workshop, job):
-    workshop.graph_answers["extract"] = Stopping()
+    workshop.graph_answers["extract"] = ShutdownRequested()
     assert not import_job(workshop, job)
     stage = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (workshop.state(job), stage.holder, stage.losses) == (JobState.IMPORTING, None, 0)

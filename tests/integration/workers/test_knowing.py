@@ -13,10 +13,10 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from searchers.synthetic_space import SyntheticSpace
 from tests.fixtures.workshop import TARGET
-from workers.zero_shot.answer_source import Question, in_order
-from workers.zero_shot.from_models import Constructed
-from workers.zero_shot.same_workload import Same
-from workers.zero_shot.similar_workload import Near
+from workers.zero_shot.answer_source import ZeroShotQuery, in_order
+from workers.zero_shot.from_models import FromRoller
+from workers.zero_shot.same_workload import SameWorkload
+from workers.zero_shot.similar_workload import SimilarWorkload
 
 
 def tuned(workshop, name="w0", trials=16, **options):
@@ -36,7 +36,7 @@ def best(workshop, workload):
 
 
 def ask(workshop, source, workload, context=None, space=None):
-    question = Question(
+    question = ZeroShotQuery(
         "ada", workload, TARGET, workshop.target_id, context, space or SyntheticSpace(64, 64, 64)
     )
     return workshop.read(lambda session: list(source(session, question)))
@@ -57,7 +57,7 @@ def test_kin_is_asked_and_its_times_are_not_this_targets(workshop):
     workload, context = tuned(workshop)
     kin = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
     change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(kin).id))
-    answers = ask(workshop, Same(), workload, context)
+    answers = ask(workshop, SameWorkload(), workload, context)
     assert {(answer.sure, answer.expected_us) for answer in answers} == {("likely", None)}
     assert "haswell" in answers[0].because
 
@@ -67,28 +67,28 @@ def test_schedules_for_other_vectors_or_cores_answer_nothing(workshop, other):
     workload, context = tuned(workshop)
     kin = parse_target({"kind": "llvm", **other})
     change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(kin).id))
-    assert ask(workshop, Same(), workload, context) == []
+    assert ask(workshop, SameWorkload(), workload, context) == []
 
 
 def test_another_kind_of_target_is_no_kin(workshop):
     workload, context = tuned(workshop)
     gpu = parse_target({"kind": "cuda"})
     change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(gpu).id))
-    assert ask(workshop, Same(), workload, context) == []
+    assert ask(workshop, SameWorkload(), workload, context) == []
 
 
 def test_a_candidate_of_a_sketch_that_the_space_lacks_answers_with_its_own(workshop):
     workload, context = tuned(workshop)
     space = SyntheticSpace(64, 64, 64)
     space.by_key = {}
-    first, *_ = ask(workshop, Same(), workload, context, space)
+    first, *_ = ask(workshop, SameWorkload(), workload, context, space)
     assert first.sketch.key == first.candidate.sketch
 
 
 def test_what_computes_wrong_results_answers_nothing(workshop):
     workload, context = tuned(workshop)
     change(workshop, outcome=Outcome.WRONG_RESULT, latency_us=None)
-    assert ask(workshop, Same(), workload, context) == []
+    assert ask(workshop, SameWorkload(), workload, context) == []
 
 
 def test_the_nearest_sizes_answer_first_and_far_ones_not_at_all(workshop):
@@ -96,7 +96,7 @@ def test_the_nearest_sizes_answer_first_and_far_ones_not_at_all(workshop):
         tuned(workshop, name, 8)
         sized(workshop, name, extents)
     workload, context = tuned(workshop, "w0", 8)
-    words = [answer.because for answer in ask(workshop, Near(), workload, context)]
+    words = [answer.because for answer in ask(workshop, SimilarWorkload(), workload, context)]
     assert list(dict.fromkeys(words)) == [
         f"carried from the same loops in sizes {times} times apart" for times in ("1.2", "1.5")
     ]
@@ -108,9 +108,9 @@ def test_what_others_keep_to_themselves_answers_nothing(workshop):
     workload, context = tuned(workshop, "w0", 8)
     kept = update(Workload).where(Workload.key == "a").values(kept_upto=KEPT)
     workshop.write(lambda session: session.execute(kept))
-    assert ask(workshop, Near(), workload, context), "ada brought it herself"
+    assert ask(workshop, SimilarWorkload(), workload, context), "ada brought it herself"
     workshop.write(lambda session: session.execute(update(Job).values(owner="bob")))
-    assert ask(workshop, Near(), workload, context) == []
+    assert ask(workshop, SimilarWorkload(), workload, context) == []
 
 
 def test_what_is_carried_fits_the_shape(workshop):
@@ -118,7 +118,7 @@ def test_what_is_carried_fits_the_shape(workshop):
     workload, context = tuned(workshop, "w0", 8)
     space = SyntheticSpace(96, 64, 64)
     sized(workshop, "a", [64, 64, 64])
-    answers = ask(workshop, Near(), workload, context, space)
+    answers = ask(workshop, SimilarWorkload(), workload, context, space)
     assert answers
     # Rebuilt, or refused for what it is: never ill-formed.
     assert len(space.valid([answer.candidate for answer in answers])) == len(answers)
@@ -129,8 +129,8 @@ def test_what_is_carried_fits_the_shape(workshop):
 
 def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
     workload, context = tuned(workshop)
-    question = Question("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
-    sources = (Same(), Same(), Constructed())
+    question = ZeroShotQuery("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
+    sources = (SameWorkload(), SameWorkload(), FromRoller())
     answers = workshop.read(lambda session: list(in_order(sources, lambda source: source(session, question))))
     candidates = [answer.candidate for answer in answers]
     assert len(set(candidates)) == len(candidates)
@@ -139,13 +139,13 @@ def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
 
 def test_who_is_not_reached_is_not_asked(workshop):
     workload, context = tuned(workshop)
-    question = Question("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
+    question = ZeroShotQuery("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
     asked = []
 
     def ask(source):
         asked.append(source)
         return workshop.read(lambda session: list(source(session, question)))
 
-    same, constructed = Same(), Constructed()
+    same, constructed = SameWorkload(), FromRoller()
     assert next(in_order((same, constructed), ask)).source == "same"
     assert asked == [same]

@@ -11,7 +11,7 @@ from costmodels.random import RandomModel
 from costmodels.views import STATEMENTS
 from mallorn.core.registry import REGISTRY
 from tests.fixtures.workshop import MadeUpCompiler
-from workers.round.feature_lookup import Viewer
+from workers.round.feature_lookup import FeatureLookup
 from workers.round.propose import WIDER, propose
 from workers.round.round_context import load_round
 from workers.round.train_cost_model import train
@@ -88,7 +88,7 @@ def test_it_takes_the_best_of_what_the_draft_model_liked(workshop, lowered):
     assert ROUND < lowered.total() <= WIDER * ROUND
     with workshop.database.session() as session:
         context = load_round(session, second.id)
-    slots, proposals, _ = propose(Viewer(workshop.database, workshop.compiler), context)
+    slots, proposals, _ = propose(FeatureLookup(workshop.database, workshop.compiler), context)
     taken = [lanes(slot.candidate.decisions) for slot in slots]
     assert taken == sorted((lanes(decisions) for _, decisions in lowered), reverse=True)[:ROUND]
     assert [proposal.predicted for proposal in proposals] == taken
@@ -102,13 +102,13 @@ def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, low
     job = workshop.job(("w0",), cost_model="lowered", round_size=48)  # half of it is enough to fit
     done = a_round(workshop, job)
     with workshop.database.session() as session:
-        first = propose(Viewer(workshop.database, workshop.compiler), load_round(session, done.id))[0]
+        first = propose(FeatureLookup(workshop.database, workshop.compiler), load_round(session, done.id))[0]
     train(workshop, job, done.task_id)
     lowered_ones = [slot.candidate for slot in first if lowers(slot.candidate.decisions)]
     assert 0 < len(lowered_ones) < len(first)
     assert [len(features) for features in ByFirstStatement.seen] == [len(lowered_ones)]
     with workshop.database.session() as session:
         context = load_round(session, a_round(workshop, job).id)
-    _, proposals, _ = propose(Viewer(workshop.database, workshop.compiler), context)
+    _, proposals, _ = propose(FeatureLookup(workshop.database, workshop.compiler), context)
     known = [proposal.predicted is not None for proposal in proposals]
     assert known == sorted(known, reverse=True)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import Devices, Like, SeenDevice
+from db.repositories.devices import Devices, MachineKey, SeenDevice
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Hold, Holds, WorkItem
+from db.repositories.leases import Leases, LeaseToken, WorkItem
 from db.repositories.targets import Targets
 from db.tables import Device
 from mallorn.core.errors import Unavailable
@@ -67,8 +67,8 @@ def why(workshop: Workshop) -> str:
     return machine.why
 
 
-def like(workshop: Workshop) -> Like:
-    return Like(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
+def like(workshop: Workshop) -> MachineKey:
+    return MachineKey(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
 
 
 def item(workshop: Workshop) -> WorkItem:
@@ -82,8 +82,8 @@ def planned(workshop: Workshop) -> str:
     return job
 
 
-def _lose(session: Session, hold: Hold) -> None:
-    Holds(session).die(hold)
+def _lose(session: Session, hold: LeaseToken) -> None:
+    Leases(session).die(hold)
 
 
 def first_round(workshop: Workshop, job: str) -> None:
@@ -135,14 +135,14 @@ def test_what_another_worker_measures_is_waited_for(
     workshop: Workshop, measured: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = planned(workshop)
-    hold = workshop.write(lambda session: Holds(session).claim(item(workshop), "other", 60))
+    hold = workshop.write(lambda session: Leases(session).claim(item(workshop), "other", 60))
     assert hold is not None
 
     def other_is_done(_seconds: float) -> None:
         workshop.write(lambda session: Devices(session).found_out(like(workshop), HERE, ""))
 
     monkeypatch.setattr("workers.hardware_probe.run.time.sleep", other_is_done)
-    probing.settle_machine(workshop, job)
+    probing.ensure_machine(workshop, job)
     assert machine_of(workshop, job) == HERE
     assert not measured
 
@@ -150,9 +150,9 @@ def test_what_another_worker_measures_is_waited_for(
 def test_a_machine_that_kills_who_measures_it_is_left_alone(workshop: Workshop, measured: Calls) -> None:
     job = planned(workshop)
     for _ in range(3):
-        hold = workshop.write(lambda session: Holds(session).claim(item(workshop), "other", 60))
+        hold = workshop.write(lambda session: Leases(session).claim(item(workshop), "other", 60))
         workshop.write(partial(_lose, hold=hold))
-    probing.settle_machine(workshop, job)
+    probing.ensure_machine(workshop, job)
     assert not measured
     assert "died 3 times" in why(workshop)
     assert machine_of(workshop, job) == assumed(cores=2, lanes=16)
@@ -160,20 +160,20 @@ def test_a_machine_that_kills_who_measures_it_is_left_alone(workshop: Workshop, 
 
 def test_a_worker_that_died_while_it_measured_has_a_successor(workshop: Workshop, measured: Calls) -> None:
     job = planned(workshop)
-    workshop.write(lambda session: Holds(session).claim(item(workshop), "other", -1))
-    probing.settle_machine(workshop, job)
+    workshop.write(lambda session: Leases(session).claim(item(workshop), "other", -1))
+    probing.ensure_machine(workshop, job)
     assert machine_of(workshop, job) == HERE
 
 
 def test_who_answers_from_what_is_known_measures_no_machine(workshop: Workshop, measured: Calls) -> None:
     job, after = planned(workshop), planned(workshop)
-    probing.settle_machine(workshop, job, measuring=False)
+    probing.ensure_machine(workshop, job, measuring=False)
     assumed_machine = machine_of(workshop, job)
     assert assumed_machine is not None
     assert not assumed_machine.measured
     assert measured == []
-    probing.settle_machine(workshop, planned(workshop))
-    probing.settle_machine(workshop, after, measuring=False)
+    probing.ensure_machine(workshop, planned(workshop))
+    probing.ensure_machine(workshop, after, measuring=False)
     assert machine_of(workshop, after) == HERE
 
 
@@ -181,11 +181,11 @@ def test_who_measures_nothing_takes_the_machine_of_any_device_of_the_target(
     workshop: Workshop, measured: Calls
 ) -> None:
     """Also of one that is gone: a job without a context still has schedules made for that machine."""
-    probing.settle_machine(workshop, planned(workshop))
+    probing.ensure_machine(workshop, planned(workshop))
     workshop.fleet.devices = lambda _target=None: []
     job = workshop.job()
     assert workshop.read(lambda session: Jobs(session).get(job, None).context_id) is None
-    probing.settle_machine(workshop, job, measuring=False)
+    probing.ensure_machine(workshop, job, measuring=False)
     assert machine_of(workshop, job) == HERE
 
 
@@ -211,7 +211,7 @@ def test_a_job_on_a_stand_in_has_no_machine(workshop: Workshop, measured: Calls)
     simulated = measured_target(TARGET, "simulated")
     workshop.target_id = workshop.write(lambda session: Targets(session).ensure(simulated).id)
     job = workshop.job(measurer="simulated")
-    probing.settle_machine(workshop, job)
+    probing.ensure_machine(workshop, job)
     assert machine_of(workshop, job) is None
     assert not measured
 
@@ -249,7 +249,7 @@ def test_a_job_without_trials_waits_no_longer_than_probes_take(
     workshop: Workshop, measured: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, machines = without_trials(workshop), schedules_for(monkeypatch)
-    assert workshop.write(lambda session: Holds(session).claim(item(workshop), "other", 60))
+    assert workshop.write(lambda session: Leases(session).claim(item(workshop), "other", 60))
     clock = iter([0.0, PROBES_SEC - 1, PROBES_SEC])
     time = SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _sec: None)
     monkeypatch.setattr(probing, "time", time)

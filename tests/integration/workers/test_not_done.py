@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from db.repositories.devices import Devices, Like
+from db.repositories.devices import Devices, MachineKey
 from db.repositories.jobs import Jobs
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.states import JobState
@@ -310,7 +310,7 @@ def test_a_busy_host_is_told_beside_the_times(workshop, answers, monkeypatch):
 def machine(workshop):
     """What the device's machine was measured to compute."""
     found = assumed(cores=2, lanes=16).model_copy(update={"gflops": {"float32": 1e3}, "measured": True})
-    like = Like(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
+    like = MachineKey(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
     workshop.see_device()
     workshop.write(lambda session: Devices(session).found_out(like, found, ""))
 

@@ -14,7 +14,7 @@ from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.waiting import wait_for
 from workers.device.device_class import Endpoint
 from workers.measure.tracked_devices import TrackedDevice
-from workers.process.heartbeat import RollCall
+from workers.process.heartbeat import Heartbeat
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 
@@ -38,7 +38,7 @@ def workers(database: Database) -> dict[str, dict[str, Any]]:
 
 
 def test_a_worker_that_leaves_says_so(database: Database, tracker: Any) -> None:
-    call = RollCall(database, tracker, "w")
+    call = Heartbeat(database, tracker, "w")
     call.start("full", tunes=False)
     wait_for(lambda: devices(database), "the first report")
     assert workers(database)["w"]["tunes"] is False
@@ -52,7 +52,7 @@ def test_a_worker_that_leaves_says_so(database: Database, tracker: Any) -> None:
 def test_a_device_that_its_tracker_forgot_has_stopped_until_it_is_back(
     database: Database, tracker: Any
 ) -> None:
-    call = RollCall(database, tracker, "w")
+    call = Heartbeat(database, tracker, "w")
     call._report_devices()
     device = tracker.known.pop()
     call._report_devices()

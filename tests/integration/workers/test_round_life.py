@@ -9,7 +9,7 @@ import pytest
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Holds, WorkItem
+from db.repositories.leases import Leases, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
@@ -29,9 +29,9 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
 from services.coordinator.fleet.device_states import state_of_worker
 from workers import tasks
-from workers.process.lease_renewal import Lease
+from workers.process.lease_renewal import LeaseKeeper
 from workers.round.batch_commits import BATCH, Commits
-from workers.round.feature_lookup import Viewer
+from workers.round.feature_lookup import FeatureLookup
 from workers.round.propose import propose
 from workers.round.round_context import load_round
 from workers.subprocesses.errors import ChildCrashed
@@ -73,7 +73,7 @@ def take_back(workshop, round_id):
     """Let the lease run out, and reap."""
     item = WorkItem.round(round_id)
     held = workshop.hold(item)
-    workshop.write(lambda session: Holds(session).renew(held, -1))
+    workshop.write(lambda session: Leases(session).renew(held, -1))
     job_id = workshop.round(round_id).job_id
     workshop.write(lambda session: WorkItems(session).expire(job_id))
 
@@ -81,7 +81,7 @@ def take_back(workshop, round_id):
 def proposals_of(workshop, round_id):
     with workshop.database.session() as session:
         context = load_round(session, round_id)
-    return propose(Viewer(workshop.database, workshop.compiler), context)
+    return propose(FeatureLookup(workshop.database, workshop.compiler), context)
 
 
 def test_a_round_measures_every_slot_once_and_closes(workshop):
@@ -151,7 +151,7 @@ def test_results_outlast_a_database_that_is_away_for_longer_than_the_lease(works
         flush(commits)
 
     monkeypatch.setattr(Commits, "flush", unanswered_once)
-    monkeypatch.setattr(Lease, "lost", property(lambda _: bool(away)))
+    monkeypatch.setattr(LeaseKeeper, "lost", property(lambda _: bool(away)))
     workshop.run(round_id)
     assert away == [BATCH]
     assert len(workshop.rows(round_id=round_id)) == BATCH

@@ -6,8 +6,8 @@ from db.repositories.tasks import Tasks
 from db.repositories.workloads import Workloads
 from mallorn.core.values.finish_report import Sure
 from tests.fixtures.workshop import TARGET
-from workers.zero_shot.answer_source import Question
-from workers.zero_shot.same_workload import Same
+from workers.zero_shot.answer_source import ZeroShotQuery
+from workers.zero_shot.same_workload import SameWorkload
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def ask(workshop):
             [task] = Tasks(session).list(job)
             workload = Workloads(session).get(task.workload_id)
             at = measured if context_id == "its own" else context_id
-            question = Question("ada", workload, TARGET, workshop.target_id, at, workshop.space)
-            return list(Same()(session, question))
+            question = ZeroShotQuery("ada", workload, TARGET, workshop.target_id, at, workshop.space)
+            return list(SameWorkload()(session, question))
 
         return workshop.read(read)
 

@@ -8,11 +8,11 @@ from db.repositories.jobs import Jobs
 from db.repositories.saved_states import KEPT, SearchStates
 from mallorn.core.states import JobState
 from searchers.algorithms.random import RandomSearch
-from searchers.stateful import MOST_BYTES, Remembering
+from searchers.stateful import MOST_BYTES, StatefulSearcher
 from tests.integration.workers.test_round_life import kill_in, proposals_of
 
 
-class Counting(Remembering):
+class Counting(StatefulSearcher):
     """Counts its rounds."""
 
     def __init__(self, sampler=None):

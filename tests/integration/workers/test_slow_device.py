@@ -14,9 +14,9 @@ from mallorn.core.targets import Target
 from tests.fixtures.faulty_device import FaultyDevice, dies, offering
 from tests.fixtures.waiting import PATIENCE
 from tests.fixtures.workshop import MadeUpMeasurer
-from workers.measure.base import Program, Slot, SlotTrial
+from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import Built
-from workers.measure.device_runs import Timing
+from workers.measure.device_runs import DeviceRuns
 
 
 class SlowForEveryOther(FaultyDevice):
@@ -38,12 +38,12 @@ class OnSlowDevice(MadeUpMeasurer):
         self,
         program: Program,
         target: Target,
-        slots: Sequence[Slot],
+        slots: Sequence[MeasureInput],
         options: JobOptions,
         best_us: float | None = None,
-    ) -> Generator[SlotTrial, None, None]:
+    ) -> Generator[MeasureResult, None, None]:
         with offering(SlowForEveryOther()) as runner:
-            timing = Timing(runner, "tracker:1", target, program, options, PATIENCE, best_us)
+            timing = DeviceRuns(runner, "tracker:1", target, program, options, PATIENCE, best_us)
             for slot in slots:
                 yield timing.measure(Built(slot, Path(__file__), (), 1.0))
 

@@ -16,7 +16,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import StageKind
 from workers.round import train_cost_model
-from workers.round.feature_lookup import Viewer
+from workers.round.feature_lookup import FeatureLookup
 from workers.round.propose import propose
 from workers.round.round_context import load_round
 from workers.round.train_cost_model import FIRST_ROWS, train
@@ -78,7 +78,7 @@ def test_training_sees_the_features_that_proposing_asks_about(workshop, seen):
     train(workshop, job, done.task_id)
     with workshop.database.session() as session:
         context = load_round(session, done.id)
-    slots, *_ = propose(Viewer(workshop.database, workshop.compiler), context)
+    slots, *_ = propose(FeatureLookup(workshop.database, workshop.compiler), context)
     sketches = load_sketches(workshop.compiler, context.program, context.target)
     space = TvmSpace(sketches, context.program, context.target, context.descriptors, workshop.compiler)
     asked = space.features([slot.candidate for slot in slots])

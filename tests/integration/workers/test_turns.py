@@ -11,7 +11,7 @@ from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.decided_task import DecidedTask
 from tests.integration.workers.test_finish import check, exported, report, tuned
 from workers.finish.run import finish
-from workers.subprocesses.shutdown import Stopping
+from workers.subprocesses.shutdown import ShutdownRequested
 
 __all__ = ["check", "exported"]  # fixtures
 THREE = ("w0", "w1", "w2")
@@ -39,7 +39,7 @@ def test_what_a_finish_decided_before_it_broke_off_is_not_decided_again(workshop
 
     def stop_at_the_last(program, slot):
         if program.key == "w2":
-            raise Stopping
+            raise ShutdownRequested
         return verify(program, slot)
 
     check.verify = stop_at_the_last

@@ -15,17 +15,19 @@ from tests.fixtures.inside import Inside
 from tests.fixtures.rows import Rows
 from tests.unit.tvm_space.programs import TARGET, matmul
 from workers.interfaces.arguments import Arguments
-from workers.interfaces.candidate_compiler import Candidates, Compiler
+from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from workers.measure.base import Program
-from workers.round.feature_lookup import LOWERED, Viewer, Work
+from workers.round.feature_lookup import LOWERED, FeatureLookup, WorkloadOnTarget
 from workers.subprocesses.errors import ChildCrashed
 from workers.tvm.tvm_space import load_sketches
 
 
-class Counting(Inside, Compiler):
+class Counting(Inside, CandidateCompiler):
     """Counts the candidates that a compiler, if there is one, is asked about; dies of some, if told to."""
 
-    def __init__(self, compiler: Compiler | None = None, deadly: Collection[tuple[int, ...]] = ()) -> None:
+    def __init__(
+        self, compiler: CandidateCompiler | None = None, deadly: Collection[tuple[int, ...]] = ()
+    ) -> None:
         super().__init__()
         self.compiler = compiler
         self.deadly = deadly
@@ -44,13 +46,15 @@ class Counting(Inside, Compiler):
 
 
 @pytest.fixture(scope="module")
-def compiler() -> Iterator[Compiler]:
-    with Compiler() as child:
+def compiler() -> Iterator[CandidateCompiler]:
+    with CandidateCompiler() as child:
         yield child
 
 
-def work(rows: Rows, sketches: dict[str, Sketch], tir: str = "{}") -> Work:
-    return Work(rows.workloads["w0"], rows.target_id, tir, TARGET, (17.6, 5.0, 6.0, 5.6), sketches)
+def work(rows: Rows, sketches: dict[str, Sketch], tir: str = "{}") -> WorkloadOnTarget:
+    return WorkloadOnTarget(
+        rows.workloads["w0"], rows.target_id, tir, TARGET, (17.6, 5.0, 6.0, 5.6), sketches
+    )
 
 
 def some(sketch: Sketch) -> list[Candidate]:
@@ -58,29 +62,31 @@ def some(sketch: Sketch) -> list[Candidate]:
     return [Candidate(sketch.key, each) for each in decisions]
 
 
-def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler: Compiler) -> None:
+def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler: CandidateCompiler) -> None:
     sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     counting = Counting(compiler)
     for view in (STATEMENTS, CODE, EXECUTED):
-        first = Viewer(database, counting).see(view.name, of, some(sketches[-1]))
-        again = Viewer(database, counting).see(view.name, of, some(sketches[-1])[::-1])
+        first = FeatureLookup(database, counting).see(view.name, of, some(sketches[-1]))
+        again = FeatureLookup(database, counting).see(view.name, of, some(sketches[-1])[::-1])
         assert first.known.all()
         assert first.rows.shape == (2, view.width)
         assert np.isfinite(first.rows).all()
         assert not np.array_equal(*first.rows)
         np.testing.assert_array_equal(again.rows, first.rows[::-1])
     assert counting.asked == {"statements": 2, "code": 2, "executed": 2}
-    present = STATEMENTS.tables(Viewer(database, counting).see("statements", of, some(sketches[-1])).rows)
+    present = STATEMENTS.tables(
+        FeatureLookup(database, counting).see("statements", of, some(sketches[-1])).rows
+    )
     assert present[:, :, 0].sum(axis=1).tolist() == [2, 2], "the product and its rectifier"
 
 
 def test_counts_of_the_code_are_scaled_to_what_the_program_computes(
-    rows: Rows, database: Database, compiler: Compiler
+    rows: Rows, database: Database, compiler: CandidateCompiler
 ) -> None:
     sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
-    seen = Viewer(database, compiler).rows("executed", of, some(sketches[-1]))
+    seen = FeatureLookup(database, compiler).rows("executed", of, some(sketches[-1]))
     counts = np.exp2(seen.astype(np.float64)) - 1
     m, n, k = 32, 64, 48
     computed = 2 * counts[:, Count.PRODUCTS] + counts[:, Count.SIMPLE]
@@ -92,7 +98,7 @@ def test_what_cannot_be_had_is_no_number_for_a_space(rows: Rows, database: Datab
     sketch = Sketch("s", "[]", ())
     good, deadly = Candidate("s", (0,)), Candidate("s", (1,))
     counting = Counting(deadly=frozenset({deadly.decisions}))
-    seen = Viewer(database, counting).rows("executed", work(rows, {"s": sketch}), [good, deadly])
+    seen = FeatureLookup(database, counting).rows("executed", work(rows, {"s": sketch}), [good, deadly])
     assert np.isnan(seen).all(axis=1).tolist() == [False, True]
 
 
@@ -100,20 +106,20 @@ def test_a_candidate_that_kills_the_compiler_is_not_tried_again(rows: Rows, data
     sketch = Sketch("s", "[]", ())
     good, deadly, other = (Candidate("s", (number,)) for number in range(3))
     counting = Counting(deadly=frozenset({deadly.decisions}))
-    seen = Viewer(database, counting).see("code", work(rows, {"s": sketch}), [good, deadly, other])
+    seen = FeatureLookup(database, counting).see("code", work(rows, {"s": sketch}), [good, deadly, other])
     assert seen.known.tolist() == [True, False, True]
     asked = counting.asked.total()
-    Viewer(database, counting).see("code", work(rows, {"s": sketch}), [good, deadly, other])
+    FeatureLookup(database, counting).see("code", work(rows, {"s": sketch}), [good, deadly, other])
     assert counting.asked.total() == asked
 
 
 def test_what_does_not_fit_its_sketch_is_not_known(
-    rows: Rows, database: Database, compiler: Compiler
+    rows: Rows, database: Database, compiler: CandidateCompiler
 ) -> None:
     sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     wrong = Candidate(sketches[0].key, (4, 2, 2, 2, 8, 1, 1, 8, 12, 4, 1, 9))
-    seen = Viewer(database, compiler).see("statements", of, [wrong])
+    seen = FeatureLookup(database, compiler).see("statements", of, [wrong])
     assert seen.known.tolist() == [False]
     assert not seen.rows.any()
 
@@ -121,13 +127,13 @@ def test_what_does_not_fit_its_sketch_is_not_known(
 def test_no_more_new_candidates_are_lowered_than_allowed(rows: Rows, database: Database) -> None:
     sketch, counting = Sketch("s", "[]", ()), Counting()
     many = [Candidate("s", (number,)) for number in range(3 * LOWERED["code"])]
-    seen = Viewer(database, counting).see("code", work(rows, {"s": sketch}), many, most_new=5)
+    seen = FeatureLookup(database, counting).see("code", work(rows, {"s": sketch}), many, most_new=5)
     assert seen.known.tolist() == [True] * 5 + [False] * (len(many) - 5)
     assert counting.asked["code"] == 5
 
 
 def test_a_view_of_decisions_alone_asks_nobody(rows: Rows, database: Database) -> None:
     sketch, counting = Sketch("s", "[]", ()), Counting()
-    seen = Viewer(database, counting).see(LOOPS.name, work(rows, {"s": sketch}), [Candidate("s", ())])
+    seen = FeatureLookup(database, counting).see(LOOPS.name, work(rows, {"s": sketch}), [Candidate("s", ())])
     assert seen.known.all()
     assert not counting.asked

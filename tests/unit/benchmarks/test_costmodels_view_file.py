@@ -14,17 +14,17 @@ from costmodels.views import CODE, View
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.training_data import TaskData
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
-from workers.round.feature_lookup import Seen
+from workers.round.feature_lookup import FeatureRows
 
 ROWS = "rows-0123456789ab"
 
 
-def seen(task: TaskData) -> Seen:
+def seen(task: TaskData) -> FeatureRows:
     """Some numbers; every fifth candidate could not be seen."""
     rows = np.random.default_rng(0).normal(size=(len(task.candidates), CODE.width)).astype(np.float32)
     known = np.arange(len(rows)) % 5 > 0
     rows[~known] = 0
-    return Seen(rows, known)
+    return FeatureRows(rows, known)
 
 
 @pytest.fixture

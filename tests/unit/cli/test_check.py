@@ -17,7 +17,7 @@ from mallorn.core.errors import HostFault, InvalidModel
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from tests.fixtures.workshop import MadeUpGraphs
-from workers.interfaces.model_compiler import Graphs, Signature
+from workers.interfaces.model_compiler import ModelCompiler, Signature
 from workers.sandbox import sandbox_support
 from workers.tvm.linker import link_command
 
@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     answers: dict[str, Any] = {"warm_up": None, "look": LOOKED}
 
     @contextmanager
-    def process() -> Iterator[Graphs]:
+    def process() -> Iterator[ModelCompiler]:
         yield MadeUpGraphs(answers)
 
     monkeypatch.setattr(check, "_process", process)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from cli import passes
 from cli.main import app
 from tests.fixtures.workshop import MadeUpGraphs
-from workers.interfaces.model_compiler import Graphs, PassEntry, PassReport
+from workers.interfaces.model_compiler import ModelCompiler, PassEntry, PassReport
 
 ENTRY = PassEntry("matmul.pad_to_tiles", "mallorn.whole", "Computes a few rows more.", ["products"], [])
 FIRED = PassReport("products", "matmul.pad_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")
@@ -26,7 +26,7 @@ def _answers(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: dict[str, Any] = {"list_passes": [ENTRY], "report_passes": [FIRED]}
 
     @contextmanager
-    def process() -> Iterator[Graphs]:
+    def process() -> Iterator[ModelCompiler]:
         yield MadeUpGraphs(answers)
 
     monkeypatch.setattr(passes, "_process", process)

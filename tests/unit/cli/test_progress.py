@@ -15,9 +15,9 @@ from cli.terminal.output import print_error, stdout, table
 from cli.terminal.tables import keyed
 from cli.watch import bar_view
 from cli.watch.bar_view import follow
-from cli.watch.eta import Pace, about
+from cli.watch.eta import Eta, about
 from cli.watch.status_text import LineView, advice, best, share, summary
-from mallorn.core.device_wait_hint import Here, waiting_words
+from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
@@ -167,7 +167,7 @@ def test_a_coordinator_that_stays_away_ends_the_view(monkeypatch: pytest.MonkeyP
 
 def lefts(*looks: tuple[float, JobStatus]) -> list[str]:
     now = iter([now_sec for now_sec, _ in looks])
-    pace = Pace(clock=lambda: next(now))
+    pace = Eta(clock=lambda: next(now))
     return [pace.left(told) for _, told in looks]
 
 
@@ -302,7 +302,7 @@ def test_a_job_that_ends_by_itself_is_as_far_as_its_planner_thinks() -> None:
 
 
 def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
-    words = waiting_words("t", Here("10.0.0.2:9190"), "it has no cuda device")
+    words = waiting_words("t", ServiceAddress("10.0.0.2:9190"), "it has no cuda device")
     waits = job("tuning", reason=words, cause="not_here")
     console = Console(file=io.StringIO(), width=300)
     follow(Scripted(waits, waits, job("cancelled")), console)

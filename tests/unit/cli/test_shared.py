@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.terminal.option_groups import shared
-from mallorn.core.option_kwargs import Asked, EvaluatorAsked
+from mallorn.core.option_kwargs import EvaluatorAsked, OptionKwargs
 from mallorn.core.options import EvaluatorOptions, JobOptions
 from tests.fixtures.answers import refused
 
@@ -46,7 +46,7 @@ def test_an_option_of_a_group_that_must_be_given_is_asked_for() -> None:
 
 
 def test_what_may_be_asked_for_is_what_a_job_has() -> None:
-    assert Asked.__annotations__.keys() == JobOptions.model_fields.keys()
+    assert OptionKwargs.__annotations__.keys() == JobOptions.model_fields.keys()
     assert EvaluatorAsked.__annotations__.keys() == EvaluatorOptions.model_fields.keys()
 
 

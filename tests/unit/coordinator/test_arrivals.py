@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from services.coordinator.web import stream_admission as module
-from services.coordinator.web.stream_admission import Arrivals
+from services.coordinator.web.stream_admission import StreamAdmission
 
 SCOPE = {"type": "http", "path": "/api/v1/jobs/a/events", "headers": []}
 
@@ -30,7 +30,7 @@ async def nothing(*_words) -> None:
     """Receives or sends nothing."""
 
 
-def come(app: App, arrivals: Arrivals, count: int) -> list[dict]:
+def come(app: App, arrivals: StreamAdmission, count: int) -> list[dict]:
     """All at once; what those were told who were not let in."""
     told: list[dict] = []
 
@@ -52,7 +52,7 @@ def come(app: App, arrivals: Arrivals, count: int) -> list[dict]:
 
 def test_all_are_served_a_few_at_a_time_while_streams_go_on() -> None:
     app = App()
-    assert come(app, Arrivals(app), 500) == []
+    assert come(app, StreamAdmission(app), 500) == []
     assert app.served == 500
     assert app.most == module.AT_ONCE
 
@@ -60,7 +60,7 @@ def test_all_are_served_a_few_at_a_time_while_streams_go_on() -> None:
 def test_too_many_are_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_WAITING", 10)
     app = App()
-    told = come(app, Arrivals(app), 500)
+    told = come(app, StreamAdmission(app), 500)
     assert app.served + len(told) == 500
     assert app.served >= 10
     moments = {dict(message["headers"])[b"retry-after"] for message in told}
@@ -71,7 +71,7 @@ def test_whoever_asks_for_something_else_is_not_held_up(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "MOST_WAITING", 0)
     app = App()
     app.over.set()
-    anyio.run(Arrivals(app), SCOPE | {"path": "/api/v1/jobs"}, nothing, nothing)
+    anyio.run(StreamAdmission(app), SCOPE | {"path": "/api/v1/jobs"}, nothing, nothing)
     assert app.served == 1
 
 
@@ -79,7 +79,7 @@ def test_one_that_fails_leaves_its_place() -> None:
     async def fails(*_words) -> None:
         raise ValueError("broken")
 
-    arrivals = Arrivals(fails)
+    arrivals = StreamAdmission(fails)
     for _ in range(2 * module.AT_ONCE):
         with pytest.raises(ValueError, match="broken"):
             anyio.run(arrivals, SCOPE, nothing, nothing)

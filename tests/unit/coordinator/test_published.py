@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import Unavailable
-from services.coordinator.sign_in.provider_metadata import AGAIN_SEC, KEPT_SEC, Published
+from services.coordinator.sign_in.provider_metadata import AGAIN_SEC, KEPT_SEC, ProviderMetadata
 from tests.fixtures.waiting import PATIENCE
 
 
@@ -17,7 +17,7 @@ class Issuer:
         self.visits = 0
         self.away = False
         self.now_sec = 0.0
-        self.published = Published(self.ask, lambda: self.now_sec)
+        self.published = ProviderMetadata(self.ask, lambda: self.now_sec)
 
     def ask(self) -> dict[str, Any]:
         self.visits += 1
@@ -73,7 +73,7 @@ def test_visits_at_once_ask_once() -> None:
         assert go_on.wait(PATIENCE)
         return {}
 
-    published = Published(slow)
+    published = ProviderMetadata(slow)
     visits = [threading.Thread(target=published.read) for _ in range(4)]
     for visit in visits:
         visit.start()

@@ -12,7 +12,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
 from services.coordinator.web import event_poller as module
-from services.coordinator.web.event_poller import Pulse
+from services.coordinator.web.event_poller import EventPoller
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.waiting import PATIENCE
 
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def pulse(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> Pulse:
+def pulse(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> EventPoller:
     monkeypatch.setattr(module, "FRESH_SEC", 0.01)
-    return Pulse(owned.database, Event())
+    return EventPoller(owned.database, Event())
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def asked(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-async def heard(pulse: Pulse, job_id: str, after: int) -> bool:
+async def heard(pulse: EventPoller, job_id: str, after: int) -> bool:
     """Waits until the job moves."""
     with pulse.following(job_id):
         while not await pulse.moved(job_id, after, PATIENCE):
@@ -57,7 +57,7 @@ async def until(said: Callable[[], object]) -> None:
             await anyio.sleep(0.01)
 
 
-def test_a_job_that_rests_has_not_moved(owned: OwnedRows, pulse: Pulse, asked: list[int]) -> None:
+def test_a_job_that_rests_has_not_moved(owned: OwnedRows, pulse: EventPoller, asked: list[int]) -> None:
     async def follow() -> list[bool]:
         with pulse.following(owned.job_id):
             found = [await pulse.moved(owned.job_id, 0)]
@@ -69,7 +69,7 @@ def test_a_job_that_rests_has_not_moved(owned: OwnedRows, pulse: Pulse, asked: l
     assert anyio.run(follow) == [False, False, True, False]
 
 
-def test_one_that_ended_or_is_gone_has(owned: OwnedRows, pulse: Pulse) -> None:
+def test_one_that_ended_or_is_gone_has(owned: OwnedRows, pulse: EventPoller) -> None:
     owned.write(lambda session: Jobs(session).move(owned.job_id, list(JobState), JobState.DONE))
 
     async def follow() -> list[bool]:
@@ -79,17 +79,17 @@ def test_one_that_ended_or_is_gone_has(owned: OwnedRows, pulse: Pulse) -> None:
 
 
 def test_a_thousand_watchers_ask_one_question_a_beat_and_are_woken_by_news_alone(
-    owned: OwnedRows, pulse: Pulse, asked: list[int], monkeypatch: pytest.MonkeyPatch
+    owned: OwnedRows, pulse: EventPoller, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = owned.write(lambda session: owned.add_job(session, "bob", ("w0",)))
     looks: list[str] = []
-    may_have = Pulse._may_have
+    may_have = EventPoller._may_have
 
-    def counted(one: Pulse, job_id: str, after: int) -> bool:
+    def counted(one: EventPoller, job_id: str, after: int) -> bool:
         looks.append(job_id)
         return may_have(one, job_id, after)
 
-    monkeypatch.setattr(Pulse, "_may_have", counted)
+    monkeypatch.setattr(EventPoller, "_may_have", counted)
 
     async def all_of_them() -> None:
         async with anyio.create_task_group() as group:
@@ -108,7 +108,9 @@ def test_a_thousand_watchers_ask_one_question_a_beat_and_are_woken_by_news_alone
     assert set(looks) == {owned.job_id}
 
 
-def test_nobody_asks_about_what_nobody_follows(owned: OwnedRows, pulse: Pulse, asked: list[int]) -> None:
+def test_nobody_asks_about_what_nobody_follows(
+    owned: OwnedRows, pulse: EventPoller, asked: list[int]
+) -> None:
     async def follow() -> int:
         append(owned)
         await heard(pulse, owned.job_id, 0)
@@ -120,7 +122,7 @@ def test_nobody_asks_about_what_nobody_follows(owned: OwnedRows, pulse: Pulse, a
     assert set(asked) <= {0, 1}
 
 
-def test_those_who_read_the_same_read_it_once(owned: OwnedRows, pulse: Pulse) -> None:
+def test_those_who_read_the_same_read_it_once(owned: OwnedRows, pulse: EventPoller) -> None:
     reads: list[int] = []
 
     async def read() -> int:
@@ -144,7 +146,7 @@ def test_those_who_read_the_same_read_it_once(owned: OwnedRows, pulse: Pulse) ->
 
 def test_a_process_that_stops_wakes_everybody(owned: OwnedRows) -> None:
     stopping = Event()
-    pulse = Pulse(owned.database, stopping)
+    pulse = EventPoller(owned.database, stopping)
 
     async def follow() -> bool:
         with pulse.following(owned.job_id):
@@ -156,7 +158,7 @@ def test_a_process_that_stops_wakes_everybody(owned: OwnedRows) -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("away"), KeyError("a fault of ours"), MemoryError()])
 def test_whatever_one_look_raises_is_told_and_the_next_one_comes(
-    owned: OwnedRows, pulse: Pulse, monkeypatch: pytest.MonkeyPatch, error: Exception
+    owned: OwnedRows, pulse: EventPoller, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     answers: list[object] = [
         error,

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import TooMany
-from services.coordinator.web.rate_limit import Rates
+from services.coordinator.web.rate_limit import RateLimit
 
 ADA = ("ada", "1"), "ada"
 
 
 def test_after_the_time_that_is_told_there_is_one_more() -> None:
     now = [0.0]
-    rates = Rates(6, lambda: now[0])
+    rates = RateLimit(6, lambda: now[0])
     for _ in range(6):
         rates.take(*ADA)
     with pytest.raises(TooMany) as caught:
@@ -27,7 +27,7 @@ def test_after_the_time_that_is_told_there_is_one_more() -> None:
 
 
 def test_without_a_limit_nobody_is_counted() -> None:
-    rates = Rates(0)
+    rates = RateLimit(0)
     for _ in range(1000):
         rates.take(*ADA)
 
@@ -35,7 +35,7 @@ def test_without_a_limit_nobody_is_counted() -> None:
 @given(st.integers(1, 50), st.lists(st.floats(0, 30), max_size=200))
 def test_no_key_gets_more_than_its_bucket_and_what_flowed_in(per_minute: int, pauses: list[float]) -> None:
     now = [0.0]
-    rates = Rates(per_minute, lambda: now[0])
+    rates = RateLimit(per_minute, lambda: now[0])
     served = 0
     for pause_sec in pauses:
         now[0] += pause_sec

@@ -3,7 +3,7 @@
 from httpx import Response
 
 from db.repositories.jobs import Jobs
-from db.repositories.leases import Hold, Holds, WorkItem
+from db.repositories.leases import Leases, LeaseToken, WorkItem
 from db.repositories.work_items import WorkItems
 from mallorn.core import queues
 from mallorn.core.states import JobState, WorkKind
@@ -39,7 +39,7 @@ def test_a_finish_is_paused_and_begun_again(coordinator: Coordinator, owned: Own
     )
     assert hold is not None
     assert coordinator.http.post(f"/jobs/{owned.job_id}/pause").json()["state"] == "paused"
-    assert not owned.write(lambda session: Holds(session).renew(hold, 60))
+    assert not owned.write(lambda session: Leases(session).renew(hold, 60))
     resumed = coordinator.http.post(f"/jobs/{owned.job_id}/resume").json()
     assert (resumed["state"], resumed["trials"]) == ("finishing", 64)
     assert coordinator.sent(queues.FINISH) == [(queues.FINISH_JOB, [owned.job_id])]
@@ -106,8 +106,8 @@ def test_cancelling_ends_the_open_rounds_too(coordinator: Coordinator, owned: Ow
     assert cancelled["state"] == "cancelled"
     assert cancelled["finished_at"] is not None
     assert owned.read(lambda session: open_rounds(session, owned.job_id)) == []
-    hold = Hold(WorkItem.round(round_id), attempt)
-    assert not owned.write(lambda session: Holds(session).renew(hold, 60))
+    hold = LeaseToken(WorkItem.round(round_id), attempt)
+    assert not owned.write(lambda session: Leases(session).renew(hold, 60))
 
 
 CONFLICTS = [

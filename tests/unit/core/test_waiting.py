@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
-from mallorn.core.device_wait_hint import Here, command_for, paused_words, unlike_words, waiting_words
+from mallorn.core.device_wait_hint import (
+    ServiceAddress,
+    command_for,
+    paused_words,
+    unlike_words,
+    waiting_words,
+)
 from mallorn.core.settings import Settings, default_data_dir
 from mallorn.core.states import Cause
 
-PRIVATE = Here("10.0.0.2:9190")
+PRIVATE = ServiceAddress("10.0.0.2:9190")
 TARGET = '{"kind":"cuda"}'
 THERE = f"mallorn device --target '{TARGET}' --tracker 10.0.0.2:9190 --host ITS_ADDRESS"
 
@@ -16,7 +22,7 @@ def test_the_command_is_whole_where_others_reach_the_tracker() -> None:
 
 
 def test_a_tracker_that_only_this_machine_reaches_is_opened_first() -> None:
-    command = waiting_words(TARGET, Here("127.0.0.1:41234", " --data /d")).partition("\n")[2]
+    command = waiting_words(TARGET, ServiceAddress("127.0.0.1:41234", " --data /d")).partition("\n")[2]
     assert command.startswith("mallorn up --data /d --tracker THIS_MACHINE:9190")
     assert f"mallorn device --target '{TARGET}' --tracker THIS_MACHINE:9190" in command
     assert "127.0.0.1" not in command
@@ -46,5 +52,5 @@ def test_a_paused_job_keeps_the_reason_and_names_the_way_on() -> None:
 
 
 def test_the_data_directory_is_named_unless_it_is_the_usual_one(tmp_path: Path) -> None:
-    assert Here.of(Settings(data_dir=tmp_path)).data == f" --data {tmp_path}"
-    assert Here.of(Settings(data_dir=default_data_dir())).data == ""
+    assert ServiceAddress.of(Settings(data_dir=tmp_path)).data == f" --data {tmp_path}"
+    assert ServiceAddress.of(Settings(data_dir=default_data_dir())).data == ""

@@ -14,26 +14,28 @@ from onnx import ModelProto, helper, numpy_helper
 from benchmarks.mutant_files import MODELS, mutant
 from benchmarks.mutants import ending
 from mallorn.core.errors import InvalidModel
-from workers.interfaces.model_compiler import Graphs
+from workers.interfaces.model_compiler import ModelCompiler
 from workers.tvm.load_network import load_network
 
 FEW, COUNT = 10, 40
 
 
 @pytest.fixture(scope="module")
-def graphs() -> Iterator[Graphs]:
-    with Graphs() as child:
+def graphs() -> Iterator[ModelCompiler]:
+    with ModelCompiler() as child:
         yield child
 
 
 @pytest.mark.parametrize("numbers", [range(FEW), pytest.param(range(FEW, COUNT), marks=pytest.mark.long)])
-def test_what_is_broken_is_refused_in_a_sentence(graphs: Graphs, tmp_path: Path, numbers: range) -> None:
+def test_what_is_broken_is_refused_in_a_sentence(
+    graphs: ModelCompiler, tmp_path: Path, numbers: range
+) -> None:
     ends = {number: ending(graphs, mutant(number), tmp_path) for number in numbers}
     assert {how for how, _ in ends.values()} == {"imported", "refused"}, ends
     assert all(said for _, said in ends.values())
 
 
-def test_the_whole_ones_are_imported(graphs: Graphs, tmp_path: Path) -> None:
+def test_the_whole_ones_are_imported(graphs: ModelCompiler, tmp_path: Path) -> None:
     for build in MODELS:
         assert ending(graphs, build().SerializeToString(), tmp_path)[0] == "imported", build.__name__
 

@@ -4,18 +4,18 @@ from typing import Any
 
 from mallorn.core.states import JobState
 from mallorn.results.comparison import Side, compare
-from mallorn.results.fastest_job import Contestant, judge
+from mallorn.results.fastest_job import JobResult, judge
 from tests.fixtures.told import told_job
 
 
-def job(name: str, model_us: float | None, tasks_us: float | None, steady: bool = True) -> Contestant:
+def job(name: str, model_us: float | None, tasks_us: float | None, steady: bool = True) -> JobResult:
     """A job as the comparison describes it, its model timed to within one in a hundred."""
     within = None if model_us is None else (model_us * 0.99, model_us * 1.01)
     same: dict[str, Any] = {"name": "", "state": JobState.DONE, "target": "", "model_id": "", "options": {}}
     effort: dict[str, Any] = {"trials": 0, "failures": 0, "seconds": None, "untuned_us": None}
     equal = {"at_equal_trials_us": None, "at_equal_seconds_us": None}
     times: dict[str, Any] = {"model_us": model_us, "reached_us": tasks_us, "interval_us": within}
-    return Contestant(id=name, steady=steady, **same, **effort, **equal, **times)
+    return JobResult(id=name, steady=steady, **same, **effort, **equal, **times)
 
 
 def test_the_whole_model_decides_and_a_sum_that_says_the_opposite_is_explained() -> None:

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from mallorn import Client
 from mallorn.core.errors import InvalidModel
-from mallorn.model_upload import Parcel
+from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import as_onnx
 from tests.fixtures.coordinator import Coordinator
 from workers.process.unpack_model import unpack
@@ -39,14 +39,14 @@ def test_a_file_without_others_is_sent_as_it_is(tmp_path: Path) -> None:
     path = write(tmp_path / "net.onnx")
     whole = onnx.load(str(path))
     onnx.save(whole, str(tmp_path / "whole.onnx"), save_as_external_data=False)
-    parcel = Parcel.of(tmp_path / "whole.onnx")
+    parcel = ModelUpload.of(tmp_path / "whole.onnx")
     assert b"".join(parcel.chunks()) == (tmp_path / "whole.onnx").read_bytes()
     assert parcel.size_bytes == (tmp_path / "whole.onnx").stat().st_size
 
 
 def test_weights_beside_it_come_along_and_unpack_to_what_they_were(tmp_path: Path) -> None:
     path = write(tmp_path / "net.onnx")
-    parcel = Parcel.of(path)
+    parcel = ModelUpload.of(path)
     sent = b"".join(parcel.chunks())
     assert len(sent) == parcel.size_bytes
     (tmp_path / "there").mkdir()
@@ -63,7 +63,7 @@ def test_the_same_contents_are_the_same_bytes_whenever_and_by_whomever_they_were
     one, other = write(tmp_path / "a" / "net.onnx"), write(tmp_path / "b" / "other.onnx")
     os.utime(other, (0, 0))
     other.chmod(0o600)
-    assert list(Parcel.of(one).chunks()) == list(Parcel.of(other).chunks())
+    assert list(ModelUpload.of(one).chunks()) == list(ModelUpload.of(other).chunks())
 
 
 def test_the_coordinator_stores_it_under_its_hash(coordinator: Coordinator, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_coordinator_stores_it_under_its_hash(coordinator: Coordinator, tmp_
     with Client(coordinator.url) as client:
         model = client.upload(path, lambda sent, total: seen.append((sent, total)))
         assert client.upload(path.parent).id == model.id
-    assert model.size_bytes == Parcel.of(path).size_bytes
+    assert model.size_bytes == ModelUpload.of(path).size_bytes
     assert seen[-1] == (model.size_bytes, model.size_bytes)
 
 

@@ -7,8 +7,8 @@ from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.machine import Machine, assumed
 from mallorn.core.values.trial import Trial
 from workers.interfaces.arguments import Arguments
-from workers.measure.base import Program, SlotTrial
-from workers.measure.roofline_check import BEYOND, believed, least_believed_us
+from workers.measure.base import MeasureResult, Program
+from workers.measure.roofline_check import BEYOND, least_believed_us, reject_implausible
 
 HERE = assumed(cores=2, lanes=8).model_copy(update={"measured": True})
 PEAK_US = 100.0  # what the program takes at the machine's peak
@@ -19,13 +19,13 @@ def program(dtype: str = "float32") -> Program:
     return Program("w0", "{}", Arguments((("a", dtype, (64, 64)),)), flops)
 
 
-def told(latency_us: float) -> SlotTrial:
-    return SlotTrial(3, Trial(Candidate("s0", (1,)), Outcome.OK, run_us=(latency_us,), build_ms=2.0))
+def told(latency_us: float) -> MeasureResult:
+    return MeasureResult(3, Trial(Candidate("s0", (1,)), Outcome.OK, run_us=(latency_us,), build_ms=2.0))
 
 
 def test_a_time_far_beyond_the_peak_is_a_failed_run() -> None:
     least_us = least_believed_us(program(), HERE)
-    found = believed(told(PEAK_US / 100), least_us)
+    found = reject_implausible(told(PEAK_US / 100), least_us)
     assert (found.slot, found.trial.outcome, found.trial.latency_us) == (3, Outcome.RUN_ERROR, None)
     assert found.trial.error == "beyond its machine: the device tells 1 us for what takes more than 3.12 us"
     assert found.trial.build_ms == 2.0
@@ -34,12 +34,12 @@ def test_a_time_far_beyond_the_peak_is_a_failed_run() -> None:
 @pytest.mark.parametrize("share", [1.0, 0.5, 1.0 / BEYOND])
 def test_what_a_machine_may_do_is_believed(share: float) -> None:
     honest = told(PEAK_US * share)
-    assert believed(honest, least_believed_us(program(), HERE)) is honest
+    assert reject_implausible(honest, least_believed_us(program(), HERE)) is honest
 
 
 def test_a_failure_stays_what_it_is() -> None:
-    failed = SlotTrial(0, Trial(Candidate("s0", (1,)), Outcome.WRONG_RESULT))
-    assert believed(failed, least_believed_us(program(), HERE)) is failed
+    failed = MeasureResult(0, Trial(Candidate("s0", (1,)), Outcome.WRONG_RESULT))
+    assert reject_implausible(failed, least_believed_us(program(), HERE)) is failed
 
 
 @pytest.mark.parametrize("machine", [None, HERE.model_copy(update={"measured": False})])

@@ -14,7 +14,7 @@ from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
 from workers.interfaces.arguments import Arguments, Tensor
 from workers.interfaces.candidate_compiler import Library
-from workers.measure.base import Program, Slot, SlotTrial
+from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import Builds, Built
 from workers.measure.validate import home
 from workers.subprocesses.call import Call
@@ -78,7 +78,7 @@ class Pool:
 
 
 def builds_of(pool: Pool, count: int = 3) -> Builds:
-    slots = [Slot(i, Candidate("s", (i, 2)), Sketch("s", "the trace", ())) for i in range(count)]
+    slots = [MeasureInput(i, Candidate("s", (i, 2)), Sketch("s", "the trace", ())) for i in range(count)]
     program = Program("key", "the program", Arguments(()), 1.0)
     return Builds(cast("ChildPool[Library]", pool), slots, program, Target("t"), Path("/room"), 5.0)
 
@@ -155,7 +155,7 @@ def test_a_failed_build_is_a_result(error: MallornError, outcome: Outcome) -> No
     builds = builds_of(pool)
     builds.feed()
     pool.end(0, error)
-    assert builds.poll(0) == [SlotTrial(0, Trial(Candidate("s", (0, 2)), outcome, error=error.message))]
+    assert builds.poll(0) == [MeasureResult(0, Trial(Candidate("s", (0, 2)), outcome, error=error.message))]
 
 
 HOSTS_DOING = [
@@ -185,7 +185,7 @@ def test_what_the_host_ended_is_built_once_more_alone(error: MallornError) -> No
     assert not builds.unfinished
 
 
-def ended_twice(error: MallornError) -> list[Built | SlotTrial]:
+def ended_twice(error: MallornError) -> list[Built | MeasureResult]:
     pool = Pool()
     builds = builds_of(pool, 1)
     for _ in range(2):
@@ -199,7 +199,7 @@ def ended_twice(error: MallornError) -> list[Built | SlotTrial]:
 @pytest.mark.parametrize("error", HOSTS_DOING, ids=repr)
 def test_what_the_host_ended_twice_is_lost_and_no_failure_of_the_candidate(error: MallornError) -> None:
     lost = Trial(Candidate("s", (0, 2)), Outcome.WORKER_LOST, error=error.message)
-    assert ended_twice(error) == [SlotTrial(0, lost)]
+    assert ended_twice(error) == [MeasureResult(0, lost)]
 
 
 def test_a_host_on_which_builders_do_not_start_gives_its_round_to_another() -> None:

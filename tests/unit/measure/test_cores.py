@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.host.core_lock import Cores
+from workers.host.core_lock import CoreLock
 
 HOLDER = """
 import sys
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_one_at_a_time_has_them_alone(path: Path) -> None:
-    first, second = Cores(path), Cores(path)
+    first, second = CoreLock(path), CoreLock(path)
     assert first.take(0)
     assert first.take(0)  # whoever has them may ask again
     assert not second.take(0)
@@ -36,7 +36,7 @@ def test_one_at_a_time_has_them_alone(path: Path) -> None:
 
 
 def test_work_is_shared_and_keeps_timing_waiting(path: Path) -> None:
-    one, another, timer = Cores(path), Cores(path), Cores(path)
+    one, another, timer = CoreLock(path), CoreLock(path), CoreLock(path)
     one.share()
     another.share()
     assert not timer.take(0)
@@ -46,7 +46,7 @@ def test_work_is_shared_and_keeps_timing_waiting(path: Path) -> None:
 
 
 def test_who_waits_to_time_lets_nobody_else_begin_to_share(path: Path) -> None:
-    busy, timer, late = Cores(path), Cores(path), Cores(path)
+    busy, timer, late = CoreLock(path), CoreLock(path), CoreLock(path)
     began = threading.Event()
 
     def share() -> None:
@@ -82,7 +82,7 @@ def test_a_killed_process_keeps_nothing(path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], text=True, **pipes) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        assert not Cores(path).take(0)
+        assert not CoreLock(path).take(0)
         process.kill()
         process.wait()
-        assert Cores(path).take(0)
+        assert CoreLock(path).take(0)

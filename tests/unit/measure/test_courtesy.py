@@ -6,8 +6,8 @@ import pytest
 
 from mallorn.core.errors import HostFault
 from tests.fixtures.waiting import PATIENCE, wait_for
-from workers.host.core_lock import Cores
-from workers.host.pause_while_timing import giving_way
+from workers.host.core_lock import CoreLock
+from workers.host.pause_while_timing import paused_while_timing
 
 
 class Computing:
@@ -31,8 +31,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_it_stands_still_while_somebody_times_and_goes_on_afterwards(path: Path) -> None:
-    child, timer = Computing(), Cores(path)
-    with giving_way(child, Cores(path), slice_sec=0.01):
+    child, timer = Computing(), CoreLock(path)
+    with paused_while_timing(child, CoreLock(path), slice_sec=0.01):
         wait_for(lambda: child.turns, "its first slice")
         for _ in range(5):
             assert timer.take(PATIENCE)
@@ -45,16 +45,16 @@ def test_it_stands_still_while_somebody_times_and_goes_on_afterwards(path: Path)
 
 def test_when_its_work_is_over_nobody_waits_for_it(path: Path) -> None:
     child = Computing()
-    with giving_way(child, Cores(path), slice_sec=PATIENCE):
+    with paused_while_timing(child, CoreLock(path), slice_sec=PATIENCE):
         wait_for(lambda: child.runs and child.turns, "its slice")
-    assert Cores(path).take(PATIENCE)
+    assert CoreLock(path).take(PATIENCE)
     assert child.runs
 
 
 def test_a_lock_that_is_closed_is_said_before_the_child_is_stopped(path: Path) -> None:
     path.symlink_to(path.parent / "elsewhere")
     child = Computing()
-    with pytest.raises(HostFault), giving_way(child, Cores(path)):
+    with pytest.raises(HostFault), paused_while_timing(child, CoreLock(path)):
         pass
     assert child.runs
 
@@ -63,13 +63,13 @@ def test_a_lock_that_is_closed_is_said_before_the_child_is_stopped(path: Path) -
 def test_a_lock_that_fails_on_the_way_leaves_the_child_running(
     path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    child, cores = Computing(), Cores(path)
+    child, cores = Computing(), CoreLock(path)
 
     def fail() -> None:
         assert not child.runs
         raise error
 
     monkeypatch.setattr(cores, "share", fail)
-    with giving_way(child, cores):
+    with paused_while_timing(child, cores):
         wait_for(lambda: child.turns, "the child to go on")
         assert child.runs

@@ -6,7 +6,7 @@ import pytest
 
 from mallorn.core.values.finish_report import ModelLatency
 from workers.subprocesses.errors import ChildTimeout
-from workers.whole_model.interleaved_timing import MOST_CALLS, interval, race
+from workers.whole_model.interleaved_timing import MOST_CALLS, interval, time_interleaved
 
 
 class Engine:
@@ -38,7 +38,7 @@ class Hanging(Engine):
 
 def raced(passes: int, **latencies_us: float) -> list[tuple[str, Any]]:
     done: list[tuple[str, Any]] = []
-    race({name: Engine(name, latency, done) for name, latency in latencies_us.items()}, passes)
+    time_interleaved({name: Engine(name, latency, done) for name, latency in latencies_us.items()}, passes)
     return done
 
 
@@ -78,12 +78,12 @@ def test_an_engine_that_takes_seconds_is_timed_like_others_unless_another_is_far
 def test_an_engine_that_hangs_is_killed_and_told() -> None:
     done: list[tuple[str, Any]] = []
     with pytest.raises(ChildTimeout):
-        race({"hanging": Hanging("hanging", 1.0, done)})
+        time_interleaved({"hanging": Hanging("hanging", 1.0, done)})
     assert done[-1] == ("hanging", "killed")
 
 
 def test_every_engine_gets_its_median_its_interval_and_its_bursts() -> None:
-    timings = race({"a": Engine("a", 5.0, [])}, passes=3)
+    timings = time_interleaved({"a": Engine("a", 5.0, [])}, passes=3)
     assert timings == {"a": ModelLatency(median=5.0, low=5.0, high=5.0, bursts=[5.0] * 3)}
 
 

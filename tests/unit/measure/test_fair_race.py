@@ -6,7 +6,7 @@ from mallorn.core.values.finish_report import Conditions
 from tests.unit.measure.test_engine_race import Engine
 from tests.unit.workers.test_host_load import QUIET
 from workers.host.load_meter import Load
-from workers.whole_model.quiet_timing import MOST_RACES, FairRace, fair_race
+from workers.whole_model.quiet_timing import MOST_RACES, FairRace, time_undisturbed
 
 BUSY = replace(QUIET, others_cores=1.0)
 
@@ -41,7 +41,7 @@ class Uneven(Engine):
 
 
 def held(weather: Weather, engine: Engine | None = None, alone: bool = True) -> FairRace:
-    return fair_race({"tuned": engine or Engine("tuned", 5.0, [])}, weather, alone)
+    return time_undisturbed({"tuned": engine or Engine("tuned", 5.0, [])}, weather, alone)
 
 
 def test_on_a_quiet_host_one_race_is_enough() -> None:
@@ -76,7 +76,7 @@ def test_bursts_far_apart_are_a_disturbance_of_their_own() -> None:
 def test_an_engine_far_behind_is_not_called_again_in_a_later_race() -> None:
     calls: list[tuple[str, int | str]] = []
     engines = {"tuned": Engine("tuned", 1e3, calls), "untuned": Engine("untuned", 9e6, calls)}
-    found = fair_race(engines, Weather(BUSY, BUSY, QUIET), alone=True)
+    found = time_undisturbed(engines, Weather(BUSY, BUSY, QUIET), alone=True)
     assert found.races == MOST_RACES
     assert found.latency_us["untuned"].bursts == [9e6]
     assert [name for name, what in calls if isinstance(what, int)].count("untuned") == 1

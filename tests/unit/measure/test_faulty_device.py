@@ -32,10 +32,10 @@ from tests.fixtures.waiting import PATIENCE
 from workers.interfaces.arguments import Arguments
 from workers.interfaces.runner import Runner
 from workers.measure import device_runs
-from workers.measure.base import Program, Slot
+from workers.measure.base import MeasureInput, Program
 from workers.measure.build_candidates import Built
-from workers.measure.device_runs import Timing
-from workers.process.retry_rules import GIVEN_BACK, OTHER_HOST, ending
+from workers.measure.device_runs import DeviceRuns
+from workers.process.retry_rules import GIVEN_BACK, OTHER_HOST, retry_rule_for
 from workers.tvm import rpc_session
 
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments((("TENSOR", "float32", (4,)),)), flops=1.0)
@@ -61,19 +61,21 @@ FAULTS: dict[str, Callable[[FaultySession], Any]] = {
 }
 NOT_ITS_DOING = ("was killed", "was cut off", "never answered")
 FORGOTTEN = (Outcome.OK, Outcome.WORKER_LOST)
-built_of = Built(Slot(0, Candidate("s", (1,)), Sketch("s", "[]", ())), Path(__file__), PROGRAM.args.args, 7.0)
+built_of = Built(
+    MeasureInput(0, Candidate("s", (1,)), Sketch("s", "[]", ())), Path(__file__), PROGRAM.args.args, 7.0
+)
 
 
-def timing_with(runner: Runner, stopping: str) -> Timing:
-    return Timing(runner, "tracker:1", TARGET, PROGRAM, JobOptions(stopping=stopping), PATIENCE)
+def timing_with(runner: Runner, stopping: str) -> DeviceRuns:
+    return DeviceRuns(runner, "tracker:1", TARGET, PROGRAM, JobOptions(stopping=stopping), PATIENCE)
 
 
-def tried(on: Timing) -> Trial | None:
+def tried(on: DeviceRuns) -> Trial | None:
     """What became of a candidate; None where its round goes back. Whatever else is raised is our failure."""
     try:
         return on.measure(built_of).trial
     except Unavailable as error:
-        if ending(error, WorkKind.ROUND) in (GIVEN_BACK, OTHER_HOST):
+        if retry_rule_for(error, WorkKind.ROUND) in (GIVEN_BACK, OTHER_HOST):
             return None
         raise
 

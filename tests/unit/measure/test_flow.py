@@ -12,28 +12,28 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
-from workers.host.host_lock import Host
-from workers.measure.base import Slot, SlotTrial
+from workers.host.host_lock import HostLock
+from workers.measure.base import MeasureInput, MeasureResult
 from workers.measure.build_candidates import Builds, Built
-from workers.measure.device_runs import Timing
+from workers.measure.device_runs import DeviceRuns
 from workers.measure.tvm_measurer import alternate, in_turn, overlap
 
-FAILED = SlotTrial(9, Trial(Candidate("sketch", (9,)), Outcome.BUILD_ERROR, error="refused"))
+FAILED = MeasureResult(9, Trial(Candidate("sketch", (9,)), Outcome.BUILD_ERROR, error="refused"))
 
 
 def built(slot: int) -> Built:
-    place = Slot(slot, Candidate("sketch", (slot,)), Sketch("sketch", "[]", ()))
+    place = MeasureInput(slot, Candidate("sketch", (slot,)), Sketch("sketch", "[]", ()))
     return Built(place, Path(f"{slot}.so"), [], 1.0)
 
 
-def ran(slot: Slot, latency_us: float) -> SlotTrial:
-    return SlotTrial(slot.slot, Trial(slot.candidate, Outcome.OK, run_us=(latency_us,)))
+def ran(slot: MeasureInput, latency_us: float) -> MeasureResult:
+    return MeasureResult(slot.slot, Trial(slot.candidate, Outcome.OK, run_us=(latency_us,)))
 
 
 class Scripted:
     """Builders that end candidates in a given order, and a device that needs two looks for each."""
 
-    def __init__(self, *batches: list[Built | SlotTrial]) -> None:
+    def __init__(self, *batches: list[Built | MeasureResult]) -> None:
         self.events: list[str] = []
         self.latency_us: dict[int, float | None] = {}
         self.lost_at: int | None = None
@@ -49,7 +49,7 @@ class Scripted:
     def idle(self) -> bool:
         return self._timed is None
 
-    def poll(self, timeout_sec: float) -> list[Built | SlotTrial]:
+    def poll(self, timeout_sec: float) -> list[Built | MeasureResult]:
         return self._batches.popleft() if self._batches else []
 
     def pause(self) -> None:
@@ -66,13 +66,13 @@ class Scripted:
         self.events.append(f"begin {candidate.slot.slot}")
         self._timed, self._looks = candidate, 0
 
-    def measure(self, candidate: Built) -> SlotTrial:
+    def measure(self, candidate: Built) -> MeasureResult:
         self.events.append(f"measure {candidate.slot.slot}")
         if candidate.slot.slot == self.lost_at:
             raise Unavailable
         latency_us = self.latency_us.get(candidate.slot.slot, 1.0)
         if latency_us is None:
-            return SlotTrial(candidate.slot.slot, Trial(candidate.slot.candidate, Outcome.RUN_ERROR))
+            return MeasureResult(candidate.slot.slot, Trial(candidate.slot.candidate, Outcome.RUN_ERROR))
         return ran(candidate.slot, latency_us)
 
 
@@ -90,7 +90,7 @@ class ScriptedDevice:
     def wait(self) -> None:
         return
 
-    def poll(self) -> SlotTrial | None:
+    def poll(self) -> MeasureResult | None:
         script = self._script
         script._looks += 1
         if script._timed is None or script._looks < 2:
@@ -99,14 +99,14 @@ class ScriptedDevice:
         return ran(slot, 1.0)
 
 
-def sides(*batches: list[Built | SlotTrial]) -> tuple[Scripted, Builds, Timing]:
+def sides(*batches: list[Built | MeasureResult]) -> tuple[Scripted, Builds, DeviceRuns]:
     script = Scripted(*batches)
-    return script, cast("Builds", script), cast("Timing", ScriptedDevice(script))
+    return script, cast("Builds", script), cast("DeviceRuns", ScriptedDevice(script))
 
 
 def test_builders_stand_still_while_the_device_beside_them_measures() -> None:
     script, builds, timing = sides([built(0)], [], [built(1), built(2)])
-    assert [result.slot for result in alternate(builds, timing, Host())] == [0, 1, 2]
+    assert [result.slot for result in alternate(builds, timing, HostLock())] == [0, 1, 2]
     assert script.events == [
         "take",
         *("pause", "measure 0", "go on"),
@@ -116,14 +116,14 @@ def test_builders_stand_still_while_the_device_beside_them_measures() -> None:
 
 def test_builders_go_on_before_a_result_is_handed_out() -> None:
     script, builds, timing = sides([built(0)], [built(1)])
-    next(alternate(builds, timing, Host()))
+    next(alternate(builds, timing, HostLock()))
     assert script.events[-1] == "go on"
 
 
 def test_what_was_timed_before_the_device_was_lost_is_handed_out() -> None:
     script, builds, timing = sides([built(0), built(1)])
     script.lost_at = 1
-    results = alternate(builds, timing, Host())
+    results = alternate(builds, timing, HostLock())
     assert next(results).slot == 0
     with pytest.raises(Unavailable):
         next(results)
@@ -131,20 +131,20 @@ def test_what_was_timed_before_the_device_was_lost_is_handed_out() -> None:
 
 def test_a_failed_build_stops_nobody() -> None:
     script, builds, timing = sides([FAILED])
-    assert list(alternate(builds, timing, Host())) == [FAILED]
+    assert list(alternate(builds, timing, HostLock())) == [FAILED]
     assert script.events == ["take"]
 
 
 def test_a_device_elsewhere_measures_one_at_a_time_while_others_build() -> None:
     script, builds, timing = sides([built(0), FAILED], [built(1)], [built(2)], [])
-    results = list(overlap(builds, timing, Host()))
+    results = list(overlap(builds, timing, HostLock()))
     assert sorted(result.slot for result in results) == [0, 1, 2, 9]
     assert script.events == ["begin 0", "begin 1", "begin 2"]
 
 
 def test_rivals_are_timed_in_turn_after_all_are_built() -> None:
     script, builds, timing = sides([built(0)], [built(1), FAILED])
-    results = in_turn(builds, timing, 2, Host())
+    results = in_turn(builds, timing, 2, HostLock())
     assert script.events == ["take", "measure 0", "take", "measure 1"] * 2
     assert [result.slot for result in results] == [9, 0, 1, 0, 1]
 
@@ -152,7 +152,7 @@ def test_rivals_are_timed_in_turn_after_all_are_built() -> None:
 def test_who_falls_far_behind_or_fails_is_not_timed_again() -> None:
     script, builds, timing = sides([built(0), built(1), built(2), built(3)])
     script.latency_us = {0: 100.0, 1: 104.0, 2: 106.0, 3: None}
-    in_turn(builds, timing, 3, Host())
+    in_turn(builds, timing, 3, HostLock())
     timed = [event for event in script.events if event != "take"]
     assert timed == [f"measure {slot}" for slot in (0, 1, 2, 3, 0, 1, 0, 1)]
 
@@ -160,7 +160,7 @@ def test_who_falls_far_behind_or_fails_is_not_timed_again() -> None:
 def test_a_contest_that_nobody_survives_ends() -> None:
     script, builds, timing = sides([built(0)])
     script.latency_us = {0: None}
-    assert [result.trial.outcome for result in in_turn(builds, timing, 3, Host())] == [Outcome.RUN_ERROR]
+    assert [result.trial.outcome for result in in_turn(builds, timing, 3, HostLock())] == [Outcome.RUN_ERROR]
 
 
 class Crowded:
@@ -177,5 +177,5 @@ class Crowded:
 
 def test_building_stands_still_while_another_is_alone_on_the_host() -> None:
     script, builds, timing = sides([built(0)])
-    assert len(list(alternate(builds, timing, cast(Host, Crowded())))) == 1
+    assert len(list(alternate(builds, timing, cast(HostLock, Crowded())))) == 1
     assert script.events == ["take", "pause", "go on", "pause", "measure 0", "go on"]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fixtures.waiting import wait_for
 from workers.device import pending_connections
-from workers.device.pending_connections import MOST, MOST_OF_AN_ADDRESS, Lobby, Unproven
+from workers.device.pending_connections import MOST, MOST_OF_AN_ADDRESS, PendingConnections, Unauthenticated
 from workers.device.tracker_client import RPC_MAGIC
 
 Knock = Callable[[], socket.socket]
@@ -25,7 +25,7 @@ class Guest:
 
 
 def admitted(count: int, address: Callable[[int], str]) -> list[Guest]:
-    waiting, guests = Unproven(), [Guest() for _ in range(count)]
+    waiting, guests = Unauthenticated(), [Guest() for _ in range(count)]
     for number, guest in enumerate(guests):
         waiting.add(guest, address(number))
     return guests
@@ -53,7 +53,7 @@ def test_many_of_an_address_turn_out_no_other() -> None:
 
 
 def test_who_has_proven_itself_does_not_count() -> None:
-    waiting, first = Unproven(), Guest()
+    waiting, first = Unauthenticated(), Guest()
     waiting.add(first, "here")
     waiting.remove(first)
     for _ in range(2 * MOST):
@@ -68,12 +68,12 @@ def listener() -> Iterator[socket.socket]:
 
 
 @pytest.fixture
-def hall(listener: socket.socket) -> Lobby:
-    return Lobby(listener)
+def hall(listener: socket.socket) -> PendingConnections:
+    return PendingConnections(listener)
 
 
 @pytest.fixture
-def knock(listener: socket.socket, hall: Lobby) -> Iterator[Knock]:
+def knock(listener: socket.socket, hall: PendingConnections) -> Iterator[Knock]:
     """Connects and is let in."""
     ends = []
 
@@ -89,7 +89,7 @@ def knock(listener: socket.socket, hall: Lobby) -> Iterator[Knock]:
         end.close()
 
 
-def heard(hall: Lobby) -> list[str]:
+def heard(hall: PendingConnections) -> list[str]:
     found = [hall.hear(number) for number in hall]
     for each in found:
         if each is not None:
@@ -97,7 +97,7 @@ def heard(hall: Lobby) -> list[str]:
     return [said for each in found if each is not None for said in [each[1]]]
 
 
-def test_whoever_speaks_is_heard_past_those_who_do_not(hall: Lobby, knock: Knock) -> None:
+def test_whoever_speaks_is_heard_past_those_who_do_not(hall: PendingConnections, knock: Knock) -> None:
     for _ in range(2 * MOST_OF_AN_ADDRESS):
         knock()
     knock().sendall(GREETING)
@@ -107,7 +107,7 @@ def test_whoever_speaks_is_heard_past_those_who_do_not(hall: Lobby, knock: Knock
     assert len(list(hall)) == MOST_OF_AN_ADDRESS - 1
 
 
-def test_a_greeting_may_come_in_pieces(hall: Lobby, knock: Knock) -> None:
+def test_a_greeting_may_come_in_pieces(hall: PendingConnections, knock: Knock) -> None:
     end = knock()
     said: list[str] = []
     for byte in GREETING:
@@ -121,13 +121,13 @@ def test_a_greeting_may_come_in_pieces(hall: Lobby, knock: Knock) -> None:
 @pytest.mark.parametrize(
     "noise", [b"GET / HTTP/1.1", GREETING[:4] + b"\xff\xff\xff\x7f", GREETING[:9] + b"\xff" * 7]
 )
-def test_noise_is_sent_away(hall: Lobby, knock: Knock, noise: bytes) -> None:
+def test_noise_is_sent_away(hall: PendingConnections, knock: Knock, noise: bytes) -> None:
     knock().sendall(noise)
     wait_for(lambda: heard(hall) == [] and not list(hall), "it to be gone")
 
 
 def test_who_says_nothing_for_too_long_is_sent_away(
-    hall: Lobby, knock: Knock, monkeypatch: pytest.MonkeyPatch
+    hall: PendingConnections, knock: Knock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pending_connections, "PATIENCE_SEC", -1.0)
     end = knock()

@@ -11,19 +11,20 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
-from workers.measure.base import Slot, SlotTrial
+from workers.measure.base import MeasureInput, MeasureResult
 from workers.measure.build_candidates import Builds, Built
-from workers.measure.device_runs import Timing
+from workers.measure.device_runs import DeviceRuns
 from workers.measure.sentinel import Sentinel
 
 BEST, LAST = (
-    Built(Slot(at, Candidate("s", (at,)), Sketch("s", "[]", ())), Path(f"{at}.so"), (), 1.0) for at in (0, 1)
+    Built(MeasureInput(at, Candidate("s", (at,)), Sketch("s", "[]", ())), Path(f"{at}.so"), (), 1.0)
+    for at in (0, 1)
 )
 
 
-def ran(slot: int, *run_us: float, disturbed: float = 0.0) -> SlotTrial:
+def ran(slot: int, *run_us: float, disturbed: float = 0.0) -> MeasureResult:
     trial = Trial(Candidate("s", (slot,)), Outcome.OK, run_us=run_us, disturbed=disturbed)
-    return SlotTrial(slot, trial, disturbance=Disturbance(timed=1, kept_sec=0.1))
+    return MeasureResult(slot, trial, disturbance=Disturbance(timed=1, kept_sec=0.1))
 
 
 class Device:
@@ -43,15 +44,15 @@ class Device:
     def go_on(self) -> None:
         self.events.append("go on")
 
-    def measure_again(self, built: Built) -> SlotTrial:
+    def measure_again(self, built: Built) -> MeasureResult:
         known_us = dict((self.fastest, self.latest))[built]
         self.events.append("again")
         if (share := self._again.pop(0)) is None:
             raise Unavailable("the device was lost")
         return ran(0, known_us * share, disturbed=0.5 if share < 0 else 0.0)
 
-    def watched(self, results: Sequence[SlotTrial]) -> list[SlotTrial]:
-        return list(Sentinel(cast("Timing", self), cast("Builds", self)).watch(iter(results)))
+    def watched(self, results: Sequence[MeasureResult]) -> list[MeasureResult]:
+        return list(Sentinel(cast("DeviceRuns", self), cast("Builds", self)).watch(iter(results)))
 
 
 @pytest.mark.parametrize("again", [0.96, 1.0, 1.04])
@@ -90,7 +91,7 @@ def test_a_surprising_time_is_looked_into_at_once() -> None:
 
 
 def test_failures_and_bounds_prove_nothing_and_cost_no_look() -> None:
-    failed = SlotTrial(0, Trial(Candidate("s", (0,)), Outcome.RUN_ERROR))
+    failed = MeasureResult(0, Trial(Candidate("s", (0,)), Outcome.RUN_ERROR))
     device = Device()
     device.watched([failed, ran(1, 10.0, disturbed=0.4)])
     assert device.events == []

@@ -14,10 +14,10 @@ from searchers.synthetic_space import SyntheticSpace
 from searchers.testing.candidate_checks import generator
 from workers.interfaces.arguments import Arguments
 from workers.measure import simulated
-from workers.measure.base import Program, Slot, SlotTrial
+from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.simulated import LEAST_US, OPS_PER_US, SPREAD, SimulatedMeasurer, latency_us
 from workers.measure.testing import MeasurerTestCase, Workplace
-from workers.subprocesses.shutdown import STOP, Stopping
+from workers.subprocesses.shutdown import STOP, ShutdownRequested
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2, "device": "simulated"})
 PROGRAM = Program(key="program", tir="", args=Arguments(()), flops=1e6)
@@ -25,12 +25,12 @@ SPACE = SyntheticSpace(64, 64, 64)
 FLOOR_US = LEAST_US + 1e6 / OPS_PER_US / 2
 
 
-def slots(count: int, seed: int = 0) -> list[Slot]:
+def slots(count: int, seed: int = 0) -> list[MeasureInput]:
     drawn = list(dict.fromkeys(SPACE.sample(generator(seed), 2 * count)))[:count]
-    return [Slot(at, each, SPACE.by_key[each.sketch]) for at, each in enumerate(drawn)]
+    return [MeasureInput(at, each, SPACE.by_key[each.sketch]) for at, each in enumerate(drawn)]
 
 
-def answers(wanted: list[Slot], **pretends: float) -> list[SlotTrial]:
+def answers(wanted: list[MeasureInput], **pretends: float) -> list[MeasureResult]:
     options = JobOptions(simulated=SimulatedOptions.model_validate(pretends))
     return list(SimulatedMeasurer().measure(PROGRAM, TARGET, wanted, options))
 
@@ -71,7 +71,7 @@ def test_another_seed_is_another_device() -> None:
 
 def test_the_favourite_of_a_seed_takes_the_floor_and_its_sketchs_share() -> None:
     tile = Sketch("s", "", (Choice(ChoiceKind.TILE, 1, extent=8),))
-    only = Slot(0, Candidate("s", (8,)), tile)
+    only = MeasureInput(0, Candidate("s", (8,)), tile)
     assert FLOOR_US <= latency_us(PROGRAM, TARGET, only, seed=0) < 2 * FLOOR_US
 
 
@@ -102,10 +102,10 @@ def test_a_candidate_keeps_its_device_as_long_as_stated(monkeypatch: pytest.Monk
 
 def test_a_worker_that_shall_stop_waits_for_no_made_up_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked() -> None:
-        raise Stopping
+        raise ShutdownRequested
 
     monkeypatch.setattr(STOP, "check", asked)
-    with pytest.raises(Stopping):
+    with pytest.raises(ShutdownRequested):
         answers(slots(1), device_sec=600)
 
 

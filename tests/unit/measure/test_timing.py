@@ -18,9 +18,9 @@ from workers.interfaces import runner as module
 from workers.interfaces.arguments import Arguments
 from workers.interfaces.runner import Runner
 from workers.measure import device_runs as timing
-from workers.measure.base import Program, Slot
+from workers.measure.base import MeasureInput, Program
 from workers.measure.build_candidates import Built
-from workers.measure.device_runs import Timing
+from workers.measure.device_runs import DeviceRuns
 
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments(()), flops=1.0)
 
@@ -31,18 +31,18 @@ def runner() -> Iterator[Runner]:
         yield child
 
 
-def timing_of(runner: Runner, tracker: str = "tracker", timeout_sec: float = PATIENCE) -> Timing:
-    return Timing(runner, tracker, Target("target"), PROGRAM, JobOptions(), timeout_sec)
+def timing_of(runner: Runner, tracker: str = "tracker", timeout_sec: float = PATIENCE) -> DeviceRuns:
+    return DeviceRuns(runner, tracker, Target("target"), PROGRAM, JobOptions(), timeout_sec)
 
 
-def timing_in_a_round(runner: Runner, best_us: float | None) -> Timing:
+def timing_in_a_round(runner: Runner, best_us: float | None) -> DeviceRuns:
     options = Target("target"), PROGRAM, JobOptions()
-    return Timing(runner, "tracker", *options, PATIENCE, best_us, keeps_best=True)
+    return DeviceRuns(runner, "tracker", *options, PATIENCE, best_us, keeps_best=True)
 
 
 def library(folder: Path, what: str) -> Built:
     (folder / what).write_text(what)
-    return Built(Slot(3, Candidate("s", (1,)), Sketch("s", "[]", ())), folder / what, (), 7.0)
+    return Built(MeasureInput(3, Candidate("s", (1,)), Sketch("s", "[]", ())), folder / what, (), 7.0)
 
 
 def test_a_timed_candidate_has_its_device_and_its_costs(runner: Runner, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_job_that_waits_for_quiet_hands_its_round_back_and_says_who_disturbs(
     runner: Runner, tmp_path: Path
 ) -> None:
     options = JobOptions(wait_for_quiet="on")
-    timing = Timing(runner, "tracker", Target("target"), PROGRAM, options, PATIENCE)
+    timing = DeviceRuns(runner, "tracker", Target("target"), PROGRAM, options, PATIENCE)
     with pytest.raises(Unavailable, match=r"quiet host: other programs want 2\.0 of 2 cores"):
         timing.measure(library(tmp_path, "disturbed"))
     assert timing.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK

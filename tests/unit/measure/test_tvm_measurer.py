@@ -14,7 +14,7 @@ from tests.fixtures.faces import OddBuilder, OddRunner
 from workers.device.device_class import Endpoint
 from workers.interfaces.arguments import Arguments
 from workers.interfaces.candidate_compiler import Library
-from workers.measure.base import Program, Slot
+from workers.measure.base import MeasureInput, Program
 from workers.measure.testing import MeasurerTestCase, Workplace
 from workers.measure.tracked_devices import Fleet, TrackedDevice
 from workers.measure.tvm_measurer import TvmMeasurer
@@ -53,7 +53,9 @@ class TestTvmMeasurer(MeasurerTestCase):
 
     @pytest.fixture
     def workplace(self) -> Workplace:
-        slots = [Slot(at, Candidate("sketch", (first,)), SKETCH) for at, first in enumerate((1, 2, 0))]
+        slots = [
+            MeasureInput(at, Candidate("sketch", (first,)), SKETCH) for at, first in enumerate((1, 2, 0))
+        ]
         return Workplace(PROGRAM, TARGET, slots)
 
     def test_each_pass_is_of_another_device_where_enough_are_alike(
@@ -79,7 +81,7 @@ class TestTvmMeasurer(MeasurerTestCase):
         assert {each.endpoint.name for each in found if each.endpoint is not None} == {"odd"}
 
     def test_a_body_that_a_round_refuses_may_win_a_finish(self, measurer: TvmMeasurer) -> None:
-        large = [Slot(0, Candidate("sketch", (9,)), SKETCH)]
+        large = [MeasureInput(0, Candidate("sketch", (9,)), SKETCH)]
         (refused,) = measurer.measure(PROGRAM, TARGET, large, JobOptions())
         (compared,) = measurer.compare(PROGRAM, TARGET, large, JobOptions(), 1)
         assert (refused.trial.outcome, compared.trial.outcome) == (Outcome.BUILD_ERROR, Outcome.OK)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.options import LARGEST_ROUND
-from services.planner.fair_share import MAX_PRIORITY, JobShare, charged, dealt, in_turn
+from services.planner.fair_share import MAX_PRIORITY, JobShare, charged, deal_slots, in_turn
 
 ROUNDS = 1000
 SMALLEST = 4
@@ -148,7 +148,7 @@ def test_slots_are_dealt_to_those_that_can_use_one_as_their_turns_come(of, able,
     rounds(jobs, any_size(Random(seed)), count=30)
     wanted = {f"j{at}" for at in able}
     present = [job.id for job in in_turn(jobs) if job.id in wanted]
-    got = dealt(jobs, wanted, slots)
+    got = deal_slots(jobs, wanted, slots)
     assert sum(got.values()) == (slots if present else 0)
     assert set(got) <= wanted
     assert list(got)[:1] == present[: min(1, slots)]

@@ -16,7 +16,7 @@ from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound
 from mallorn.report.notebook_card import card
 from mallorn.report.page import page
-from mallorn.report.report_data import Failure, Story, grouped
+from mallorn.report.report_data import Failure, ReportData, grouped
 from mallorn.report.style import scoped
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
@@ -28,7 +28,7 @@ TIMING = {"median": 2000.0, "low": 1900.0, "high": 2100.0}
 REPORT = {"latency_us": {"untuned": {**TIMING, "median": 50_000.0}, "tuned": TIMING}, "found": 2, "of": 2}
 
 
-def story(word: str = "plain", **changes: Any) -> Story:
+def story(word: str = "plain", **changes: Any) -> ReportData:
     job = told_job(name=word, reason=word, target=word, report=REPORT, **changes)
     tasks = [told_task(0, 10.0, name=word, reason=word, family=word), told_task(1, 20.0, name=word)]
     rounds = [
@@ -38,7 +38,7 @@ def story(word: str = "plain", **changes: Any) -> Story:
     ]
     failures = [Failure("build_error", word, 2, (word,), f"{word}\nmore {word}")]
     logged = [LoggedRound(**dict(row), total_after_us=110.0) for row in rounds]
-    return Story(job, tasks, logged, failures)
+    return ReportData(job, tasks, logged, failures)
 
 
 def test_every_part_is_there() -> None:
@@ -110,7 +110,7 @@ def test_light_and_dark_follow_the_system() -> None:
 
 def test_a_job_that_has_nothing_yet_has_a_report_too() -> None:
     job = told_job("importing", progress={"trials": 48, "tasks": 2, "tasks_measured": 2})
-    text = assert_inert(page(Story(job, [], [], []), 0.0)).text
+    text = assert_inert(page(ReportData(job, [], [], []), 0.0)).text
     assert "No candidate failed." in text
     assert "it is importing" in text
     assert "Best so far" not in text

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from searchers.algorithms.es import EvolutionStrategy
-from searchers.algorithms.es_state import Gaussian, Strategy, by_rank
+from searchers.algorithms.es_state import EsState, SketchGaussian, by_rank
 from searchers.base import Searcher
 from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
 from searchers.testing import SearcherTestCase
@@ -18,7 +18,7 @@ class TestEvolutionStrategy(SearcherTestCase):
 
 def test_it_begins_as_wide_as_the_space() -> None:
     space = SyntheticSpace(256, 256, 256)
-    strategy = Strategy.over(space, np.random.default_rng(0))
+    strategy = EsState.over(space, np.random.default_rng(0))
     drawn = strategy.draw(np.random.default_rng(1), 1000)
     assert all(space.well_formed(drawn))
     assert len(set(drawn)) > 900
@@ -28,7 +28,7 @@ def test_it_begins_as_wide_as_the_space() -> None:
 
 def test_it_follows_the_winners_in_sketch_and_decisions() -> None:
     space = SyntheticSpace(256, 256, 256)
-    strategy = Strategy.over(space, np.random.default_rng(0))
+    strategy = EsState.over(space, np.random.default_rng(0))
     winner = next(c for c in space.sample(np.random.default_rng(5), 50) if c.sketch == RFACTOR)
     for _ in range(30):
         strategy = strategy.toward([winner] * 20, by_rank(20), rate=0.5)
@@ -40,7 +40,7 @@ def test_it_follows_the_winners_in_sketch_and_decisions() -> None:
 
 def test_a_sketch_without_winners_keeps_its_distribution_and_a_share() -> None:
     space = SyntheticSpace(64, 64, 64)
-    before = Strategy.over(space, np.random.default_rng(0))
+    before = EsState.over(space, np.random.default_rng(0))
     winners = [c for c in space.sample(np.random.default_rng(5), 20) if c.sketch == TILED]
     after = before.toward(winners, by_rank(len(winners)), rate=1.0)
     np.testing.assert_array_equal(after.gaussians[1].mean, before.gaussians[1].mean)
@@ -50,7 +50,7 @@ def test_a_sketch_without_winners_keeps_its_distribution_and_a_share() -> None:
 
 def test_a_single_winner_moves_a_distribution_less_than_many() -> None:
     space = SyntheticSpace(64, 64, 64)
-    before = Strategy.over(space, np.random.default_rng(0))
+    before = EsState.over(space, np.random.default_rng(0))
     winner = space.defaults()[0]
     moves = [
         np.abs(
@@ -62,7 +62,7 @@ def test_a_single_winner_moves_a_distribution_less_than_many() -> None:
 
 
 def test_the_distribution_grows_in_the_direction_it_moves() -> None:
-    still = Gaussian(np.zeros(2), np.eye(2))
+    still = SketchGaussian(np.zeros(2), np.eye(2))
     moved = still.toward(np.array([[3.0, 0.0], [3.0, 0.0]]), np.array([0.5, 0.5]), rate=0.5)
     np.testing.assert_allclose(moved.mean, [1.5, 0.0])
     assert moved.covariance[0, 0] > 1 > moved.covariance[1, 1]

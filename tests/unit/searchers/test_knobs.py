@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from searchers.learning.knob_distributions import KnobTables, counted, softmax
+from searchers.learning.knob_distributions import KnobDistributions, counted, softmax
 from searchers.learning.knobs import Knobs, knobs_of
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import TILED, SyntheticSpace
@@ -14,8 +14,8 @@ LIST = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2))
 SKETCH = Sketch("s", "", (TILE, LIST))
 
 
-def tables(knobs: Knobs) -> KnobTables:
-    return KnobTables(knobs, np.zeros(knobs.exists.shape), rate=0.3)
+def tables(knobs: Knobs) -> KnobDistributions:
+    return KnobDistributions(knobs, np.zeros(knobs.exists.shape), rate=0.3)
 
 
 @pytest.mark.parametrize("shape", [(96, 60, 7), (1, 1, 1), (256, 64, 97)])
@@ -66,7 +66,7 @@ def test_what_is_rewarded_becomes_likely() -> None:
 
 def test_the_entropy_bonus_alone_evens_a_distribution_out() -> None:
     knobs, rng = knobs_of(SKETCH), np.random.default_rng(0)
-    table = KnobTables(knobs, np.where(knobs.exists, [3.0] + [0.0] * (knobs.most - 1), 0.0), rate=0.3)
+    table = KnobDistributions(knobs, np.where(knobs.exists, [3.0] + [0.0] * (knobs.most - 1), 0.0), rate=0.3)
     for _ in range(40):
         draw = table.draw(rng, 64)
         table.learn(draw, np.zeros(64), entropy=1.0)

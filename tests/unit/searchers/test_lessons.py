@@ -6,16 +6,16 @@ import pytest
 from costmodels.serialization import pack
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.random import RandomSearch
-from searchers.learning.learned_parameters import Lessons, fits
+from searchers.learning.learned_parameters import LearnedParameters, fits
 from searchers.stateful import MOST_BYTES, Continued, continued
 from searchers.synthetic_space import SyntheticSpace
 
 
 def test_lessons_come_back_as_they_were_kept() -> None:
-    lessons = Lessons("a")
+    lessons = LearnedParameters("a")
     lessons.keep("s", {"weight": np.arange(6.0).reshape(2, 3), "bias": np.empty(0)})
     lessons.keep("t", {"weight": np.ones(1)})
-    again = Lessons.read("a", lessons.packed())
+    again = LearnedParameters.read("a", lessons.packed())
     (kept, other) = again.of("s"), again.of("t")
     assert kept is not None
     assert other is not None
@@ -37,17 +37,17 @@ def test_lessons_come_back_as_they_were_kept() -> None:
     ],
 )
 def test_bytes_of_another_kind_are_no_lesson(state: bytes | None) -> None:
-    assert Lessons.read("a", state).packed() is None
+    assert LearnedParameters.read("a", state).packed() is None
 
 
 def test_what_does_not_fit_is_left_out_and_the_rest_is_kept() -> None:
-    lessons, noise = Lessons("a"), np.random.default_rng(0)
+    lessons, noise = LearnedParameters("a"), np.random.default_rng(0)
     for at in range(8):
         lessons.keep(str(at), {"weight": noise.normal(size=MOST_BYTES // 4 // 5)})
     state = lessons.packed()
     assert state is not None
     assert len(state) <= MOST_BYTES
-    again = Lessons.read("a", state)
+    again = LearnedParameters.read("a", state)
     assert [again.of(str(at)) is not None for at in range(8)] == [True] * 4 + [False] * 4
 
 

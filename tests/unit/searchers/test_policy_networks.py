@@ -6,9 +6,9 @@ import pytest
 from searchers.learning.dense_network import DenseNetwork
 from searchers.learning.moves import moves_of
 from searchers.learning.ppo_actor import DOWN, KEEP, UP, Actor, Experience
-from searchers.learning.q_values import Values
+from searchers.learning.q_values import QValues
 from searchers.learning.replay_buffer import measured_steps
-from searchers.learning.scorer import Sight
+from searchers.learning.scorer import ScoredRows
 from searchers.learning.serial_matmul import product
 from searchers.learning.trajectory import advantages
 from searchers.space import Choice, ChoiceKind, Sketch
@@ -48,22 +48,22 @@ def test_the_slope_goes_through_every_layer_as_finite_differences_say(rng: np.ra
     assert (network(rows).sum() - before) / 1e-6 == pytest.approx(seen[0][0][1, 2], rel=1e-3)
 
 
-def sight(place: int, count: int = 1) -> Sight:
+def sight(place: int, count: int = 1) -> ScoredRows:
     rows = np.full((count, 1), place, dtype=np.int32)
-    return Sight(SKETCH, rows, np.eye(8, dtype=np.float32)[rows[:, 0]], rows[:, 0].astype(np.float64))
+    return ScoredRows(SKETCH, rows, np.eye(8, dtype=np.float32)[rows[:, 0]], rows[:, 0].astype(np.float64))
 
 
 def test_values_learn_to_walk_towards_what_pays(rng: np.random.Generator) -> None:
     moves = moves_of(SKETCH)
     known = np.eye(8, dtype=np.float32)
     nothing = measured_steps(moves, np.empty((0, 1), np.int32), known[:0], np.empty(0))
-    values = Values(moves, known, nothing, 1e-2, rng)
+    values = QValues(moves, known, nothing, 1e-2, rng)
     for _ in range(20):
         for place in range(8):
             here = sight(place, 4)
             way = values.ways(here, 1.0, rng)
             rows = moves.apply(here.rows, way)
-            values.remember(here, way, Sight(SKETCH, rows, known[rows[:, 0]], rows[:, 0].astype(float)))
+            values.remember(here, way, ScoredRows(SKETCH, rows, known[rows[:, 0]], rows[:, 0].astype(float)))
         values.learn(20, 0.7, rng)
     ups = [moves.apply(sight(at).rows, values.ways(sight(at), 0.0, rng))[0, 0] for at in range(7)]
     assert ups == [1, 2, 3, 4, 5, 6, 7]

@@ -10,7 +10,7 @@ from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.base import Trial
-from searchers.failure_penalty import learn_build_times, prudent
+from searchers.failure_penalty import learn_build_times, penalise_failures
 from searchers.feasibility import CERTAIN, learn_feasibility
 from searchers.samplers.base import ScoredPool
 from searchers.simulate_search import simulate
@@ -71,7 +71,7 @@ def pool_of(space: SyntheticSpace, candidates: list[Candidate]) -> ScoredPool:
 def test_what_probably_fails_becomes_rare_in_the_pool() -> None:
     space, history = learned(200)
     others = drawn(space, 600, 1)
-    pools = [prudent(space, history, pool_of(space, others), generator(seed)) for seed in range(10)]
+    pools = [penalise_failures(space, history, pool_of(space, others), generator(seed)) for seed in range(10)]
     kept = [candidate for pool in pools for candidate in pool.candidates]
     bad, bad_kept = 10 * sum(map(crashing, others)), sum(map(crashing, kept))
     good, good_kept = 10 * len(others) - bad, len(kept) - bad_kept
@@ -82,7 +82,7 @@ def test_what_probably_fails_becomes_rare_in_the_pool() -> None:
 def test_a_history_without_failures_changes_nothing() -> None:
     space = SyntheticSpace(64, 64, 64)
     pool = pool_of(space, drawn(space, 50, 0))
-    same = prudent(space, [], pool, generator(0))
+    same = penalise_failures(space, [], pool, generator(0))
     assert list(same.candidates) == list(pool.candidates)
     np.testing.assert_array_equal(same.prediction.mean, pool.prediction.mean)
 
@@ -101,7 +101,7 @@ def test_only_outliers_pay_for_their_build() -> None:
     slow = unrolls[200:]
     excess = times.excess(pool.features)
     assert np.quantile(excess[slow], 0.1) > np.quantile(excess[~slow], 0.9)
-    price = -prudent(space, history, pool, generator(0)).prediction.mean
+    price = -penalise_failures(space, history, pool, generator(0)).prediction.mean
     assert np.median(price[~slow]) == 0.0
     assert np.median(price[slow]) > 0.1
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from searchers.learning.rollouts import Rollouts, SketchTrees
-from searchers.learning.scorer import Sight
+from searchers.learning.scorer import ScoredRows
 from searchers.learning.search_trees import NOWHERE, SearchTrees
 from searchers.synthetic_space import TILED, SyntheticSpace
 
@@ -88,7 +88,7 @@ def test_of_the_planted_paths_the_better_is_followed() -> None:
     assert (followers[:, 3] == 8).all()
 
 
-def paid(space: SyntheticSpace, rows: np.ndarray) -> Sight:
+def paid(space: SyntheticSpace, rows: np.ndarray) -> ScoredRows:
     """Only the first knob, the rows' innermost factor, matters: 8 is best."""
     promise = np.where(rows[:, 3] == 8, 0.0, -2.0)
-    return Sight(space.by_key[TILED], rows, np.empty((len(rows), 0), np.float32), promise)
+    return ScoredRows(space.by_key[TILED], rows, np.empty((len(rows), 0), np.float32), promise)

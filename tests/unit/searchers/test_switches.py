@@ -7,15 +7,15 @@ import pytest
 
 from costmodels.random import RandomModel
 from searchers.algorithms.es import EvolutionStrategy
-from searchers.algorithms.es_state import Strategy
+from searchers.algorithms.es_state import EsState
 from searchers.algorithms.mcts import Mcts
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.qlearning import QLearning
 from searchers.algorithms.reinforce import Reinforce
 from searchers.base import Searcher
-from searchers.learning.knob_distributions import KnobTables
+from searchers.learning.knob_distributions import KnobDistributions
 from searchers.learning.ppo_actor import Actor
-from searchers.learning.q_values import Values
+from searchers.learning.q_values import QValues
 from searchers.learning.search_trees import SearchTrees
 from searchers.synthetic_space import SyntheticSpace
 
@@ -38,9 +38,9 @@ def teach(*_lesson: Any) -> None:
     ("kind", "part", "method"),
     [
         (Ppo, Actor, "learn"),
-        (QLearning, Values, "learn"),
-        (Reinforce, KnobTables, "learn"),
-        (EvolutionStrategy, Strategy, "toward"),
+        (QLearning, QValues, "learn"),
+        (Reinforce, KnobDistributions, "learn"),
+        (EvolutionStrategy, EsState, "toward"),
     ],
 )
 def test_without_learning_no_lesson_is_given(
@@ -68,12 +68,12 @@ def test_trees_without_learning_hold_visits_alone(learning: bool, monkeypatch: p
 
 def test_steps_without_learning_are_all_random(monkeypatch: pytest.MonkeyPatch) -> None:
     chances: list[float] = []
-    ways = Values.ways
+    ways = QValues.ways
 
-    def listen(self: Values, here: Any, epsilon: float, rng: np.random.Generator) -> Any:
+    def listen(self: QValues, here: Any, epsilon: float, rng: np.random.Generator) -> Any:
         chances.append(epsilon)
         return ways(self, here, epsilon, rng)
 
-    monkeypatch.setattr(Values, "ways", listen)
+    monkeypatch.setattr(QValues, "ways", listen)
     proposed(QLearning(learning=False))
     assert set(chances) == {1.0}

@@ -9,7 +9,7 @@ import pytest
 from mallorn.core.host_id import host_folder
 from stack.temporary_files import PREFIX, own_folder, sweep
 from tests.fixtures.processes import UNTIL_KILLED, beside
-from workers.host.core_lock import Cores
+from workers.host.core_lock import CoreLock
 
 HOLDING = """
 import tempfile
@@ -50,7 +50,7 @@ def test_all_temporary_files_of_a_part_end_with_it(shared: Path) -> None:
 def test_what_processes_of_a_host_share_is_where_it_was(shared: Path) -> None:
     with own_folder("worker"):
         assert host_folder() == shared
-        cores = Cores()
+        cores = CoreLock()
         assert cores.take(0)
         cores.give_back()
     assert {path.name for path in shared.iterdir()} == {"mallorn-cores.lock", "mallorn-cores.gate"}

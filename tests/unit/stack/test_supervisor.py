@@ -215,7 +215,7 @@ def test_a_log_that_outgrew_its_limit_is_moved_aside(tmp_path: Path, monkeypatch
     stack = Supervisor([script(tmp_path, "part", "")], tmp_path, patience=IMPATIENT)
     for log in logs:
         log.write_text("more than ten bytes")
-    with stack.run_stack():
+    with stack.running():
         stack.start()
     for log in logs[1:]:
         assert log.read_text() == "", "whoever writes it"

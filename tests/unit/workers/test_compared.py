@@ -9,8 +9,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import Endpoint
-from workers.finish.contest_entry import Compared, odd_devices
-from workers.measure.base import Slot, SlotTrial
+from workers.finish.contest_entry import ContestEntry, odd_devices
+from workers.measure.base import MeasureInput, MeasureResult
 
 SKETCH = Sketch("s", "[]", ())
 TRUE_US = (10.0, 11.0, 30.0)  # of three candidates
@@ -25,28 +25,28 @@ LIES: dict[str, Lie] = {
 }
 
 
-def told(at: int, device: str, us: float | None) -> SlotTrial:
+def told(at: int, device: str, us: float | None) -> MeasureResult:
     candidate = Candidate("s", (at,))
     endpoint = Endpoint(device, device, "c", 2, "0")
     if us is None:
-        return SlotTrial(at, Trial(candidate, Outcome.RUN_ERROR, error="nonsense"), endpoint)
-    return SlotTrial(at, Trial(candidate, Outcome.OK, run_us=(us, us * 1.02)), endpoint)
+        return MeasureResult(at, Trial(candidate, Outcome.RUN_ERROR, error="nonsense"), endpoint)
+    return MeasureResult(at, Trial(candidate, Outcome.OK, run_us=(us, us * 1.02)), endpoint)
 
 
-def contest(liar: Lie | None, devices: tuple[str, ...] = ("a", "b", "c")) -> list[Compared]:
+def contest(liar: Lie | None, devices: tuple[str, ...] = ("a", "b", "c")) -> list[ContestEntry]:
     """Every candidate on every device, of which the first may lie."""
     entries = []
     for at, us in enumerate(TRUE_US):
         results = [told(at, device, us) for device in devices]
         if liar is not None:
             results[0] = told(at, devices[0], liar(at, us))
-        entries.append(Compared(Slot(at, Candidate("s", (at,)), SKETCH), tuple(results)))
+        entries.append(ContestEntry(MeasureInput(at, Candidate("s", (at,)), SKETCH), tuple(results)))
     return entries
 
 
-def order(entries: list[Compared]) -> list[int]:
+def order(entries: list[ContestEntry]) -> list[int]:
     valid = [entry for entry in entries if entry.failure is None]
-    return [entry.slot.slot for entry in sorted(valid, key=Compared.rank)]
+    return [entry.slot.slot for entry in sorted(valid, key=ContestEntry.rank)]
 
 
 def test_honest_devices_are_no_odd_ones() -> None:
@@ -86,14 +86,14 @@ def test_two_devices_name_nobody_and_forgive_nothing(devices: tuple[str, ...]) -
     assert replace(entries[0], results=(told(0, "a", None), *entries[0].results[1:])).failure is not None
 
 
-def passes(*times: tuple[float, float]) -> Compared:
+def passes(*times: tuple[float, float]) -> ContestEntry:
     """A candidate by its passes: of each its time and which share of it was disturbed."""
     one = told(0, "a", 1.0)
     results = tuple(
         replace(one, trial=Trial(one.trial.candidate, Outcome.OK, run_us=(us,), disturbed=share))
         for us, share in times
     )
-    return Compared(Slot(0, one.trial.candidate, SKETCH), results)
+    return ContestEntry(MeasureInput(0, one.trial.candidate, SKETCH), results)
 
 
 def test_passes_that_were_disturbed_do_not_count_beside_one_that_was_not() -> None:
@@ -108,7 +108,7 @@ def test_what_was_disturbed_in_every_pass_is_a_bound() -> None:
 
 
 def test_a_device_that_is_busy_is_no_odd_one() -> None:
-    def busied(result: SlotTrial) -> SlotTrial:
+    def busied(result: MeasureResult) -> MeasureResult:
         return replace(result, trial=replace(result.trial, run_us=(90.0,), latency_us=90.0, disturbed=0.8))
 
     busy = [replace(each, results=(busied(each.results[0]), *each.results[1:])) for each in contest(None)]

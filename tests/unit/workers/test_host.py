@@ -8,21 +8,21 @@ from threading import Event, Thread
 import pytest
 
 from tests.fixtures.waiting import wait_for
-from workers.host.core_lock import LOCK_NAME, Cores
-from workers.host.host_lock import Host
+from workers.host.core_lock import LOCK_NAME, CoreLock
+from workers.host.host_lock import HostLock
 
 LONG_SEC = 300.0
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    return Host(tmp_path)
+def host(tmp_path: Path) -> HostLock:
+    return HostLock(tmp_path)
 
 
 class Waiting(Thread):
     """Somebody who wants to be alone, in a thread of its own."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: HostLock) -> None:
         super().__init__(daemon=True)
         self._host = host
         self.got: bool | None = None
@@ -39,24 +39,24 @@ class Waiting(Thread):
         self.join(LONG_SEC)
 
 
-def gate_is_closed(host: Host) -> bool:
+def gate_is_closed(host: HostLock) -> bool:
     return not host.gate_is_open()
 
 
-def test_work_of_many_goes_on_together(host: Host) -> None:
+def test_work_of_many_goes_on_together(host: HostLock) -> None:
     with host.shared(), host.shared():
         assert host.gate_is_open()
 
 
 def test_nobody_shares_with_one_who_is_alone(tmp_path: Path) -> None:
-    host = Host(tmp_path, shared_patience_sec=0.0)
+    host = HostLock(tmp_path, shared_patience_sec=0.0)
     with host.alone() as held:
         assert held
         assert gate_is_closed(host)
     assert host.gate_is_open()
 
 
-def test_who_wants_to_be_alone_waits_for_work_to_end_and_lets_none_begin(host: Host) -> None:
+def test_who_wants_to_be_alone_waits_for_work_to_end_and_lets_none_begin(host: HostLock) -> None:
     with host.shared():
         waiting = Waiting(host)
         wait_for(lambda: gate_is_closed(host), "the gate to close")
@@ -66,7 +66,7 @@ def test_who_wants_to_be_alone_waits_for_work_to_end_and_lets_none_begin(host: H
     assert host.gate_is_open()
 
 
-def test_long_work_makes_way_and_goes_on_afterwards(host: Host) -> None:
+def test_long_work_makes_way_and_goes_on_afterwards(host: HostLock) -> None:
     seen: list[str] = []
     with host.shared() as turn:
         turn.make_way(lambda: seen.append("pause"), lambda: seen.append("go on"))
@@ -83,22 +83,22 @@ def test_long_work_makes_way_and_goes_on_afterwards(host: Host) -> None:
 
 
 def test_who_cannot_be_alone_in_time_goes_on_and_knows_it(tmp_path: Path) -> None:
-    with Host(tmp_path).shared(), Host(tmp_path, alone_patience_sec=0.0).alone() as held:
+    with HostLock(tmp_path).shared(), HostLock(tmp_path, alone_patience_sec=0.0).alone() as held:
         assert not held
 
 
 def test_who_is_alone_keeps_devices_from_timing_and_imports_from_computing(tmp_path: Path) -> None:
-    cores = Cores(tmp_path / LOCK_NAME)
-    with Host(tmp_path).alone() as held:
+    cores = CoreLock(tmp_path / LOCK_NAME)
+    with HostLock(tmp_path).alone() as held:
         assert held
         assert not cores.take(0)
     assert cores.take(0)
-    with Host(tmp_path, alone_patience_sec=0.0).alone() as held:
+    with HostLock(tmp_path, alone_patience_sec=0.0).alone() as held:
         assert not held
 
 
 def test_two_take_turns_in_being_alone(tmp_path: Path) -> None:
-    hasty = Host(tmp_path, alone_patience_sec=0.0)
+    hasty = HostLock(tmp_path, alone_patience_sec=0.0)
     with hasty.alone() as first, hasty.alone() as second:
         assert (first, second) == (True, False)
     with hasty.alone() as held:
@@ -106,7 +106,7 @@ def test_two_take_turns_in_being_alone(tmp_path: Path) -> None:
 
 
 def test_work_waits_for_one_who_is_alone_only_so_long(tmp_path: Path) -> None:
-    with Host(tmp_path).alone(), Host(tmp_path, shared_patience_sec=0.0).shared():
+    with HostLock(tmp_path).alone(), HostLock(tmp_path, shared_patience_sec=0.0).shared():
         pass
 
 
@@ -119,7 +119,7 @@ def test_a_dead_holder_holds_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        assert gate_is_closed(Host(tmp_path))
+        assert gate_is_closed(HostLock(tmp_path))
         process.kill()
-    with Host(tmp_path, alone_patience_sec=0.0).alone() as held:
+    with HostLock(tmp_path, alone_patience_sec=0.0).alone() as held:
         assert held

@@ -7,8 +7,8 @@ import pytest
 from mallorn.core.errors import LeaseLost, StorageFull, Unavailable
 from mallorn.core.log_setup import TextLines, about
 from tests.fixtures.waiting import wait_for
-from workers.process.lease_renewal import Lease
-from workers.subprocesses.shutdown import Stop, Stopping
+from workers.process.lease_renewal import LeaseKeeper
+from workers.subprocesses.shutdown import Shutdown, ShutdownRequested
 
 
 class Renewals:
@@ -26,9 +26,9 @@ class Renewals:
         return answer
 
 
-def hold(renewals: Renewals, times: int) -> Lease:
+def hold(renewals: Renewals, times: int) -> LeaseKeeper:
     """A lease that was held until it was renewed so often, or lost."""
-    with Lease(renewals, lease_sec=0.06) as lease:
+    with LeaseKeeper(renewals, lease_sec=0.06) as lease:
         wait_for(lambda: renewals.asked >= times or lease.lost, f"{times} renewals")
     return lease
 
@@ -57,12 +57,12 @@ def test_a_database_in_trouble_for_long_costs_the_lease(trouble: Exception) -> N
 
 
 def test_a_stopping_worker_gives_up_what_is_still_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop = Stop()
+    stop = Shutdown()
     monkeypatch.setattr("workers.process.lease_renewal.STOP", stop)
-    lease = Lease(lambda: True, 60)
+    lease = LeaseKeeper(lambda: True, 60)
     lease.check()
     stop.ask()
-    with pytest.raises(Stopping):
+    with pytest.raises(ShutdownRequested):
         lease.check()
     assert not lease.lost
 

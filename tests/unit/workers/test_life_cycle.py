@@ -15,7 +15,7 @@ from db.measurement_codec import unpack_decisions
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
 from db.session import Database
-from db.tables import HeldWork, Measurement, Round, SketchRow, Workload
+from db.tables import LeaseRow, Measurement, Round, SketchRow, Workload
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.registry import REGISTRY
@@ -94,7 +94,7 @@ class JobLife(RuleBasedStateMachine):
             with suppress(Killed):
                 self.workshop.run(round_id)
         self.calm()
-        expired = update(HeldWork).where(HeldWork.until.is_not(None)).values(until=0.0)
+        expired = update(LeaseRow).where(LeaseRow.until.is_not(None)).values(until=0.0)
         self.workshop.write(lambda session: session.execute(expired))
 
     @precondition(lambda self: self.open_rounds())
@@ -175,13 +175,13 @@ class JobLife(RuleBasedStateMachine):
 
     def age(self):
         """A while goes by in which nobody sends anything."""
-        old = update(HeldWork).values(sent_at=HeldWork.sent_at - STALE_SEC - 1)
+        old = update(LeaseRow).values(sent_at=LeaseRow.sent_at - STALE_SEC - 1)
         self.workshop.write(lambda session: session.execute(old))
 
     def holds(self):
         """Every round with who holds it."""
-        mine = HeldWork.kind == WorkKind.ROUND, HeldWork.subject == cast(Round.id, String)
-        query = select(Round, HeldWork).join(HeldWork, and_(*mine))
+        mine = LeaseRow.kind == WorkKind.ROUND, LeaseRow.subject == cast(Round.id, String)
+        query = select(Round, LeaseRow).join(LeaseRow, and_(*mine))
         return self.workshop.read(lambda session: session.execute(query).all())
 
     def open_rounds(self):

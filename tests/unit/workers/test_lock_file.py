@@ -11,8 +11,8 @@ import pytest
 
 from mallorn.core.errors import HostFault
 from tests.fixtures.users import NOBODY, SOMEBODY, as_user, only_root
-from workers.host.core_lock import Cores, open_lock
-from workers.host.host_lock import Host
+from workers.host.core_lock import CoreLock, open_lock
+from workers.host.host_lock import HostLock
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def closed_umask() -> Iterator[None]:
 
 @pytest.mark.usefixtures("closed_umask")
 def test_a_lock_is_open_to_all_whatever_the_umask(shared: Path) -> None:
-    for path in Cores(shared / "cores.lock").files():
+    for path in CoreLock(shared / "cores.lock").files():
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert {path.name for path in shared.iterdir()} == {"cores.lock", "cores.gate"}
 
@@ -48,8 +48,8 @@ def test_one_of_ours_that_was_closed_is_opened(shared: Path) -> None:
 @pytest.mark.usefixtures("closed_umask")
 def test_two_users_lock_on_one_file(shared: Path) -> None:
     cores = shared / "cores.lock"
-    assert as_user(NOBODY, Cores(cores).files) == 0
-    mine = Cores(cores)
+    assert as_user(NOBODY, CoreLock(cores).files) == 0
+    mine = CoreLock(cores)
     assert mine.take(0)
     assert as_user(SOMEBODY, lambda: _assert_taken(cores)) == 0
     mine.give_back()
@@ -57,18 +57,18 @@ def test_two_users_lock_on_one_file(shared: Path) -> None:
 
 
 def _assert_taken(cores: Path) -> None:
-    assert not Cores(cores).take(0)
+    assert not CoreLock(cores).take(0)
 
 
 def _assert_free(cores: Path) -> None:
-    assert Cores(cores).take(0)
+    assert CoreLock(cores).take(0)
 
 
 @only_root
 def test_a_file_that_another_user_closed_is_named_with_the_way_out(shared: Path) -> None:
     cores = shared / "cores.lock"
     cores.with_suffix(".gate").touch(0o600)
-    for work in (Cores(cores).files, Cores(cores).share, lambda: Cores(cores).take(0)):
+    for work in (CoreLock(cores).files, CoreLock(cores).share, lambda: CoreLock(cores).take(0)):
         assert as_user(NOBODY, lambda work=work: _assert_refused(work)) == 0
 
 
@@ -98,7 +98,7 @@ def test_what_lies_at_the_name_is_no_trap(shared: Path) -> None:
 
 def test_a_gate_that_was_taken_is_given_back_where_the_lock_is_closed(shared: Path) -> None:
     (shared / "cores.lock").symlink_to(shared / "elsewhere")
-    for work in (lambda: Cores(shared / "cores.lock").take(0), Cores(shared / "cores.lock").share):
+    for work in (lambda: CoreLock(shared / "cores.lock").take(0), CoreLock(shared / "cores.lock").share):
         with pytest.raises(HostFault):
             work()
     gate = open_lock(shared / "cores.gate", 0o644)
@@ -107,6 +107,6 @@ def test_a_gate_that_was_taken_is_given_back_where_the_lock_is_closed(shared: Pa
 
 
 def test_a_lock_of_one_user_is_closed_to_others(shared: Path) -> None:
-    with Host(shared).shared():
+    with HostLock(shared).shared():
         found = shared / f"mallorn-{os.getuid()}-host.lock"
         assert stat.S_IMODE(found.stat().st_mode) == 0o600

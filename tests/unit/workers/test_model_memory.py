@@ -23,7 +23,7 @@ class MadeUpGraphs:
 def test_a_process_for_a_whole_model_has_room_for_it(
     model_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.process.runtime.Graphs", MadeUpGraphs)
+    monkeypatch.setattr("workers.process.runtime.ModelCompiler", MadeUpGraphs)
     config = Settings(database_url=f"sqlite:///{tmp_path}/m.db", child_memory_bytes=1 << 30)
     made: Any = Runtime(config).graphs(2, model_bytes)
     assert made.memory_bytes == (1 << 30) + COPIES * model_bytes

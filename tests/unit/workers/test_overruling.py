@@ -12,11 +12,11 @@ from mallorn.core.values.candidate import Candidate, Sketch
 from workers.finish.verifier import Verifier
 from workers.interfaces.arguments import Arguments
 from workers.interfaces.runner import LibraryRun
-from workers.measure.base import Program, Slot
+from workers.measure.base import MeasureInput, Program
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 PROGRAM = Program("w0", "{}", Arguments(()), 1e6)
-SLOT = Slot(0, Candidate("s", (1,)), Sketch("s", "[]", ()))
+SLOT = MeasureInput(0, Candidate("s", (1,)), Sketch("s", "[]", ()))
 
 
 class Row:

@@ -11,13 +11,13 @@ from tests.fixtures.waiting import PATIENCE, wait_for
 from tests.unit.children.faces import Misbehaving
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.process_pool import ChildPool
-from workers.subprocesses.shutdown import Stop, Stopping
+from workers.subprocesses.shutdown import Shutdown, ShutdownRequested
 
 
 @pytest.fixture
-def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
+def stop(monkeypatch: pytest.MonkeyPatch) -> Shutdown:
     """A wish of this test's own."""
-    wish = Stop()
+    wish = Shutdown()
     monkeypatch.setattr("workers.subprocesses.child_process.STOP", wish)
     return wish
 
@@ -29,7 +29,7 @@ def leader() -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-def soon(stop: Stop, child: Child) -> threading.Thread:
+def soon(stop: Shutdown, child: Child) -> threading.Thread:
     """Ask to stop once the child is at work."""
 
     def ask() -> None:
@@ -43,48 +43,48 @@ def soon(stop: Stop, child: Child) -> threading.Thread:
     return thread
 
 
-def test_a_call_in_progress_ends_as_stopping_and_not_as_a_crash(stop: Stop) -> None:
+def test_a_call_in_progress_ends_as_stopping_and_not_as_a_crash(stop: Shutdown) -> None:
     with Misbehaving() as child:
         thread = soon(stop, child)
-        with pytest.raises(Stopping):
+        with pytest.raises(ShutdownRequested):
             child.wait_for_file("/nowhere")
         thread.join()
         assert not child.alive
 
 
-def test_a_suspended_child_is_ended_too(stop: Stop) -> None:
+def test_a_suspended_child_is_ended_too(stop: Shutdown) -> None:
     with Misbehaving() as child:
         child.echo(1)
         pending = child.wait_for_file.begin("/nowhere")
         child.suspend()
         stop.ask()
-        with pytest.raises(Stopping):
+        with pytest.raises(ShutdownRequested):
             pending.wait()
 
 
-def test_nothing_starts_any_more(stop: Stop) -> None:
+def test_nothing_starts_any_more(stop: Shutdown) -> None:
     stop.ask()
-    with Misbehaving() as child, pytest.raises(Stopping):
+    with Misbehaving() as child, pytest.raises(ShutdownRequested):
         child.echo(1)
 
 
-def test_a_pool_does_not_replace_what_was_ended(stop: Stop) -> None:
+def test_a_pool_does_not_replace_what_was_ended(stop: Shutdown) -> None:
     with ChildPool(Misbehaving, 1) as pool:
         pool.submit(Misbehaving.wait_for_file.of("/nowhere"), "a")
         stop.ask()
-        with pytest.raises(Stopping):
+        with pytest.raises(ShutdownRequested):
             pool.poll(PATIENCE)
 
 
 def test_a_child_that_starts_while_the_wish_is_spoken_is_ended(
-    stop: Stop, leader: subprocess.Popen[bytes]
+    stop: Shutdown, leader: subprocess.Popen[bytes]
 ) -> None:
     stop.ask()
     stop.enter(leader.pid)
     assert leader.wait(PATIENCE) == -signal.SIGKILL
 
 
-def test_what_was_reaped_is_left_alone(stop: Stop, leader: subprocess.Popen[bytes]) -> None:
+def test_what_was_reaped_is_left_alone(stop: Shutdown, leader: subprocess.Popen[bytes]) -> None:
     stop.enter(leader.pid)
     stop.leave(leader.pid)
     stop.ask()

@@ -11,7 +11,7 @@ from workers.finish.numeric_check import Unchecked
 from workers.finish.verifier import Verifier
 from workers.interfaces.model_compiler import Reference
 from workers.interfaces.runner import LibraryRun
-from workers.measure.base import Program, Slot
+from workers.measure.base import MeasureInput, Program
 from workers.subprocesses.errors import ChildCrashed, ChildKilled
 
 PROGRAM: Any = SimpleNamespace(key="k" * 64, tir="{}", args=(), flops=1.0)
@@ -62,7 +62,7 @@ def helpers() -> Helpers:
 
 def verified(helpers: Any) -> Outcome:
     program: Program = PROGRAM
-    slot: Slot = SLOT
+    slot: MeasureInput = SLOT
     return Verifier(helpers, TARGET, helpers.graphs, Path("/nowhere")).verify(program, slot).outcome
 
 

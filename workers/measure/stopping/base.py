@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from mallorn.core.options import EvaluatorOptions
-from mallorn.core.plugin_errors import blaming
+from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import resolve
 
 
@@ -54,11 +54,11 @@ class NamedRule(StoppingRule):
 
     def __init__(self, name: str) -> None:
         self._part = ("stopping", name)
-        with blaming(self._part):
+        with blame_plugins(self._part):
             self._rule: StoppingRule = resolve(*self._part)()
 
     def next_timing(
         self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
     ) -> EvaluatorOptions | None:
-        with blaming(self._part):
+        with blame_plugins(self._part):
             return self._rule.next_timing(evaluator, run_us, best_us)

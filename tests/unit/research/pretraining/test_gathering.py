@@ -4,7 +4,7 @@ import pytest
 
 from db.measurement_codec import pack_decisions
 from mallorn.core.outcomes import Outcome
-from research.pretraining.sample_tasks import NOWHERE, Gathering, TaskKey, WorkloadFacts
+from research.pretraining.sample_tasks import NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from research.pretraining.training_data import TaskData
 from searchers.space import Sketch
 
@@ -14,14 +14,14 @@ SKETCHES = {"s": Sketch("s", "[]", ())}
 
 
 def add(
-    gathering: Gathering, number: int, latency_us: float | None, context: str = "here", **place: str
+    gathering: TaskSample, number: int, latency_us: float | None, context: str = "here", **place: str
 ) -> None:
     where = TaskKey(place.get("workload", "w"), "cpu", context)
     outcome = OK if latency_us is not None else FAILED
     gathering.add(where, "s", pack_decisions([number]), outcome, latency_us)
 
 
-def tasks(gathering: Gathering) -> list[TaskData]:
+def tasks(gathering: TaskSample) -> list[TaskData]:
     return gathering.tasks(FACTS, SKETCHES, {"here": "zen5", "there": "zen4"})
 
 
@@ -30,7 +30,7 @@ def numbers(task: TaskData) -> list[int]:
 
 
 def test_rows_become_a_task_for_each_workload_and_context() -> None:
-    gathering = Gathering(total=4)
+    gathering = TaskSample(total=4)
     add(gathering, 0, 5.0)
     add(gathering, 1, 7.0, workload="v")
     add(gathering, 2, 4.0, context="there")
@@ -42,7 +42,7 @@ def test_rows_become_a_task_for_each_workload_and_context() -> None:
 
 
 def test_what_never_reached_a_device_is_told_where_its_workload_was_measured_in_its_turn() -> None:
-    gathering = Gathering(total=6)
+    gathering = TaskSample(total=6)
     add(gathering, 0, 9.0, context="there")
     add(gathering, 1, 5.0)
     add(gathering, 2, None, context=NOWHERE)
@@ -56,14 +56,14 @@ def test_what_never_reached_a_device_is_told_where_its_workload_was_measured_in_
 
 @pytest.mark.parametrize("outcome", [Outcome.WORKER_LOST, Outcome.CANCELLED])
 def test_what_tells_of_the_worker_alone_is_left_out(outcome: Outcome) -> None:
-    gathering = Gathering(total=1)
+    gathering = TaskSample(total=1)
     gathering.add(TaskKey("w", "cpu", "here"), "s", b"", outcome, None)
     assert tasks(gathering) == []
 
 
 def test_a_large_set_is_thinned_evenly_and_keeps_the_best_of_each_task() -> None:
     total, limit = 20_000, 1000
-    gathering = Gathering(total, limit)
+    gathering = TaskSample(total, limit)
     for number in range(total):
         add(gathering, number, 3.0 if number == 13_579 else 10.0, workload="wv"[number % 2])
     kept = [number for task in tasks(gathering) for number in numbers(task)]
@@ -76,7 +76,7 @@ def test_a_large_set_is_thinned_evenly_and_keeps_the_best_of_each_task() -> None
 def test_the_same_stream_gives_the_same_sample() -> None:
     samples = []
     for _ in range(2):
-        gathering = Gathering(total=500, limit=50)
+        gathering = TaskSample(total=500, limit=50)
         for number in range(500):
             add(gathering, number, 10.0 + number % 7)
         samples.append(numbers(tasks(gathering)[0]))

@@ -18,7 +18,7 @@ from research.replay.recording_file import write_tasks
 from searchers.space import Candidate
 from tests.unit.research.replay.made_up import made_up
 from workers.interfaces.arguments import Arguments
-from workers.measure.base import Program, Slot
+from workers.measure.base import MeasureInput, Program
 from workers.measure.testing import MeasurerTestCase, Workplace
 
 TASK = made_up(120)
@@ -32,7 +32,7 @@ def replaying(path: Path, *tasks: RecordedTask) -> JobOptions:
     return JobOptions(measurer="replay", recording=str(path))
 
 
-def slots(*outcomes: Outcome) -> list[Slot]:
+def slots(*outcomes: Outcome) -> list[MeasureInput]:
     """Recorded candidates that ended so, each another one."""
     left = list(TASK.trials)
     found = []
@@ -40,7 +40,7 @@ def slots(*outcomes: Outcome) -> list[Slot]:
         trial = next(trial for trial in left if (trial.outcome is Outcome.OK) == (outcome is Outcome.OK))
         left.remove(trial)
         sketch = next(sketch for sketch in TASK.sketches if sketch.key == trial.candidate.sketch)
-        found.append(Slot(len(found), trial.candidate, sketch))
+        found.append(MeasureInput(len(found), trial.candidate, sketch))
     return found
 
 
