@@ -2,7 +2,8 @@
 
 - product lines: of all files of the product.
 - page lines: TypeScript and CSS of the web page, without types that are generated (`.d.ts`).
-- line length: of lines that are not empty, in characters, without the end of the line.
+- line length: of lines that are neither empty nor of an import, in characters, without the end of the line: a
+  module's longer name makes no code denser.
 - function length: from `def` to the last line, methods and inner functions, too; of more than four lines, so
   that a small helper that is written where its one call is makes no figure worse.
 - means of lengths: to half a character or line, as one import more moves tenths.
@@ -14,6 +15,7 @@
 import ast
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -52,13 +54,20 @@ def measure(tree: Tree) -> dict[str, Figure]:
 
 
 def line_lengths(tree: Tree) -> list[tuple[int, str]]:
-    """Length and place of each line that is not empty."""
+    """Length and place of each line that is neither empty nor of an import."""
     return [
         (len(line), f"{tree.file(name)}:{number}")
         for name, text in tree.texts.items()
         for number, line in enumerate(text.splitlines(), 1)
-        if line.strip()
+        if line.strip() and number not in _imports(tree.modules[name])
     ]
+
+
+@cache
+def _imports(module: ast.Module) -> frozenset[int]:
+    """Numbers of the lines of imports."""
+    found = (node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom))
+    return frozenset(number for node in found for number in range(node.lineno, (node.end_lineno or 0) + 1))
 
 
 def function_lengths(tree: Tree) -> list[tuple[int, str]]:

@@ -17,7 +17,7 @@ from mallorn.wording.units import Column
 from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.interfaces.model_compiler import ModelCompiler, PassEntry, PassReport
+    from workers.interfaces.model_compiler import ListedPass, ModelCompiler, PassReport
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ REPORT_COLUMNS: "Final[Sequence[Column[PassReport]]]" = (
     Column("FIRED", lambda report: report.fired),
     Column("WHY NOT", _why_not),
 )
-ENTRY_COLUMNS: "Final[Sequence[Column[PassEntry]]]" = (
+ENTRY_COLUMNS: "Final[Sequence[Column[ListedPass]]]" = (
     Column("PASS", lambda entry: entry.name),
     Column("PHASES", lambda entry: ", ".join(entry.phases)),
     Column("PURPOSE", lambda entry: entry.purpose),

@@ -1,1 +1,5 @@
 """Predictors of measured speed, their training and their evaluation."""
+
+from mallorn.core.moved_modules import install
+
+install()

@@ -9,8 +9,8 @@ import numpy as np
 
 from costmodels.base import Column, Prediction
 from searchers.base import Trial
+from searchers.batch_sampler import ScoredPool
 from searchers.feasibility import learn_feasibility
-from searchers.samplers.base import ScoredPool
 from searchers.space import Matrix, Space
 
 FEWEST: Final = 16

@@ -1,1 +1,5 @@
 """Celery workers: import models, search, build and measure, train, finish."""
+
+from mallorn.core.moved_modules import install
+
+install()

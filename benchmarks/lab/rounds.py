@@ -11,7 +11,7 @@ from costmodels.base import CostModel, Matrix, Vector
 from costmodels.labels import bounded_sample
 from costmodels.metrics import pairwise_accuracy
 from costmodels.splits import rebased
-from searchers.samplers.base import BatchSampler, ScoredPool
+from searchers.batch_sampler import BatchSampler, ScoredPool
 from searchers.space import Candidate
 from workers.round.train_cost_model import MAX_ROWS
 

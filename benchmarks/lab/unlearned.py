@@ -17,7 +17,7 @@ from searchers.algorithms.mcts import Mcts
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.qlearning import QLearning
 from searchers.algorithms.reinforce import Reinforce
-from searchers.samplers.base import BatchSampler, ScoredPool
+from searchers.batch_sampler import BatchSampler, ScoredPool
 from searchers.samplers.clustered import Clustered
 
 

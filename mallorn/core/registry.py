@@ -30,9 +30,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "random": "searchers.algorithms.random:RandomSearch",
     },
     "sampler": {
-        "topk": "searchers.samplers.topk:TopK",
+        "topk": "searchers.top_k_sampler:TopK",
         "clustered": "searchers.samplers.clustered:Clustered",
-        "contextual": "searchers.samplers.topk:Contextual",
+        "contextual": "searchers.top_k_sampler:Contextual",
         "diverse": "searchers.samplers.diverse:Diverse",
     },
     "cost_model": {
@@ -102,7 +102,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
 #: What a class of one's own must be; the seams that have a name for people are those that a job chooses.
 CONTRACTS: Final = {
     "search": "searchers.base:Searcher",
-    "sampler": "searchers.samplers.base:BatchSampler",
+    "sampler": "searchers.batch_sampler:BatchSampler",
     "cost_model": "costmodels.base:CostModel",
     "stopping": "workers.measure.stopping:StoppingRule",
     "measurer": "workers.measure.base:Measurer",

@@ -11,12 +11,12 @@ from costmodels.base import Column
 from searchers.algorithms.arm_credit import credit
 from searchers.algorithms.gp import ACQUISITIONS, Beliefs, GaussianProcess
 from searchers.base import Proposal, Trial, means_of
+from searchers.batch_sampler import ScoredPool
 from searchers.batch_searcher import BatchSearcher, Request
 from searchers.failure_penalty import penalise_failures
 from searchers.feature_scaling import scaled
 from searchers.fill_batch import Filter
 from searchers.pooled_searcher import score
-from searchers.samplers.base import ScoredPool
 from searchers.space import Candidate
 from searchers.timed_candidates import fastest
 

@@ -10,8 +10,8 @@ from costmodels.base import CostModel, Indices
 from mallorn.core.registry import resolve
 from searchers.algorithms.arm_credit import credit
 from searchers.base import Proposal, Searcher, Trial, named, searcher_of
+from searchers.batch_sampler import BatchSampler
 from searchers.fill_batch import Filter, defaults_first, pending, random_fill
-from searchers.samplers.base import BatchSampler
 from searchers.space import Space
 
 ARMS: Final = ("evolutionary", "ga", "sa", "roller", "random")

@@ -6,8 +6,8 @@ import numpy as np
 
 from costmodels.base import CostModel
 from searchers.base import Proposal, Searcher, Trial
+from searchers.batch_sampler import BatchSampler
 from searchers.fill_batch import Filter, defaults_first, random_fill
-from searchers.samplers.base import BatchSampler
 from searchers.space import Space
 
 

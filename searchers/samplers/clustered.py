@@ -10,8 +10,8 @@ from itertools import chain
 import numpy as np
 
 from costmodels.base import Indices
+from searchers.batch_sampler import ScoredPool, Synthesiser
 from searchers.feature_scaling import Points, scaled, squared_distances
-from searchers.samplers.base import ScoredPool, Synthesiser
 from searchers.samplers.k_means import Clustering, to_the_knee
 from searchers.space import Candidate, Sketch, Space
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from costmodels.base import Column, Indices
+from searchers.batch_sampler import BatchSampler, ScoredPool
 from searchers.feature_scaling import Points, scaled, squared_distances
-from searchers.samplers.base import BatchSampler, ScoredPool
 
 
 class Diverse(BatchSampler):

@@ -8,7 +8,7 @@ import pytest
 from costmodels.base import Prediction
 
 # ruff: noqa: S101
-from searchers.samplers.base import BatchSampler, ScoredPool, Synthesiser
+from searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
 from searchers.synthetic_space import SyntheticSpace
 from searchers.testing.candidate_checks import assert_well_formed, generator
 

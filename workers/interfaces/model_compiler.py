@@ -58,7 +58,7 @@ class BadLine:
 
 
 @dataclass(frozen=True, slots=True)
-class PassEntry:
+class ListedPass:
     """A graph pass as people read of it."""
 
     name: str
@@ -190,7 +190,7 @@ class ModelCompiler(Child):
         """Import a model, run the recipe's first half, and describe every task it is made of."""
 
     @method(limit_sec=600.0)
-    def list_passes(self) -> list[PassEntry]:
+    def list_passes(self) -> list[ListedPass]:
         """All graph passes that TVM lacks."""
 
     @method(limit_sec=3600.0)

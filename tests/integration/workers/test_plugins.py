@@ -118,7 +118,7 @@ def test_a_searcher_that_fails_costs_no_round_and_stands_on_the_job(workshop, se
     [
         ({"search": "mallorn.core.registry:resolve"}, "is no searchers.base.Searcher"),
         ({"cost_model": mine(Mine)}, "is no costmodels.base.CostModel"),
-        ({"sampler": mine(Heir)}, "is no searchers.samplers.base.BatchSampler"),
+        ({"sampler": mine(Heir)}, "is no searchers.batch_sampler.BatchSampler"),
         ({"policy": mine(Mine)}, "is no services.planner.policy.Policy"),
         ({"families": "mallorn.core.registry:WORDS"}, "is no services.planner.families.base.Families"),
     ],

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.lab.unlearned import TWINS, Medoids
 from mallorn.core.registry import REGISTRY, resolve
-from searchers.samplers.base import BatchSampler, Synthesiser
+from searchers.batch_sampler import BatchSampler, Synthesiser
 from searchers.testing import BatchSamplerTestCase
 
 

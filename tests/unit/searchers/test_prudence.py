@@ -10,9 +10,9 @@ from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.base import Trial
+from searchers.batch_sampler import ScoredPool
 from searchers.failure_penalty import learn_build_times, penalise_failures
 from searchers.feasibility import CERTAIN, learn_feasibility
-from searchers.samplers.base import ScoredPool
 from searchers.simulate_search import simulate
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace

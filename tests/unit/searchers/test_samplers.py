@@ -8,16 +8,16 @@ import pytest
 
 from costmodels.base import Prediction
 from searchers.algorithms.evolutionary import Evolutionary
+from searchers.batch_sampler import BatchSampler, ScoredPool
 from searchers.feature_scaling import scaled, squared_distances
-from searchers.samplers.base import BatchSampler, ScoredPool
 from searchers.samplers.clustered import Clustered, synthesised
 from searchers.samplers.diverse import Diverse
 from searchers.samplers.k_means import k_means, to_the_knee
-from searchers.samplers.topk import Contextual, TopK
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from searchers.synthetic_space import SyntheticSpace
 from searchers.testing import BatchSamplerTestCase, SynthesiserTestCase, assert_well_formed
 from searchers.testing.candidate_checks import generator
+from searchers.top_k_sampler import Contextual, TopK
 
 
 class TestClustered(SynthesiserTestCase):

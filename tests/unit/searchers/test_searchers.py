@@ -13,12 +13,12 @@ from mallorn.core.registry import REGISTRY, resolve
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.algorithms.random import RandomSearch
 from searchers.base import Searcher, Trial
-from searchers.samplers.base import BatchSampler
-from searchers.samplers.topk import TopK
+from searchers.batch_sampler import BatchSampler
 from searchers.simulate_search import best_us, simulate, trained
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
 from searchers.testing import BatchSamplerTestCase, SearcherTestCase
+from searchers.top_k_sampler import TopK
 
 
 class TestRandomSearch(SearcherTestCase):

@@ -10,7 +10,7 @@ from mallorn.core import queues
 from mallorn.core.options import JobOptions
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.base import Searcher
-from searchers.samplers.base import BatchSampler
+from searchers.batch_sampler import BatchSampler
 from services.planner.belief import Belief
 from services.planner.families.base import Families
 from services.planner.policy import Policy

@@ -3,7 +3,7 @@
 import numpy as np
 
 from costmodels.base import Indices
-from searchers.samplers.base import BatchSampler, ScoredPool
+from searchers.batch_sampler import BatchSampler, ScoredPool
 
 
 class TopK(BatchSampler):
