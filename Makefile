@@ -91,12 +91,12 @@ test-integration test-migration test-edges test-browser test-acceptance test-fau
 # Nothing here asserts a time, and whole models are timed one at a time a host, so tests may share the machine.
 test-simulation test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
 # Coordinators and children begin and end here, which is idle time; to collect so many tests takes each worker seconds.
-test-unit: SIDE_BY_SIDE := -n 3 --dist loadgroup
-# What the tests of a file or of a group share is started once.
-test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadgroup
+test-unit: SIDE_BY_SIDE := -n 3 --dist loadfile
+# What the tests of a file share is started once (tests/fixtures/scheduling.py).
+test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
 # They wait for databases, servers and children, too.
 test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
-test-faults test-edges: SIDE_BY_SIDE := -n 4 --dist loadgroup
+test-faults test-edges: SIDE_BY_SIDE := -n 4 --dist loadfile
 test-migration test-hours test-neural: SIDE_BY_SIDE := -n 2
 
 test-%: setup ## one folder of tests: unit, simulation, integration, contract, migration, acceptance, faults or hours

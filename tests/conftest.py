@@ -51,6 +51,7 @@ pytest_plugins = [
     "tests.fixtures.fleet",
     "tests.fixtures.made_up_engines",
     "tests.fixtures.pooler",
+    "tests.fixtures.scheduling",
     "tests.fixtures.service",
     "tests.fixtures.workshop",
 ]
@@ -58,11 +59,8 @@ pytest_plugins = [
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup` the tests of a file run in one process, and so do files that name one group."""
+    """Before tests are chosen by their marks."""
     mark_the_rest(items)
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

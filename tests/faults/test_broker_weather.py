@@ -11,11 +11,6 @@ from benchmarks.broker.weather import FAULTS, Fault, Heard
 from tests.fixtures.waiting import wait_for
 
 AWAY_SEC = 7.0  # longer than a worker waits for an answer
-# Each waits in a process of its own.
-EACH = [
-    pytest.param(fault, id=fault.__name__, marks=pytest.mark.xdist_group(f"broker {fault.__name__}"))
-    for fault in FAULTS
-]
 
 
 @pytest.fixture
@@ -26,7 +21,7 @@ def broker() -> Iterator[Heard]:
         yield broker
 
 
-@pytest.mark.parametrize("away", EACH)
+@pytest.mark.parametrize("away", FAULTS, ids=lambda fault: str(fault.__name__))
 def test_a_worker_hears_again_once_the_broker_is_back(broker: Heard, away: Fault) -> None:
     with away(broker):
         time.sleep(AWAY_SEC)
