@@ -30,6 +30,7 @@ def data_of(newcomer: Newcomer) -> DataDir:
     return DataDir(newcomer.home / ".local" / "share" / "mallorn")
 
 
+@pytest.mark.long
 def test_run_twice_where_path_and_home_have_spaces_under_a_closed_umask_in_no_language(
     tmp_path: Path,
 ) -> None:

@@ -16,8 +16,6 @@ from tests.fixtures.transcript import Prose, Terminal, Typed, comparable, conden
 
 PAGES = ROOT / "docs" / "first-hours"
 HOURS = ("engineer", "platform", "researcher", "bad-day")
-SHORTEST = "platform"
-EACH = [pytest.param(name, marks=[] if name == SHORTEST else [pytest.mark.long]) for name in HOURS]
 
 
 @pytest.fixture
@@ -40,7 +38,8 @@ def can_be_unshared() -> bool:
     return bool(tools) and subprocess.run(command, capture_output=True).returncode == 0
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.long
+@pytest.mark.parametrize("name", HOURS)
 def test_an_hour_goes_as_its_page_shows(terminal: Terminal, name: str) -> None:
     if name == "bad-day" and not can_be_unshared():
         pytest.skip("this user may make no namespaces, or iproute2 is not installed")
