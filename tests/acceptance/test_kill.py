@@ -1,21 +1,43 @@
 """SIGKILL in the middle of a round: nothing committed is repeated, nothing is lost, the job ends."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mallorn import Job
-from tests.fixtures.service import JOB_SEC, Service, bounds, log_key, measured_well, seldom, trials
+from tests.fixtures.service import (
+    JOB_SEC,
+    Service,
+    bounds,
+    log_key,
+    measured_well,
+    seldom,
+    start_service,
+    stop_service,
+    trials,
+)
 from tests.fixtures.waiting import wait_for
 from workers.device.detect_host import available_cores
 from workers.round.batch_commits import BATCH
 
 # So many candidates may run a second time: what waits for its commit, and what was built side by side.
 UNCOMMITTED = BATCH + available_cores()
+TRIALS = 32
 # Others end a job early once they expect no more of it, which the jobs before may bring about.
 WHOLE_BUDGET = "round-robin"
 # Made-up times, for what is about the service; slow enough to find its jobs at work.
 MADE_UP: Any = {"measurer": "simulated", "simulated": {"device_sec": 0.2}}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One whose parts are killed here."""
+    started = start_service(tmp_path_factory.mktemp("killed"))
+    yield started
+    stop_service(started)
 
 
 def committed(service: Service, job: Job) -> int:
@@ -34,15 +56,17 @@ def idle(service: Service) -> bool:
 def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
     service: Service, networks: Path
 ) -> None:
-    job = service.client.tune(networks / "tiny.onnx", trials=48, round_size=24, policy=WHOLE_BUDGET)
+    job = service.client.tune(
+        networks / "tiny.onnx", trials=TRIALS, round_size=TRIALS // 2, policy=WHOLE_BUDGET
+    )
     wait_until_committed(service, job, 6)
     service.kill_worker(job)
     kept = measured_well(trials(service.client, job))
     job.wait(JOB_SEC)
 
     records = trials(service.client, job)
-    assert len(records) == 48
-    assert len({(record.round_id, record.slot) for record in records}) == 48
+    assert len(records) == TRIALS
+    assert len({(record.round_id, record.slot) for record in records}) == TRIALS
     assert set(measured_well(records).values()) == {1}
     executions, rows = service.executions(), Counter(log_key(record) for record in records)
     assert all(executions[key] == rows[key] for key in kept), "a committed measurement was repeated"
@@ -51,16 +75,16 @@ def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
 
 
 def test_a_paused_job_resumes_and_measures_nothing_again(service: Service, networks: Path) -> None:
-    job = service.client.tune(networks / "tiny.onnx", trials=40, seed=5, policy=WHOLE_BUDGET, **MADE_UP)
+    job = service.client.tune(networks / "tiny.onnx", trials=24, seed=5, policy=WHOLE_BUDGET, **MADE_UP)
     wait_until_committed(service, job, 4)
     job.pause()
     wait_for(seldom(lambda: idle(service)), "the worker to stand still", JOB_SEC)
     kept = committed(service, job)
-    assert kept < 40
+    assert kept < 24
     job.resume()
     job.wait(JOB_SEC)
     records = trials(service.client, job)
-    assert len(records) == len({log_key(record) for record in records}) == 40
+    assert len(records) == len({log_key(record) for record in records}) == 24
 
 
 def test_a_finished_job_takes_more_trials_and_measures_nothing_again(
@@ -78,11 +102,11 @@ def test_a_finished_job_takes_more_trials_and_measures_nothing_again(
 def test_a_wiped_broker_loses_nothing(service: Service, networks: Path) -> None:
     import redis
 
-    job = service.client.tune(networks / "tiny.onnx", trials=24, seed=7, policy=WHOLE_BUDGET, **MADE_UP)
+    job = service.client.tune(networks / "tiny.onnx", trials=16, seed=7, policy=WHOLE_BUDGET, **MADE_UP)
     info = service.data.read_stack()
     assert info is not None
     socket = info.redis_url.removeprefix("redis+socket://").partition("?")[0]
     wait_until_committed(service, job, 4)
     redis.Redis(unix_socket_path=socket).flushall()
     job.wait(JOB_SEC)
-    assert committed(service, job) == 24
+    assert committed(service, job) == 16

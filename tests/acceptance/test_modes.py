@@ -7,9 +7,17 @@ import pytest
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from tests.acceptance.test_tune import RELATIVE_ERROR, apply
 from tests.fixtures.command_line import assert_refused, mallorn
-from tests.fixtures.service import JOB_SEC, Service, trials
+from tests.fixtures.service import JOB_SEC, Service, tiny_network, trials
 
-MEASURED = 16
+MEASURED = 8
+
+
+@pytest.fixture(scope="module")
+def unknown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network with tasks that no other job has."""
+    file = tmp_path_factory.mktemp("unknown") / "unknown.onnx"
+    file.write_bytes(tiny_network(size=12, classes=12))
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -18,18 +26,20 @@ def url(service: Service) -> str:
 
 
 @pytest.mark.parametrize("mode", ["zero-shot", "one-shot"])
-def test_stock_tvm_takes_what_is_handed_out(url: str, networks: Path, tmp_path: Path, mode: str) -> None:
-    model, tuned = networks / "tiny.onnx", tmp_path / "tuned"
-    result = mallorn("tune", str(model), "--mode", mode, "--out", str(tuned), MALLORN_URL=url)
+def test_stock_tvm_takes_what_is_handed_out(url: str, unknown: Path, tmp_path: Path, mode: str) -> None:
+    tuned = tmp_path / "tuned"
+    result = mallorn("tune", str(unknown), "--mode", mode, "--out", str(tuned), MALLORN_URL=url)
     assert result.returncode == 0, result.stderr
     assert read_manifest(tuned / MANIFEST).mode == mode
-    answer = apply(tuned, model)
+    answer = apply(tuned, unknown)
     assert answer["workloads_found"] == answer["workloads"] > 0
     assert answer["relative_error"] < RELATIVE_ERROR
 
 
-def test_the_report_says_what_answered_and_what_was_not_done(service: Service, networks: Path) -> None:
-    job = service.client.tune(networks / "mlp.onnx", mode="zero-shot")
+def test_the_report_says_what_answered_and_what_was_not_done(service: Service, tmp_path: Path) -> None:
+    unasked = tmp_path / "unasked.onnx"
+    unasked.write_bytes(tiny_network(size=10, classes=14))
+    job = service.client.tune(unasked, mode="zero-shot")
     job.wait(JOB_SEC)
     report = job.body["report"]
     assert {answer["source"] for answer in report["answers"].values()} == {"constructed"}
@@ -39,10 +49,10 @@ def test_the_report_says_what_answered_and_what_was_not_done(service: Service, n
     assert trials(service.client, job) == []
 
 
-def test_what_a_search_measured_answers_later_jobs(service: Service, networks: Path) -> None:
-    search = service.client.tune(networks / "mlp.onnx", trials=MEASURED)
+def test_what_a_search_measured_answers_later_jobs(service: Service, unknown: Path) -> None:
+    search = service.client.tune(unknown, trials=MEASURED)
     search.wait(JOB_SEC)
-    later = service.client.tune(networks / "mlp.onnx", mode="one-shot")
+    later = service.client.tune(unknown, mode="one-shot")
     later.wait(JOB_SEC)
     report = later.body["report"]
     assert {answer["source"] for answer in report["answers"].values()} == {"same"}

@@ -163,7 +163,7 @@ def test_a_read_only_directory_is_named_and_what_lies_there_is_served_again_late
     assert mallorn("doctor", "--data", str(data)).returncode == 0
 
 
-TRIALS: Final = 16
+TRIALS: Final = 10
 
 
 def test_a_worker_without_file_handles_says_so_and_no_candidate_is_dropped_or_doubled(
