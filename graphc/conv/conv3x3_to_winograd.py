@@ -8,13 +8,15 @@ bfloat16 in the smaller tiles only; the larger ones would amplify the rounding e
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Leave, Pass
 
 KERNEL = 3
 Matrix = tuple[tuple[float, ...], ...]
@@ -164,42 +166,45 @@ def best(shape: Shape) -> WinogradPlan | None:
     return plan if plan.gain > 0 else None
 
 
-def winograd(dtype: str = "float32") -> Any:
-    """The pass that rewrites every convolution that gains; `dtype` is the lowest precision of factors."""
-    return graph_rewriting.call_pass("Winograd", {"relax.nn.conv2d": partial(_rewrite, dtype=dtype)})
+class Conv3x3ToWinograd(Pass[WinogradPlan]):
+    """Computes 3 x 3 convolutions by Winograd's algorithm, where that saves more than it moves."""
+
+    name, match = "conv.winograd", ("relax.nn.conv2d",)
+
+    def __init__(self, precision: str = "float32") -> None:
+        super().__init__()
+        self.precision = precision  # the lowest of factors
+
+    def check(self, call: Any, g: Graph) -> WinogradPlan:
+        attrs = call.attrs
+        if any(int(number) != 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups)):
+            raise Leave("it has strides, dilation or groups")
+        if not graph_rewriting.channels_last(call):
+            raise Leave("its channels are not last, or its weights are computed")
+        if graph_rewriting.sizes_of(call.args[1])[:2] != (KERNEL, KERNEL):
+            raise Leave("its kernel is not 3 x 3")
+        plan = best(_shape(call, self.precision))
+        if plan is None:
+            raise Leave("more would be moved than saved")
+        return plan
+
+    def rewrite(self, call: Any, facts: WinogradPlan, g: Graph) -> Any:
+        data, weights = call.args[0], g.array(call.args[1])
+        padded = relax.op.nn.pad(data, facts.margins) if any(facts.margins) else data
+        packed_type = relax.TensorType(facts.packed, facts.dtype)
+        packed = g.call_function("winograd_pack", _pack(facts), [padded], packed_type)
+        transformed = relax.const(_transformed(facts.form, weights), facts.dtype)
+        products = relax.op.matmul(packed, transformed, out_dtype="float32")
+        return g.call_function("winograd_unpack", _unpack(facts), [products], call.ty)
 
 
-def _rewrite(builder: Any, call: Any, dtype: str) -> Any:
-    shape = _shape(call, dtype)
-    plan = best(shape) if shape else None
-    return _three_steps(builder, plan, call) if plan else call
-
-
-def _shape(call: Any, dtype: str) -> Shape | None:
-    """The sizes of a convolution that can be rewritten; None for others."""
-    attrs, weights = call.attrs, call.args[1]
-    plain = all(int(number) == 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups))
-    if not plain or not graph_rewriting.channels_last(call):
-        return None
-    if call.ty.dtype != "float32" or tuple(map(int, weights.ty.shape))[:2] != (KERNEL, KERNEL):
-        return None
-    batch, height, width, channels = map(int, call.args[0].ty.shape)
-    top, left = map(int, list(attrs.padding)[:2])
-    _, out_height, out_width, out_channels = map(int, call.ty.shape)
+def _shape(call: Any, precision: str) -> Shape:
+    batch, height, width, channels = graph_rewriting.sizes_of(call.args[0])
+    top, left = map(int, list(call.attrs.padding)[:2])
+    _, out_height, out_width, out_channels = graph_rewriting.sizes_of(call)
     fits = channels % PAIR == 0 and out_channels % LANES == 0
     sizes = batch, height, width, channels, top, left, out_height, out_width, out_channels
-    return Shape(*sizes, dtype if fits else "float32")
-
-
-def _three_steps(builder: Any, plan: WinogradPlan, call: Any) -> Any:
-    data, weights = call.args
-    pack = builder.add_func(_pack(plan), "winograd_pack")
-    unpack = builder.add_func(_unpack(plan), "winograd_unpack")
-    padded = relax.op.nn.pad(data, plan.margins) if any(plan.margins) else data
-    packed = relax.call_tir(pack, [padded], relax.TensorType(plan.packed, plan.dtype))
-    transformed = relax.const(_transformed(plan.form, weights.value.numpy()), plan.dtype)
-    products = relax.op.matmul(packed, transformed, out_dtype="float32")
-    return relax.call_tir(unpack, [products], relax.TensorType(plan.shape.unpacked, "float32"))
+    return Shape(*sizes, precision if fits else "float32")
 
 
 def _transformed(form: Form, weights: Any) -> Any:

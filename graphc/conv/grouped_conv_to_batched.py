@@ -3,7 +3,6 @@
 TVM's own read the data at `output // outputs * channels`, which fits no tile.
 """
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,42 +10,65 @@ from tvm import relax
 
 from graphc.conv import pad_conv_to_vectors
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph, operator_name
+from graphc.core.graph_pass import Leave, Pass
 
 NAME, RESHAPE = "grouped_", "relax.reshape"
 
 
-def groups(lanes: int = graph_rewriting.LANES) -> Any:
-    """The pass, for convolutions of several groups that are not depthwise."""
-    return graph_rewriting.call_pass(
-        "Groups", dict.fromkeys(pad_conv_to_vectors.LAYOUTS, partial(_rewrite, lanes=lanes))
-    )
+class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
+    """Gives convolutions of several groups, which are not depthwise, an axis of groups."""
+
+    name, match = "conv.grouped_to_batched", tuple(pad_conv_to_vectors.LAYOUTS)
+    after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
+
+    def check(self, call: Any, g: Graph) -> pad_conv_to_vectors.Sizes:
+        if not pad_conv_to_vectors.fits(call):
+            raise Leave("its channels are not last, or its weights are computed")
+        if int(call.attrs.groups) == 1:
+            raise Leave("it has one group")
+        if int(call.args[1].ty.shape[-2]) == 1:
+            raise Leave("it is depthwise")
+        outputs = int(call.ty.shape[-1]) // int(call.attrs.groups)
+        return pad_conv_to_vectors.sizes_of(call, _whole(outputs, g.lanes))
+
+    def rewrite(self, call: Any, facts: pad_conv_to_vectors.Sizes, g: Graph) -> Any:
+        weights, count = g.array(call.args[1]), int(call.attrs.groups)
+        by_group = weights.reshape(*weights.shape[:-1], count, -1)
+        outputs = by_group.shape[-1]
+        filled = np.pad(by_group, [(0, 0)] * weights.ndim + [(0, facts.outputs - outputs)])
+        name = f"{NAME}{call.op.name.rpartition('.')[2]}"
+        result = relax.TensorType((*facts.result[:-1], count, outputs), "float32")
+        arguments = [call.args[0], relax.const(filled)]
+        return relax.op.reshape(
+            g.call_function(name, _function(facts, count), arguments, result), call.ty.shape
+        )
 
 
-def joined() -> Any:
-    """The pass that keeps what joins the groups apart: alone it is a view, in another task it is a copy."""
-    return graph_rewriting.graph_pass("Joined", _keep_apart)
+class KeepJoinedGroupsApart(Pass[None]):
+    """Keeps reshapes that join groups out of other tasks: alone such a reshape is a view, there a copy."""
+
+    name, match = "conv.keep_joined_groups_apart", (RESHAPE,)
+    dtype = ""
+    after = ("conv.grouped_to_batched", "mallorn.views")
+
+    def check(self, call: Any, g: Graph) -> None:
+        if not _joins_groups(g, call.args[0]):
+            raise Leave("no grouped convolution is before it")
+
+    def rewrite(self, call: Any, facts: None, g: Graph) -> Any:
+        groups, joined = map(graph_rewriting.sizes_of, (call.args[0], call))
+        return g.call_function("joined", _view(groups, joined), [call.args[0]], call.ty)
 
 
-def _keep_apart(builder: Any, graph: Any) -> Any:
-    values = relax.analysis.get_var2val(graph)
-
-    def rewrite(call: Any) -> Any:
-        if not _grouped(values, call.args[0]):
-            return call
-        function = builder.add_func(_view(*map(graph_rewriting.sizes_of, (call.args[0], call))), "joined")
-        return relax.call_tir(function, [call.args[0]], call.ty)
-
-    return graph_rewriting.rewrite_known(graph, RESHAPE, rewrite)
-
-
-def _grouped(values: Any, var: Any) -> bool:
+def _joins_groups(g: Graph, value: Any) -> bool:
     """True for what the pass above computes, and what was moved behind it."""
-    call = values.get(var) if isinstance(var, relax.Var) else None
-    if not isinstance(call, relax.Call) or call.op.name == RESHAPE:
+    call = g.producer(value)
+    if call is None or operator_name(call) == RESHAPE:
         return False
-    if call.op.name == "relax.call_tir":
+    if operator_name(call) == "relax.call_tir":
         return str(call.args[0].name_hint).startswith(NAME)
-    return bool(call.args) and _grouped(values, call.args[0])
+    return bool(call.args) and _joins_groups(g, call.args[0])
 
 
 def _view(groups: tuple[int, ...], whole: tuple[int, ...]) -> Any:
@@ -67,25 +89,6 @@ def main(
 """)
 
 
-def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
-    if (
-        not pad_conv_to_vectors.fits(call)
-        or int(call.attrs.groups) == 1
-        or int(call.args[1].ty.shape[-2]) == 1
-    ):
-        return call
-    weights, count = call.args[1].value.numpy(), int(call.attrs.groups)
-    outputs = weights.shape[-1] // count
-    sizes = pad_conv_to_vectors.sizes_of(call, _whole(outputs, lanes))
-    by_group = weights.reshape(*weights.shape[:-1], count, outputs)
-    filled = np.pad(by_group, [(0, 0)] * weights.ndim + [(0, sizes.outputs - outputs)])
-    name = f"{NAME}{call.op.name.rpartition('.')[2]}"
-    function = builder.add_func(_function(sizes, count), name)
-    result = relax.TensorType((*sizes.result[:-1], count, outputs), "float32")
-    grouped = relax.call_tir(function, [call.args[0], relax.const(filled)], result)
-    return relax.op.reshape(grouped, call.ty.shape)
-
-
 def _whole(outputs: int, lanes: int) -> int:
     """Rounded up to vectors, or a part of one that is a power of two, where little is padding."""
     vector = min(lanes, 1 << (outputs - 1).bit_length())
@@ -96,7 +99,7 @@ def _whole(outputs: int, lanes: int) -> int:
     )
 
 
-def _function(sizes: Any, count: int) -> Any:
+def _function(sizes: pad_conv_to_vectors.Sizes, count: int) -> Any:
     """Sums all outputs of each group in a buffer and copies the wanted ones."""
     places = range(len(sizes.kernel))
     result = ["n", *(f"i{at}" for at in places), "g", "o"]

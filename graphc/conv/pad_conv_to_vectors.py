@@ -54,7 +54,7 @@ class PadConvToVectors(Pass[Sizes]):
     """Adds columns to convolutions, and outputs if at most a third of the products are wasted."""
 
     name, match = "conv.pad_to_vectors", tuple(LAYOUTS)
-    after = ("mallorn.winograd", "conv.fuse_pointwise_depthwise")
+    after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
 
     def check(self, call: Any, g: Graph) -> Sizes:
         if not fits(call):
@@ -68,7 +68,7 @@ class PadConvToVectors(Pass[Sizes]):
         return sizes
 
     def rewrite(self, call: Any, facts: Sizes, g: Graph) -> Any:
-        weights: Any = g.array(call.args[1])
+        weights = g.array(call.args[1])
         filled = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, facts.outputs - weights.shape[-1])])
         name = f"whole_{call.op.name.rpartition('.')[2]}"
         return g.call_function(name, _function(facts), [call.args[0], relax.const(filled)], call.ty)

@@ -71,7 +71,7 @@ class TrimWeightsOnPadding(Pass[list[Axis]]):
         kept = [axis.kept for axis in facts]
         begins = [(old.before - new.before) // old.dilation for old, new in zip(facts, kept, strict=True)]
         places = (slice(low, low + axis.taps) for low, axis in zip(begins, kept, strict=True))
-        weights: Any = g.array(call.args[1])
+        weights = g.array(call.args[1])
         return graph_rewriting.convolution(
             call,
             call.args[0],

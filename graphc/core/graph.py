@@ -34,12 +34,12 @@ class Graph:
         return call if not operators or operator_name(call) in operators else None
 
     def is_constant(self, value: Any) -> bool:
-        """True for weights and numbers, whose arrays are copied where they are asked for."""
+        """True for weights and numbers; `array` reads them."""
         return isinstance(value, tvm.ir.GenericConst)
 
-    def array(self, value: Any) -> Any | None:
-        """The numbers of a constant; none where the value is computed or given."""
-        return value.value.numpy() if self.is_constant(value) else None
+    def array(self, value: Any) -> Any:
+        """A copy of a constant's numbers."""
+        return value.value.numpy()
 
     def read_once(self, value: Any) -> bool:
         """True if one call alone reads it; callers read the network's outputs, too."""

@@ -15,11 +15,11 @@ OWN_PASSES = {
     "mallorn.depthwise": "graphc.conv.fuse_pointwise_into_depthwise:FusePointwiseIntoDepthwise",
     "mallorn.find_norms": "graphc.norm.group_norm_to_partial_sums",
     "mallorn.folds": "graphc.tasks.mark_reductions",
-    "mallorn.groups": "graphc.conv.grouped_conv_to_batched",
+    "mallorn.groups": "graphc.conv.grouped_conv_to_batched:GroupedConvToBatched",
     "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul",
     "mallorn.int8": "graphc.quant.int8_dot_products",
     "mallorn.integers": "graphc.quant.compute_in_integers",
-    "mallorn.joined": "graphc.conv.grouped_conv_to_batched",
+    "mallorn.joined": "graphc.conv.grouped_conv_to_batched:KeepJoinedGroupsApart",
     "mallorn.laid": "graphc.quant.block_quantized_matmul_function",
     "mallorn.lanes": "graphc.core.vector_lanes",
     "mallorn.lines": "graphc.tasks.mark_elementwise_rows",
@@ -37,7 +37,7 @@ OWN_PASSES = {
     "mallorn.vectors": "graphc.conv.pad_conv_to_vectors:PadConvToVectors",
     "mallorn.views": "graphc.layout.move_elementwise_before_reshape",
     "mallorn.whole": "graphc.matmul.pad_matmul_to_tiles:PadMatmulToTiles",
-    "mallorn.winograd": "graphc.conv.conv3x3_to_winograd",
+    "mallorn.winograd": "graphc.conv.conv3x3_to_winograd:Conv3x3ToWinograd",
 }
 
 

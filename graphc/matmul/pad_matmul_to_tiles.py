@@ -29,7 +29,7 @@ class PadMatmulToTiles(Pass[matmul_function.Product]):
         return tiled
 
     def rewrite(self, call: Any, facts: matmul_function.Product, g: Graph) -> Any:
-        weights: Any = g.array(call.args[1])
+        weights = g.array(call.args[1])
         columns = facts.whole["j"] - facts.sizes["j"]
         filled = np.pad(weights, [(0, 0), (0, columns)])
         function = matmul_function.function(facts)

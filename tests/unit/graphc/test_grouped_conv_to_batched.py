@@ -1,12 +1,13 @@
 """Grouped convolutions: the same numbers with an axis of groups."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import tvm
 from tvm import relax
 
-from graphc.conv.grouped_conv_to_batched import groups, joined
+from graphc.conv.grouped_conv_to_batched import GroupedConvToBatched, KeepJoinedGroupsApart
 from graphc.layout.move_elementwise_before_reshape import views
 from tests.unit.graphc.networks import (
     HASWELL,
@@ -21,6 +22,7 @@ from tests.unit.graphc.networks import (
     run,
     weights,
 )
+from tests.unit.graphc.pass_conformance import PassConformance
 from workers.tvm.sketches import design_space
 
 CALL = "relax.call_tir"
@@ -37,7 +39,7 @@ def test_the_numbers_are_those_of_the_convolution(
 ) -> None:
     kernel = (3, 3, 24 // count, count * outputs)
     mod = convolution(DATA, kernel, groups=count, strides=strides, padding=padding)
-    after, x = rewritten(groups(), mod), random(*DATA)
+    after, x = rewritten(GroupedConvToBatched(), mod), random(*DATA)
     assert after is not None
     assert difference(run(after, x), run(mod, x)) <= 1e-5
 
@@ -46,7 +48,7 @@ def test_the_numbers_are_those_of_the_convolution(
 def test_dilated_ones_of_a_width_that_cannot_be_tiled_too(lanes: int) -> None:
     data = (1, 9, 17, 24)
     mod = convolution(data, (3, 3, 8, 36), groups=3, padding=2, dilation=2)
-    after, x = rewritten(groups(lanes), mod), random(*data)
+    after, x = rewritten(GroupedConvToBatched(lanes), mod), random(*data)
     assert after is not None
     assert difference(run(after, x), run(mod, x)) <= 1e-5
 
@@ -57,29 +59,32 @@ def test_sequences_too() -> None:
         return relax.op.nn.conv1d(x, weights(3, 4, 24), groups=6, padding=1, **layout)
 
     mod, x = network(body, (2, 34, 24)), random(2, 34, 24)
-    after = rewritten(groups(), mod)
+    after = rewritten(GroupedConvToBatched(), mod)
     assert after is not None
     assert difference(run(after, x), run(mod, x)) <= 1e-5
 
 
-@pytest.mark.parametrize(
-    ("kernel", "attrs"),
-    [
-        ((1, 1, 24, 32), {}),
-        ((3, 3, 1, 24), {"groups": 24}),
-        ((3, 3, 1, 48), {"groups": 24}),
-    ],
-    ids=["one group", "depthwise", "two outputs of each channel"],
-)
-def test_others_stay_as_they_are(kernel: tuple[int, ...], attrs: Any) -> None:
-    assert rewritten(groups(), convolution(DATA, kernel, **attrs)) is None
+def computed(_: Any, x: Any, w: Any) -> Any:
+    return relax.op.nn.conv2d(x, w, groups=3, **NHWC)
 
 
-def test_weights_that_are_computed_stay_as_they_are() -> None:
-    def body(_: Any, x: Any, w: Any) -> Any:
-        return relax.op.nn.conv2d(x, w, groups=3, **NHWC)
+class TestGroupedConvToBatched(PassConformance):
+    PASS = GroupedConvToBatched
+    BEFORE = "gv[2, 5, 7, 24] = nn.conv2d(x0[2, 7, 9, 24], constant[3, 3, 8, 24])"
+    AFTER = """
+lv[2, 5, 7, 3, 8] = grouped_conv2d(x0[2, 7, 9, 24], constant[3, 3, 8, 3, 8])
+gv[2, 5, 7, 24] = reshape(lv[2, 5, 7, 3, 8], [2, 5, 7, 24])
+"""
 
-    assert rewritten(groups(), network(body, DATA, (3, 3, 8, 24))) is None
+    def fires(self) -> Any:
+        return convolution(DATA, (3, 3, 8, 24), groups=3)
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "it has one group": convolution(DATA, (1, 1, 24, 32)),
+            "it is depthwise": convolution(DATA, (3, 3, 1, 48), groups=24),
+            "its channels are not last, or its weights are computed": network(computed, DATA, (3, 3, 8, 24)),
+        }
 
 
 @pytest.mark.parametrize("outputs", [12, 16])
@@ -89,7 +94,7 @@ def test_what_follows_is_computed_where_the_tile_is(outputs: int) -> None:
         return relax.op.nn.relu(emit(relax.op.add(grouped, weights(3 * outputs))))
 
     mod, x = network(body, DATA), random(*DATA)
-    after = relax.transform.DeadCodeElimination()(views()(groups()(mod)))
+    after = relax.transform.DeadCodeElimination()(views()(GroupedConvToBatched()(mod)))
     assert difference(run(after, x), run(mod, x)) <= 1e-5
     sketches = design_space(tvm.ir.save_json(program(fused(after), "fused_grouped")), HASWELL)
     assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
@@ -102,13 +107,29 @@ def test_joining_the_groups_again_is_a_view_and_nothing_is_fused_with_it() -> No
         return relax.op.permute_dims(emit(relax.op.nn.relu(grouped)), [0, 3, 1, 2])
 
     mod, x = network(body, DATA), random(*DATA)
-    after = relax.transform.DeadCodeElimination()(joined()(views()(groups()(mod))))
+    after = relax.transform.DeadCodeElimination()(
+        KeepJoinedGroupsApart()(views()(GroupedConvToBatched()(mod)))
+    )
     lowered = relax.transform.RewriteDataflowReshape()(fused(after))
     bindings = lowered["main"].body.blocks[0].bindings
     assert [binding.value.op.name for binding in bindings] == [CALL, "relax.reshape", CALL]
     assert difference(run(after, x), run(mod, x)) <= 1e-5
 
 
-def test_other_reshapes_are_not_touched() -> None:
-    mod = network(lambda _, x: relax.op.reshape(x, (2, 7, 216)), DATA)
-    assert rewritten(joined(), mod) is None
+class TestKeepJoinedGroupsApart(PassConformance):
+    PASS = KeepJoinedGroupsApart
+    BEFORE = """
+lv[2, 5, 7, 3, 8] = grouped_conv2d(x0[2, 7, 9, 24], constant[3, 3, 8, 3, 8])
+gv[2, 5, 7, 24] = reshape(lv[2, 5, 7, 3, 8], [2, 5, 7, 24])
+"""
+    AFTER = """
+lv[2, 5, 7, 3, 8] = grouped_conv2d(x0[2, 7, 9, 24], constant[3, 3, 8, 3, 8])
+gv[2, 5, 7, 24] = joined(lv[2, 5, 7, 3, 8])
+"""
+
+    def fires(self) -> Any:
+        return GroupedConvToBatched()(convolution(DATA, (3, 3, 8, 24), groups=3))
+
+    def leaves(self) -> Mapping[str, Any]:
+        reshaped = network(lambda _, x: relax.op.reshape(x, (2, 7, 216)), DATA)
+        return {"no grouped convolution is before it": reshaped}
