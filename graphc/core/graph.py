@@ -41,6 +41,10 @@ class Graph:
         """A copy of a constant's numbers."""
         return value.value.numpy()
 
+    def reader_count(self, value: Any) -> int:
+        """The number of calls that read a variable, outputs of the network included."""
+        return len(self._readers.get(value, ()))
+
     def read_once(self, value: Any) -> bool:
         """True if one call alone reads it; callers read the network's outputs, too."""
         return graph_rewriting.read_once(self._readers, value)

@@ -16,7 +16,7 @@ OWN_PASSES = {
     "mallorn.find_norms": "graphc.norm.group_norm_to_partial_sums",
     "mallorn.folds": "graphc.tasks.mark_reductions",
     "mallorn.groups": "graphc.conv.grouped_conv_to_batched:GroupedConvToBatched",
-    "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul",
+    "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul:FuseTransposesIntoBatchedMatmul",
     "mallorn.int8": "graphc.quant.int8_dot_products",
     "mallorn.integers": "graphc.quant.compute_in_integers",
     "mallorn.joined": "graphc.conv.grouped_conv_to_batched:KeepJoinedGroupsApart",

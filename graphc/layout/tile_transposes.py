@@ -26,7 +26,7 @@ class TileTransposes(Pass[Permutation]):
     """Moves the last axis of transposes tile by tile, where both axes are whole tiles."""
 
     name, match = "layout.tile_transposes", ("relax.permute_dims",)
-    after = ("mallorn.heads",)
+    after = ("matmul.fuse_transposes",)
 
     def check(self, call: Any, g: Graph) -> Permutation:
         sizes, last = graph_rewriting.sizes_of(call), call.ty.ndim - 1

@@ -1,14 +1,15 @@
 """Products that read and write through permutations: the same numbers, and no copies around them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 from tvm import relax
 
-from graphc.matmul import fuse_transposes_into_batched_matmul
+from graphc.matmul.fuse_transposes_into_batched_matmul import FuseTransposesIntoBatchedMatmul
 from tests.unit.graphc.networks import difference, run
+from tests.unit.graphc.pass_conformance import PassConformance
 
 X, W = (2, 5, 3, 4), (2, 3, 4, 6)  # a product of (2, 3) pairs of matrices once X is permuted
 HEADS = [0, 2, 1, 3]
@@ -33,7 +34,7 @@ def attention(builder: Any, x: Any, w: Any) -> Any:
 
 
 def after(mod: Any) -> Any:
-    return relax.transform.DeadCodeElimination()(fuse_transposes_into_batched_matmul.heads()(mod))
+    return relax.transform.DeadCodeElimination()(FuseTransposesIntoBatchedMatmul()(mod))
 
 
 def transposes(mod: Any) -> int:
@@ -80,33 +81,47 @@ def test_the_second_factor_may_be_the_permuted_one() -> None:
     assert transposes(after(mod)) == 0
 
 
-def test_a_transpose_that_moves_the_last_axis_stays() -> None:
-    def body(builder: Any, x: Any, w: Any) -> Any:
-        return relax.op.matmul(x, builder.emit(relax.op.permute_dims(w, [0, 1, 3, 2])))
-
-    mod = network([(2, 3, 5, 4), (2, 3, 6, 4)], body)
-    assert after(mod).script() == mod.script()
+def last_axis(builder: Any, x: Any, w: Any) -> Any:
+    return relax.op.matmul(x, builder.emit(relax.op.permute_dims(w, [0, 1, 3, 2])))
 
 
-def test_a_result_that_others_read_too_is_not_written_permuted() -> None:
-    def body(builder: Any, x: Any, w: Any) -> Any:
-        product = builder.emit(relax.op.matmul(x, w))
-        permuted = builder.emit(relax.op.permute_dims(product, [1, 0, 2, 3]))
-        return relax.op.add(product, permuted)
-
-    shapes = [(3, 3, 5, 4), (3, 3, 4, 6)]
-    mod = network(shapes, body)
-    assert after(mod).script() == mod.script()
+def read_twice(builder: Any, x: Any, w: Any) -> Any:
+    product = builder.emit(relax.op.matmul(x, w))
+    permuted = builder.emit(relax.op.permute_dims(product, [1, 0, 2, 3]))
+    return relax.op.add(product, permuted)
 
 
-def test_products_with_weights_stay_as_they_are() -> None:
+def weighted(builder: Any, x: Any) -> Any:
     weights = relax.const(random([(2, 3, 4, 6)])[0])
+    return relax.op.matmul(builder.emit(relax.op.permute_dims(x, HEADS)), weights)
 
-    def body(builder: Any, x: Any) -> Any:
-        return relax.op.matmul(builder.emit(relax.op.permute_dims(x, HEADS)), weights)
 
-    mod = network([X], body)
-    assert after(mod).script() == mod.script()
+class TestFuseTransposesIntoBatchedMatmul(PassConformance):
+    PASS = FuseTransposesIntoBatchedMatmul
+    BEFORE = """
+lv[2, 5, 3, 4] = negative(x0[2, 5, 3, 4])
+lv1[2, 3, 4, 6] = negative(x1[2, 3, 4, 6])
+lv2[2, 3, 5, 4] = permute_dims(lv[2, 5, 3, 4])
+lv3[2, 3, 5, 6] = matmul(lv2[2, 3, 5, 4], lv1[2, 3, 4, 6])
+gv[2, 5, 3, 6] = permute_dims(lv3[2, 3, 5, 6])
+"""
+    AFTER = """
+lv[2, 5, 3, 4] = negative(x0[2, 5, 3, 4])
+lv1[2, 3, 4, 6] = negative(x1[2, 3, 4, 6])
+gv[2, 5, 3, 6] = heads_matmul(lv[2, 5, 3, 4], lv1[2, 3, 4, 6])
+"""
+
+    def fires(self) -> Any:
+        return network([X, W], attention)
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "its factors are not transposed, and its sizes can be tiled": network(
+                [(2, 3, 5, 4), (2, 3, 6, 4)], last_axis
+            ),
+            "others read the product, too": network([(3, 3, 5, 4), (3, 3, 4, 6)], read_twice),
+            "a factor is constant": network([X], weighted),
+        }
 
 
 def test_stacks_of_different_sizes_stay_as_they_are() -> None:

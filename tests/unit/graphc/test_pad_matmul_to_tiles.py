@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from graphc.core.graph_rewriting import ROWS, whole_columns, whole_rows
-from graphc.matmul.fuse_transposes_into_batched_matmul import heads
+from graphc.matmul.fuse_transposes_into_batched_matmul import FuseTransposesIntoBatchedMatmul
 from graphc.matmul.pad_matmul_to_tiles import PadMatmulToTiles
 from tests.unit.graphc.networks import (
     HASWELL,
@@ -88,14 +88,14 @@ class TestPadMatmulToTiles(PassConformance):
 
 def test_products_of_computed_factors_stay_what_they_were() -> None:
     mod, arrays = scores(101), (random(2, 101, 8), random(2, 101, 8))
-    after = rewritten(heads(16), mod)
+    after = rewritten(FuseTransposesIntoBatchedMatmul(16), mod)
     assert after is not None
     assert difference(run(after, *arrays), run(mod, *arrays)) <= 1e-5
 
 
 def test_their_sizes_count_only_where_vectors_are_known() -> None:
-    assert rewritten(heads(), scores(101)) is None
-    assert rewritten(heads(16), scores(64)) is None
+    assert rewritten(FuseTransposesIntoBatchedMatmul(), scores(101)) is None
+    assert rewritten(FuseTransposesIntoBatchedMatmul(16), scores(64)) is None
 
 
 def test_the_product_is_tiled_by_its_whole_sizes() -> None:
