@@ -117,7 +117,7 @@ def _sliding(block: ProgramBlock, shared: Names) -> Names:
 
 
 def _rows(block: ProgramBlock) -> str:
-    """The programs of templates/ whose blocks are rows or tiles."""
+    """The operator of a graph pass's program whose blocks are rows or tiles."""
     if block.operator:
         return block.operator
     if _pointwise([block]) == "layout":
