@@ -11,7 +11,7 @@ OWN_PASSES = {
     "mallorn.blocked": "graphc.quant.keep_block_quantized_weights",
     "mallorn.calls": "graphc.tasks.wrap_extern_calls",
     "mallorn.constants": "graphc.fold.fold_constant_operators",
-    "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum",
+    "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum:VectorizeCumsum",
     "mallorn.depthwise": "graphc.conv.fuse_pointwise_into_depthwise:FusePointwiseIntoDepthwise",
     "mallorn.find_norms": "graphc.norm.group_norm_to_partial_sums",
     "mallorn.folds": "graphc.tasks.mark_reductions",

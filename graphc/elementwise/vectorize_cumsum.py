@@ -3,36 +3,54 @@
 TVM's own form is one loop without blocks, which nothing can schedule.
 """
 
-from functools import partial
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from tvm import relax
 
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Leave, Pass
 
 VECTORS, ROWS = 4, 8  # that are summed side by side
 _TYPES = ("float32", "int32", "int64")
 
 
-def cumulative(lanes: int = graph_rewriting.LANES) -> Any:
-    """The pass that rewrites them along a named axis."""
-    return graph_rewriting.call_pass("Cumulative", {"relax.cumsum": partial(_rewrite, lanes=lanes)})
+@dataclass(frozen=True)
+class Blocks:
+    """A sum's axis between those before and behind it, and what is summed side by side."""
+
+    shape: tuple[int, int, int]
+    rows: int
+    columns: int
 
 
-def _rewrite(builder: Any, call: Any, lanes: int) -> Any:
-    (data,), attrs, sizes = call.args, call.attrs, graph_rewriting.sizes_of(call)
-    if attrs.axis is None or call.ty.dtype not in _TYPES or call.ty.dtype != data.ty.dtype:
-        return call
-    axis = int(attrs.axis) % len(sizes)
-    outer, inner = prod(sizes[:axis]), prod(sizes[axis + 1 :])
-    shape = outer, sizes[axis], inner
-    wide = graph_rewriting.largest_factor(inner, VECTORS * lanes)
-    rows = graph_rewriting.largest_factor(outer, ROWS) if wide == 1 else 1
-    function = _function(shape, rows, wide, str(call.ty.dtype), bool(attrs.exclusive))
-    named = builder.add_func(function, "cumulative_sum")
-    viewed = relax.op.reshape(data, shape)
-    return relax.op.reshape(relax.call_tir(named, [viewed], relax.TensorType(shape, call.ty.dtype)), sizes)
+class VectorizeCumsum(Pass[Blocks]):
+    """Sums cumulatively along a named axis in blocks for the cores, and in vectors."""
+
+    name, match = "elementwise.vectorize_cumsum", ("relax.cumsum",)
+    dtype = ""
+
+    def check(self, call: Any, g: Graph) -> Blocks:
+        if call.attrs.axis is None:
+            raise Leave("it sums over all axes")
+        if call.ty.dtype not in _TYPES or call.ty.dtype != call.args[0].ty.dtype:
+            raise Leave(f"it sums {call.args[0].ty.dtype} to {call.ty.dtype}")
+        sizes = graph_rewriting.sizes_of(call)
+        axis = int(call.attrs.axis) % len(sizes)
+        outer, inner = prod(sizes[:axis]), prod(sizes[axis + 1 :])
+        columns = graph_rewriting.largest_factor(inner, VECTORS * g.lanes)
+        rows = graph_rewriting.largest_factor(outer, ROWS) if columns == 1 else 1
+        return Blocks((outer, sizes[axis], inner), rows, columns)
+
+    def rewrite(self, call: Any, facts: Blocks, g: Graph) -> Any:
+        dtype = str(call.ty.dtype)
+        function = _function(facts.shape, facts.rows, facts.columns, dtype, bool(call.attrs.exclusive))
+        viewed = relax.op.reshape(call.args[0], facts.shape)
+        result = relax.TensorType(facts.shape, dtype)
+        summed = g.call_function("cumulative_sum", function, [viewed], result)
+        return relax.op.reshape(summed, graph_rewriting.sizes_of(call))
 
 
 def _function(shape: tuple[int, ...], rows: int, wide: int, dtype: str, exclusive: bool) -> Any:

@@ -1,5 +1,6 @@
 """Cumulative sums as blocks that can be scheduled: the same numbers along any axis."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.elementwise.vectorize_cumsum import cumulative
+from graphc.elementwise.vectorize_cumsum import VectorizeCumsum
 from tests.unit.graphc.networks import network, run
-from workers.tvm.program_blocks import blocks_of, operator_of
+from tests.unit.graphc.pass_conformance import PassConformance
+from workers.tvm.anatomy import blocks_of, operator_of
 
 
 def summed(axis: int | None, dtype: str, *shape: int, exclusive: bool = False) -> Any:
@@ -21,20 +23,34 @@ def summed(axis: int | None, dtype: str, *shape: int, exclusive: bool = False) -
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_the_numbers_are_those_of_numpy(axis: int, dtype: str, exclusive: bool) -> None:
     x = np.random.default_rng(0).integers(-9, 9, (6, 10, 24)).astype(dtype)
-    mod = cumulative(8)(summed(axis, dtype, *x.shape, exclusive=exclusive))
+    mod = VectorizeCumsum(8)(summed(axis, dtype, *x.shape, exclusive=exclusive))
     expected = x.cumsum(axis) - (x if exclusive else 0)
     np.testing.assert_array_equal(run(mod, x), expected)
 
 
 @pytest.mark.parametrize(("axis", "blocks"), [(0, (1, 5)), (2, (10, 1)), (1, (6, 1))])
 def test_what_does_not_depend_on_each_other_is_a_block_of_its_own(axis: int, blocks: tuple[int, int]) -> None:
-    mod = cumulative(8)(summed(axis, "float32", 6, 10, 16))
+    mod = VectorizeCumsum(8)(summed(axis, "float32", 6, 10, 16))
     (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
     (block,) = found = blocks_of(tvm.IRModule({"main": function}))
     assert operator_of(found) == "cumulative_sum"
     assert tuple(block.extents[:2]) == blocks
 
 
-def test_a_sum_over_all_axes_is_left_alone() -> None:
-    mod = summed(None, "float32", 6, 10)
-    tvm.ir.assert_structural_equal(cumulative(8)(mod), mod)
+class TestVectorizeCumsum(PassConformance):
+    PASS = VectorizeCumsum
+    BEFORE = "gv[6, 10, 16] = cumsum(x0[6, 10, 16])"
+    AFTER = """
+lv[6, 10, 16] = reshape(x0[6, 10, 16], [6, 10, 16])
+lv1[6, 10, 16] = cumulative_sum(lv[6, 10, 16])
+gv[6, 10, 16] = reshape(lv1[6, 10, 16], [6, 10, 16])
+"""
+
+    def fires(self) -> Any:
+        return summed(1, "float32", 6, 10, 16)
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "it sums over all axes": summed(None, "float32", 6, 10),
+            "it sums float16 to float16": summed(0, "float16", 6, 10),
+        }
