@@ -28,7 +28,7 @@ OWN_PASSES = {
     "mallorn.reached": "graphc.conv.trim_weights_on_padding:TrimWeightsOnPadding",
     "mallorn.reals": "graphc.quant.fuse_requantize",
     "mallorn.restore_clip": "graphc.layout.clip_to_max_min",
-    "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm",
+    "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm:VectorizeSoftmaxAndLayerNorm",
     "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions",
     "mallorn.steps": "graphc.quant.fuse_requantize",
     "mallorn.taps": "graphc.quant.int8_depthwise_conv",

@@ -5,13 +5,13 @@ because their fast forms are inlined wherever they are read.
 """
 
 import re
-from functools import partial
+from dataclasses import dataclass
 from textwrap import dedent, indent
 from typing import Any
 
-from tvm import relax
-
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph, operator_name
+from graphc.core.graph_pass import Leave, Pass
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp).
 _POWERS = """
@@ -89,25 +89,68 @@ for c in range({chunks}):
 """
 
 
+LAYER_NORM = "relax.nn.layer_norm"
 _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 
 
-def rows(lanes: int = graph_rewriting.LANES) -> Any:
-    """The pass that rewrites them if a row is the last axis; layer norm also has to fill whole vectors."""
-    softmaxes = {name: partial(_softmax, lanes=lanes, tail=tail) for name, tail in _SOFTMAXES.items()}
-    norm = {"relax.nn.layer_norm": partial(_layer_norm, lanes=lanes)}
-    return graph_rewriting.call_pass("Rows", softmaxes | norm)
+@dataclass(frozen=True)
+class Row:
+    """How many numbers of a row are taken at once, and how many are left behind its last whole vector."""
+
+    width: int
+    rest: int
 
 
-def _softmax(builder: Any, call: Any, lanes: int, tail: str) -> Any:
-    if not _is_rows(call, [call.attrs.axis]) or 2 * int(call.ty.shape[-1]) < lanes:
-        return call
-    beside, text = _beside(call, [call.attrs.axis], lanes), _POWERS + tail
-    if not beside:
-        beside, text = lanes, _with_rest(text)
-    highest, summed = _across("peak", "T.max({}, {})", beside), _across("total", "{} + {}", beside)
-    facts = {"highest": highest, "summed": summed, "rest": str(int(call.ty.shape[-1]) % beside)}
-    return _call(builder, "softmax_rows", call, ["x"], text, beside, facts)
+class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
+    """Computes softmax, its logarithm and layer norm along the last axis a row at a time, in vectors."""
+
+    name, match = "norm.vectorize_rows", (*_SOFTMAXES, LAYER_NORM)
+
+    def check(self, call: Any, g: Graph) -> Row:
+        last, size = call.ty.ndim - 1, int(call.ty.shape[-1])
+        normed = operator_name(call) == LAYER_NORM
+        axes = call.attrs.axes if normed else [call.attrs.axis]
+        if not last or [int(axis) % (last + 1) for axis in axes] != [last]:
+            raise Leave("it is not along the last axis of rows")
+        width = _width(size, g.lanes)
+        if normed and (not call.attrs.center or not call.attrs.scale):
+            raise Leave("it has no gains or offsets")
+        if (normed and not width) or 2 * size < g.lanes:
+            raise Leave(f"its rows fill no vectors of {g.lanes}")
+        return Row(width or g.lanes, size % (width or g.lanes))
+
+    def rewrite(self, call: Any, facts: Row, g: Graph) -> Any:
+        shapes = [graph_rewriting.sizes_of(value) for value in (*call.args, call)]
+        if operator_name(call) == LAYER_NORM:
+            return _layer_norm(call, facts, shapes, g)
+        text = _POWERS + _SOFTMAXES[operator_name(call)]
+        parts = {
+            "highest": _across("peak", "T.max({}, {})", facts.width),
+            "summed": _across("total", "{} + {}", facts.width),
+            "rest": str(facts.rest),
+        }
+        named = dict(zip("xy", shapes, strict=True))
+        function = _function(named, _with_rest(text) if facts.rest else text, facts.width, parts)
+        return g.call_function("softmax_rows", function, list(call.args), call.ty)
+
+
+def _layer_norm(call: Any, row: Row, shapes: list[tuple[int, ...]], g: Graph) -> Any:
+    """Two passes, mean first and then squared differences, to avoid cancellation."""
+    parts = {
+        "share": repr(1 / shapes[-1][-1]),
+        "epsilon": repr(float(call.attrs.epsilon)),
+        "summed": _across("mean", "{} + {}", row.width),
+        "squared": _across("scale", "{} + {}", row.width),
+    }
+    named = dict(zip(("x", "gamma", "beta", "y"), shapes, strict=True))
+    function = _function(named, _LAYER_NORM, row.width, parts)
+    return g.call_function("layer_norm_rows", function, list(call.args), call.ty)
+
+
+def _width(size: int, lanes: int) -> int:
+    """Narrow vectors two or four together, so that sums need not wait; 0 where none fills the row."""
+    widths = (graph_rewriting.LANES >> shift for shift in range(4))
+    return next((width for width in widths if width >= lanes and size % width == 0), 0)
 
 
 def _with_rest(text: str) -> str:
@@ -121,32 +164,6 @@ def _with_rest(text: str) -> str:
     return _REST + re.sub(r"for c in range\(\{chunks\}\):\n((?: .*\n)+)", again, first) + _REST_TAKEN
 
 
-def _layer_norm(builder: Any, call: Any, lanes: int) -> Any:
-    """Two passes, mean first and then squared differences, to avoid cancellation."""
-    attrs = call.attrs
-    beside = _beside(call, attrs.axes, lanes)
-    if not beside or not attrs.center or not attrs.scale:
-        return call
-    facts = {"share": repr(1 / int(call.ty.shape[-1])), "epsilon": repr(float(attrs.epsilon))}
-    facts |= {"summed": _across("mean", "{} + {}", beside), "squared": _across("scale", "{} + {}", beside)}
-    return _call(builder, "layer_norm_rows", call, ["x", "gamma", "beta"], _LAYER_NORM, beside, facts)
-
-
-def _is_rows(call: Any, axes: Any) -> bool:
-    last = call.ty.ndim - 1
-    return bool(last and call.ty.dtype == "float32" and [int(axis) % (last + 1) for axis in axes] == [last])
-
-
-def _beside(call: Any, axes: Any, lanes: int) -> int:
-    """How many numbers of a row are taken at once: narrow vectors two or four together, so that sums need
-    not wait. 0 unless the operator reduces the last axis only, and that fills whole vectors.
-    """
-    if not _is_rows(call, axes):
-        return 0
-    size, widths = int(call.ty.shape[-1]), (graph_rewriting.LANES >> shift for shift in range(4))
-    return next((width for width in widths if width >= lanes and size % width == 0), 0)
-
-
 def _across(name: str, combine: str, beside: int) -> str:
     """Reduce a vector into its first lane by halves."""
     lines, half = [], beside // 2
@@ -155,15 +172,6 @@ def _across(name: str, combine: str, beside: int) -> str:
         lines.append(f"for i in T.vectorized({half}):\n    {name}[i] = {pair}")
         half //= 2
     return "\n".join([*lines, f"{name}[0] = {combine.format(f'{name}[0]', f'{name}[1]')}"])
-
-
-def _call(
-    builder: Any, name: str, call: Any, names: list[str], body: str, beside: int, facts: dict[str, str]
-) -> Any:
-    """The call of a tensor function of rows that replaces an operator."""
-    shapes = [tuple(map(int, value.ty.shape)) for value in (*call.args, call)]
-    function = _function(dict(zip([*names, "y"], shapes, strict=True)), body, beside, facts)
-    return relax.call_tir(builder.add_func(function, name), list(call.args), call.ty)
 
 
 def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts: dict[str, str]) -> Any:
