@@ -29,7 +29,7 @@ OWN_PASSES = {
     "mallorn.reals": "graphc.quant.fuse_requantize",
     "mallorn.restore_clip": "graphc.layout.clip_to_max_min",
     "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm:VectorizeSoftmaxAndLayerNorm",
-    "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions",
+    "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions:VectorizeSmoothFunctions",
     "mallorn.steps": "graphc.quant.fuse_requantize",
     "mallorn.taps": "graphc.quant.int8_depthwise_conv",
     "mallorn.transposed": "graphc.conv.split_conv_transpose_by_phase",

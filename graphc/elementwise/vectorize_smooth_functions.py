@@ -3,14 +3,15 @@
 What is written with exp, erf or tanh here becomes polynomials in FastMathTransform, which follows.
 """
 
-from functools import partial
-from math import log, pi, sqrt
+from collections.abc import Callable
+from math import log, pi, prod, sqrt
 from typing import Any, Final
 
-import tvm
 from tvm import relax, te, tirx
 
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph, operator_name
+from graphc.core.graph_pass import Leave, Pass
 
 MANTISSA_BITS: Final = 23
 BIAS: Final = 127
@@ -23,64 +24,86 @@ LOG: Final = (
 SMALL_POWERS: Final = (2.0, 3.0)
 
 
-def smooth() -> Any:
-    """The pass that rewrites sigmoid, SiLU, GELU, log, log-softmax and small powers of float32."""
-    return graph_rewriting.graph_pass("Smooth", _rewrite_all)
+Form = Callable[[Any, Graph], Any]
 
 
-def _rewrite_all(builder: Any, graph: Any) -> Any:
-    forms = {
-        "relax.sigmoid": _sigmoid,
-        "relax.nn.silu": lambda call: call.args[0] * _sigmoid(call),
-        "relax.nn.gelu": _gelu,
-        "relax.nn.gelu_tanh": _gelu_tanh,
-        "relax.nn.log_softmax": _log_softmax,
-        "relax.log": lambda call: builder.call_te(_log, call.args[0], primfunc_name_hint="fast_log"),
-        "relax.power": _power,
-    }
-    for operator, form in forms.items():
-        graph = graph_rewriting.rewrite_known(graph, operator, partial(_in, form))
-    return graph
+class VectorizeSmoothFunctions(Pass[Form]):
+    """Writes sigmoid, SiLU, GELU, log, log-softmax and small powers in operators that LLVM vectorises."""
 
+    name = "elementwise.vectorize_smooth"
+    match = (
+        "relax.sigmoid",
+        "relax.nn.silu",
+        "relax.nn.gelu",
+        "relax.nn.gelu_tanh",
+        "relax.nn.log_softmax",
+        "relax.log",  # behind log-softmax, which is written with it
+        "relax.power",
+    )
 
-def _in(form: Any, call: Any) -> Any:
-    return form(call) if call.ty.dtype == "float32" else call
+    def check(self, call: Any, g: Graph) -> Form:
+        if operator_name(call) != "relax.power":
+            return _FORMS[operator_name(call)]
+        base, exponent = call.args
+        if not g.is_constant(exponent) or prod(graph_rewriting.sizes_of(exponent)) != 1:
+            raise Leave("its exponent is computed, or many numbers")
+        if g.array(exponent).item() not in SMALL_POWERS or base.ty.ndim < exponent.ty.ndim:
+            raise Leave("it is neither a square nor a cube")
+        return _square if g.array(exponent).item() == SMALL_POWERS[0] else _cube
+
+    def rewrite(self, call: Any, facts: Form, g: Graph) -> Any:
+        return facts(call, g)
 
 
 def _number(value: float) -> Any:
     return relax.const(value, "float32")
 
 
-def _sigmoid(call: Any) -> Any:
+def _sigmoid(call: Any, _: Graph) -> Any:
     return _number(1) / (_number(1) + relax.op.exp(relax.op.negative(call.args[0])))
 
 
-def _gelu(call: Any) -> Any:
+def _silu(call: Any, g: Graph) -> Any:
+    return call.args[0] * _sigmoid(call, g)
+
+
+def _gelu(call: Any, _: Graph) -> Any:
     (x,) = call.args
     return x * _number(0.5) * (_number(1) + relax.op.erf(x * _number(sqrt(0.5))))
 
 
-def _gelu_tanh(call: Any) -> Any:
+def _gelu_tanh(call: Any, _: Graph) -> Any:
     (x,) = call.args
     inner = _number(sqrt(2 / pi)) * x * (_number(1) + _number(0.044715) * x * x)
     return x * _number(0.5) * (_number(1) + relax.op.tanh(inner))
 
 
-def _log_softmax(call: Any) -> Any:
+def _log_softmax(call: Any, _: Graph) -> Any:
     (x,), axis = call.args, int(call.attrs.axis)
     below = x - relax.op.max(x, axis, keepdims=True)
     return below - relax.op.log(relax.op.sum(relax.op.exp(below), axis, keepdims=True))
 
 
-def _power(call: Any) -> Any:
-    base, exponent = call.args
-    if not isinstance(exponent, tvm.ir.GenericConst) or exponent.value.numpy().size != 1:
-        return call
-    value = float(exponent.value.numpy().item())
-    if value not in SMALL_POWERS or base.ty.ndim < exponent.ty.ndim:
-        return call
-    square = base * base
-    return square if value == SMALL_POWERS[0] else square * base
+def _square(call: Any, _: Graph) -> Any:
+    return call.args[0] * call.args[0]
+
+
+def _cube(call: Any, g: Graph) -> Any:
+    return _square(call, g) * call.args[0]
+
+
+def _fast_log(call: Any, g: Graph) -> Any:
+    return g.call_te("fast_log", _log, call.args[0])
+
+
+_FORMS: dict[str, Form] = {
+    "relax.sigmoid": _sigmoid,
+    "relax.nn.silu": _silu,
+    "relax.nn.gelu": _gelu,
+    "relax.nn.gelu_tanh": _gelu_tanh,
+    "relax.nn.log_softmax": _log_softmax,
+    "relax.log": _fast_log,
+}
 
 
 def _log(x: Any) -> Any:
