@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stack.datadir import DataDir
 
+from stack.data_directory import DataDir
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.newcomer import set_up
 from tests.fixtures.service import committed, executions, measured_well

@@ -11,7 +11,7 @@ from tvm import relax
 from graphc.elementwise.vectorize_cumsum import VectorizeCumsum
 from tests.unit.graphc.networks import network, run
 from tests.unit.graphc.pass_conformance import PassConformance
-from workers.tvm.anatomy import blocks_of, operator_of
+from workers.tvm.program_blocks import blocks_of, operator_of
 
 
 def summed(axis: int | None, dtype: str, *shape: int, exclusive: bool = False) -> Any:
