@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from onnx.helper import make_graph, make_model, make_node
 
 from cli.compile import WrongNumbers, check_numbers
 from mallorn.core.targets import parse_target
@@ -45,9 +46,15 @@ def test_what_its_precision_does_not_explain_is_refused(recipe: Recipe, error: f
         check_numbers(model(recipe, error, tmp_path), tmp_path / "tuned.so")
 
 
+def of_one(operator: str) -> bytes:
+    """A file of one node."""
+    graph = make_graph([make_node(operator, ["x"], ["y"])], "one", [], [])
+    return make_model(graph).SerializeToString()
+
+
 def test_weights_of_few_bits_may_cost_what_their_inputs_lose(tmp_path: Path) -> None:
     narrow = replace(model(TUNED, 1e-2, tmp_path), path=tmp_path / "narrow.onnx")
-    narrow.path.write_bytes(b"...MatMulNBits...")
+    narrow.path.write_bytes(of_one("MatMulNBits"))
     assert check_numbers(narrow, tmp_path / "tuned.so") == 1e-2
     with pytest.raises(WrongNumbers):
         check_numbers(replace(narrow, graphs=model(TUNED, 0.1, tmp_path).graphs), tmp_path / "tuned.so")
@@ -59,7 +66,7 @@ def test_a_quantised_model_may_round_the_other_way(tmp_path: Path) -> None:
         for kind in ("QuantizeLinear", "Relu")
     )
     for each in (quantised, plain):
-        each.path.write_bytes(f"...{each.path.stem}...".encode())
+        each.path.write_bytes(of_one(each.path.stem))
     assert check_numbers(quantised, tmp_path / "tuned.so") == 5e-2
     with pytest.raises(WrongNumbers):
         check_numbers(plain, tmp_path / "tuned.so")

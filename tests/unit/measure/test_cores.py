@@ -14,8 +14,8 @@ from workers.host.core_lock import CoreLock
 HOLDER = """
 import sys
 from pathlib import Path
-from workers.host.core_lock import Cores
-assert Cores(Path(sys.argv[1])).take(0)
+from workers.host.core_lock import CoreLock
+assert CoreLock(Path(sys.argv[1])).take(0)
 print("held", flush=True)
 sys.stdin.read()
 """

@@ -112,8 +112,8 @@ def test_work_waits_for_one_who_is_alone_only_so_long(tmp_path: Path) -> None:
 
 def test_a_dead_holder_holds_nothing(tmp_path: Path) -> None:
     holding = (
-        "from pathlib import Path; import sys, time; from workers.host.host_lock import Host\n"
-        "with Host(Path(sys.argv[1])).alone():\n    print('held', flush=True); time.sleep(900)"
+        "from pathlib import Path; import sys, time; from workers.host.host_lock import HostLock\n"
+        "with HostLock(Path(sys.argv[1])).alone():\n    print('held', flush=True); time.sleep(900)"
     )
     command = [sys.executable, "-c", holding, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
