@@ -18,7 +18,7 @@ from mallorn.core.targets import Target
 from mallorn.job import Job
 from workers.interfaces.engine import Engine
 from workers.interfaces.model_compiler import ModelCompiler
-from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 from workers.whole_model.interleaved_timing import time_interleaved
 
 RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "run_ms", "origin", "predicted"

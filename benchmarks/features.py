@@ -33,7 +33,7 @@ from workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from workers.measure.base import Program
 from workers.round.feature_lookup import LOWERED
 from workers.round.round_context import descriptors
-from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 from workers.tvm.tvm_space import TvmSpace, load_sketches
 
 RECIPE = "tuned"

@@ -13,7 +13,7 @@ from benchmarks.mutant_files import mutant
 from mallorn.core.errors import InvalidModel
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.subprocesses.errors import ChildCrashed, ChildError, ChildTimeout
-from workers.tvm.recipes import TUNED, stored_recipe
+from workers.tvm.graph_recipes import TUNED, stored_recipe
 
 TARGET: Final = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
 LIMIT_SEC: Final = 60.0

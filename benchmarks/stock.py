@@ -18,9 +18,9 @@ from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 from mallorn.core.options import EvaluatorOptions
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import RECORDS
+from workers.tvm.graph_recipes import recipe_of
 from workers.tvm.load_network import load_network
 from workers.tvm.program_cache import parse_tvm_target
-from workers.tvm.recipes import recipe_of
 from workers.tvm.run_passes import run_steps
 
 FAILED_SEC = 1e9  # stock writes 1e10 for what did not run

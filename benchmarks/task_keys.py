@@ -18,7 +18,7 @@ from benchmarks.networks.development import DEVELOPMENT
 from benchmarks.networks.held_out import HELD_OUT
 from mallorn.core.targets import parse_target
 from workers.tvm.extract_tasks import extract
-from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 from zoo import MODELS
 from zoo.command import Networks
 

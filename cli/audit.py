@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.read_only import reader
+from cli.service.read_source import reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_rows
 from mallorn.core.values.api_key import AuditEntry

@@ -6,7 +6,7 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from cli.service.read_only import reader
+from cli.service.read_source import reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, Place, client, print_json, print_note, print_rows, stdout
 from cli.terminal.tables import fact_table

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.service.read_only import find_job, reader
+from cli.service.read_source import find_job, reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, print_note, stdout, table
 from cli.watch.status_text import words

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.read_only import FIRST_STEP, find_job, reader, source
+from cli.service.read_source import FIRST_STEP, find_job, reader, source
 from cli.terminal.option_groups import shared
 from cli.terminal.options import Choices, EffortOptions
 from cli.terminal.output import (

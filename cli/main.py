@@ -57,7 +57,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("tracker", "cli.service_parts:tracker"),
     ("device", "cli.device:device"),
     ("keys", "cli.keys:app"),
-    ("owners", "cli.owners:app"),
+    ("owners", "cli.owner_access:app"),
     ("audit", "cli.audit:audit"),
     ("doctor", "cli.doctor:doctor"),
     ("migrate", "cli.service_parts:migrate"),

@@ -65,7 +65,7 @@ def _recipe(target: str, recipe: str, precision: str) -> tuple[str, str]:
     """The target's text, and the name of the recipe in the form that suits it. Raises InvalidRequest."""
     with installed("worker"):
         from cli.host_checks import target_here
-        from workers.tvm.recipes import recipe_for
+        from workers.tvm.graph_recipes import recipe_for
     parsed, _ = target_here(target, elsewhere=True)
     return parsed.text, recipe_for(recipe, parsed, precision).name
 

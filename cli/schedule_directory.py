@@ -82,7 +82,7 @@ def _check_target(exported: ScheduleDirectory, target: str | None) -> None:
 
 
 def _stock(directory: Path, target: str | None) -> ScheduleDirectory:
-    from workers.tvm.recipes import PLAIN, recipe_for, stored_recipe
+    from workers.tvm.graph_recipes import PLAIN, recipe_for, stored_recipe
 
     if target is None:
         message = f"{directory} has no {MANIFEST}, so the target is unknown"

@@ -8,16 +8,16 @@ from typer.core import TyperGroup
 
 from cli.dataset_import import ImportTally
 from cli.dataset_options import DatasetPlace, dataset
-from cli.service.read_only import FIRST_STEP, reader
+from cli.service.read_source import FIRST_STEP, reader
 from cli.service_parts import installed
 from cli.terminal.option_groups import shared
 from cli.terminal.options import ForceOption
 from cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
 from cli.terminal.progress_bars import bar
+from mallorn.check_output_directory import check_model, check_target
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
-from mallorn.output_directory import check_model, check_target
 from mallorn.wording.units import Column
 
 GET = "get"

@@ -54,7 +54,7 @@ def worker(
         raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
     set_up("worker", settings())
     with installed("worker"):
-        from stack.celery_parts import run_worker
+        from stack.run_celery import run_worker
         from workers.app import app
         from workers.sandbox.sandbox_support import reached
     open_store(settings().artifacts)
@@ -77,7 +77,7 @@ def control(
     set_up("beat" if beat else "control", settings())
     with installed("server"):
         from services.control.app import app
-        from stack.celery_parts import run_beat, run_worker
+        from stack.run_celery import run_beat, run_worker
     if beat:
         run_beat(app)
     else:

@@ -13,14 +13,7 @@ from cli.terminal.options import Choices, EffortOptions, ForceOption
 from cli.terminal.output import JobArgument, JsonOption, Place, print_note
 from cli.terminal.progress_bars import upload_with_bar
 from cli.watch.run_to_end import Ending
-from mallorn.core.option_kwargs import check_asked
-from mallorn.core.settings import Settings
-from mallorn.core.states import JobState
-from mallorn.core.targets import LOCAL, parse_target
-from mallorn.core.virtual_devices import STAND_INS
-from mallorn.job import Job
-from mallorn.onnx_export import as_onnx, existing
-from mallorn.output_directory import (
+from mallorn.check_output_directory import (
     check_job,
     check_model,
     check_target,
@@ -28,6 +21,13 @@ from mallorn.output_directory import (
     model_id_of,
     out_directory,
 )
+from mallorn.core.option_kwargs import check_asked
+from mallorn.core.settings import Settings
+from mallorn.core.stand_in_measurers import STAND_INS
+from mallorn.core.states import JobState
+from mallorn.core.targets import LOCAL, parse_target
+from mallorn.job import Job
+from mallorn.onnx_export import as_onnx, existing
 from mallorn.wording.units import budget_words
 
 # A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on; one that

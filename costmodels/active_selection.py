@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import Groups, Indices, Matrix, Vector
 from costmodels.boosters import as_data, grow, opinions
-from costmodels.bootstrap import draws, finite, importance
+from costmodels.ensemble_spread import draws, finite, importance
 from costmodels.metrics import members
 
 BATCHES: Final = 4  # the first is even, the others are chosen one after the other

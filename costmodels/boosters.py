@@ -8,7 +8,7 @@ import xgboost
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix, Vector
-from costmodels.bootstrap import Weights
+from costmodels.ensemble_spread import Weights
 from costmodels.serialization import as_array, unreadable
 
 MEMBERS: Final = 4

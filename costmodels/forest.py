@@ -8,7 +8,16 @@ from numpy.typing import NDArray
 from sklearn.tree import ExtraTreeRegressor
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.bootstrap import UNKNOWN, Weights, draws, finite, ignorant, importance, pooled, variance_share
+from costmodels.ensemble_spread import (
+    UNKNOWN,
+    Weights,
+    draws,
+    finite,
+    ignorant,
+    importance,
+    pooled,
+    variance_share,
+)
 from costmodels.serialization import pack, unpack
 from costmodels.views import check_rows
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from costmodels.base import Groups, Matrix, Vector
 from costmodels.boosters import as_data, classify, opinions
-from costmodels.bootstrap import LARGEST, finite
 from costmodels.decision_examples import choices_of
 from costmodels.decision_proposer import ProposesDecisions
+from costmodels.ensemble_spread import LARGEST, finite
 from costmodels.prefix_model import PrefixBoosters
 
 MEMBERS: Final = 2

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.bootstrap import (
+from costmodels.ensemble_spread import (
     FEWEST_JUDGED,
     UNKNOWN,
     Weights,

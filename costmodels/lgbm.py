@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import FAILED_LABEL, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.bootstrap import Weights, draws, finite, ignorant, importance
+from costmodels.ensemble_spread import Weights, draws, finite, ignorant, importance
 from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.serialization import as_array, pack, unpack, unreadable
 from costmodels.views import check_rows

@@ -8,8 +8,8 @@ from threadpoolctl import threadpool_limits
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches, push_of
-from costmodels.bootstrap import draws, ignorant, importance
 from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial
+from costmodels.ensemble_spread import draws, ignorant, importance
 from costmodels.network_inputs import HingeFeatures, inputs_of
 from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.serialization import pack, unpack

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix
-from costmodels.bootstrap import finite
+from costmodels.ensemble_spread import finite
 from costmodels.views import View
 
 if TYPE_CHECKING:

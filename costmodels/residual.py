@@ -8,7 +8,7 @@ import xgboost
 from costmodels.analytic_draft import Draft
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.boosters import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
-from costmodels.bootstrap import UNKNOWN, draws, finite, importance, pooled, unexplained
+from costmodels.ensemble_spread import UNKNOWN, draws, finite, importance, pooled, unexplained
 from costmodels.serialization import Arrays, Numbers
 from costmodels.transfer import TransferModel
 from costmodels.views import check_rows

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Column, Prediction, Vector
-from costmodels.bootstrap import UNKNOWN, importance, pooled, unexplained
+from costmodels.ensemble_spread import UNKNOWN, importance, pooled, unexplained
 from costmodels.serialization import Arrays, Numbers
 
 MOST_KNOTS = 12

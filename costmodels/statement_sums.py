@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from costmodels.base import Column, Indices, Matrix
 from costmodels.batches import rank_push
 from costmodels.boosters import Push
-from costmodels.bootstrap import finite
+from costmodels.ensemble_spread import finite
 from costmodels.metrics import members
 from costmodels.views import STATEMENTS
 

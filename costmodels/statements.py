@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
 from costmodels.boosters import MEMBERS, Objective, Push, as_arrays, as_data, from_arrays, grow_by, opinions
-from costmodels.bootstrap import draws, ignorant, importance
+from costmodels.ensemble_spread import draws, ignorant, importance
 from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.serialization import pack, unpack
 from costmodels.statement_sums import Lines, by_order, by_value, lines_of

@@ -5,7 +5,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.bootstrap import UNKNOWN, ignorant, importance
+from costmodels.ensemble_spread import UNKNOWN, ignorant, importance
 from costmodels.network_inputs import HingeFeatures, inputs_of
 from costmodels.serialization import pack, unpack
 from costmodels.views import CODE, check_rows, check_width

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
 from costmodels.batches import one_group_batches
-from costmodels.bootstrap import folds, ignorant
+from costmodels.ensemble_spread import folds, ignorant
 from costmodels.labels import bounded_sample
 from costmodels.network_inputs import Table, Tables, tables_of
 from costmodels.score_calibration import ScoreCalibration, calibrated

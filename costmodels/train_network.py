@@ -7,8 +7,8 @@ import numpy as np
 
 from costmodels.base import Column, Indices, Vector
 from costmodels.batches import push_of
-from costmodels.bootstrap import importance
 from costmodels.dense_layers import AdamW
+from costmodels.ensemble_spread import importance
 from costmodels.network_inputs import Table
 from costmodels.torch_layers import Layers, Tensors
 

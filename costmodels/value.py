@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from costmodels.base import Groups, Matrix, Vector
 from costmodels.boosters import as_data, grow, opinions
-from costmodels.bootstrap import LARGEST, finite, importance
 from costmodels.decision_proposer import ValuesPrefixes
+from costmodels.ensemble_spread import LARGEST, finite, importance
 from costmodels.partial_rows import LAST, prefixes
 from costmodels.prefix_model import PrefixBoosters
 from costmodels.value_states import Journeys, journeys_of

@@ -8,7 +8,7 @@ import xgboost
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.boosters import MEMBERS, as_bytes, as_data, from_bytes, grow, opinions
-from costmodels.bootstrap import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
+from costmodels.ensemble_spread import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
 from costmodels.serialization import sealed, unreadable, unsealed
 from costmodels.views import check_rows
 

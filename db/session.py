@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.database_clock import now
 from db.engine import WRITE, create_engine, parse_url
-from db.errors import translated
+from db.translate_driver_errors import translated
 
 __all__ = ["Database", "create_engine", "read_clock"]
 # Transactions take milliseconds; some of those who read take seconds.

@@ -9,6 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Unpack
 
+from mallorn.check_output_directory import (
+    check_job,
+    check_model,
+    default_directory,
+    model_id_of,
+    out_directory,
+)
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.install_command import MissingPackage, install_line
@@ -17,7 +24,6 @@ from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.job import Job, Progress
 from mallorn.onnx_export import as_onnx
-from mallorn.output_directory import check_job, check_model, default_directory, model_id_of, out_directory
 from mallorn.report.notebook_card import in_notebook
 
 # One module of each extra that a service on this machine is made of.

@@ -11,8 +11,8 @@ from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
+from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target
-from mallorn.core.virtual_devices import stand_in
 from stack.supervised_process import ChildSpec
 from stack.supervisor import Supervisor
 

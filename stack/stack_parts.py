@@ -13,7 +13,7 @@ from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
 from stack.data_directory import DataDir
-from stack.readiness import device_registered, http_ok, redis_answers, tracker_answers
+from stack.readiness_probes import device_registered, http_ok, redis_answers, tracker_answers
 from stack.supervised_process import ChildSpec, python_path, search_path
 
 LOOPBACK = "127.0.0.1"

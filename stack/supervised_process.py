@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from stack.readiness import Probe
+from stack.readiness_probes import Probe
 
 READY_FILE_VARIABLE: Final = "MALLORN_READY_FILE"
 MAX_LOG_BYTES = 16 * 1024**2

@@ -122,7 +122,7 @@ def _first_look(data: bytes, folder: Path) -> object:
 
 
 def _model(data: bytes, folder: Path) -> object:
-    from workers.tvm.onnx_reader import read_model  # which loads TVM
+    from workers.tvm.check_onnx_model import read_model  # which loads TVM
 
     file = folder / "model.onnx"
     file.write_bytes(data)

@@ -32,7 +32,7 @@ from workers.device.detect_host import detect_target
 from workers.hardware_probe.local_machine import machine_here
 from workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from workers.measure.base import Program
-from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 from workers.tvm.tvm_space import TvmSpace, load_sketches
 
 RUNS, RUN_SEC = 500, 1.0

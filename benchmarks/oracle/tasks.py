@@ -14,7 +14,7 @@ from typing import Any
 from mallorn.core.targets import Target
 from workers.interfaces.arguments import unpack_arguments
 from workers.interfaces.model_compiler import ModelCompiler, ModelTask
-from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 LEAST_FLOPS = 1e5
 

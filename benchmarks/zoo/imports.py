@@ -16,7 +16,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
 from workers.device.detect_host import detect_target
 from workers.interfaces.model_compiler import ModelCompiler
-from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 SECONDS = 600.0
 

@@ -8,7 +8,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.values.fleet import WorkerState
 from stack.data_directory import StackInfo
-from stack.readiness import tracker_answers
+from stack.readiness_probes import tracker_answers
 
 AT_WORK = WorkerState.BUSY, WorkerState.IDLE
 

@@ -17,7 +17,7 @@ from mallorn.core.version import API
 from mallorn.job import Job
 from stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from stack.in_process import DataDirTransport, hints_for
-from stack.readiness import http_ok
+from stack.readiness_probes import http_ok
 from stack.stack_parts import mallorn
 from stack.supervised_process import python_path
 

@@ -27,8 +27,8 @@ from graphc.core.pass_runner import Step
 from graphc.export import embed_weights, export_checks
 from graphc.fold import share_equal_constants
 from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
-from graphc.onnx import read_model as onnx_file
-from graphc.ranges import agree_on_weight_layouts, dispatch_by_shape, merge_two_lengths
+from graphc.onnx import read_with_weights_on_disk as onnx_file
+from graphc.ranges import agree_on_weight_layouts, dispatch_by_shape, generalize_two_lengths
 
 Shapes = Mapping[str, Sequence[int]]  # by the name of an input
 Arrays = dict[str, Any]  # by the name of an input
@@ -87,7 +87,7 @@ def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int],
     """The model as a Relax module at one point of a range; what grows is left open."""
     sizes = dispatch_by_shape.samples(dynamic["ranges"], point)
     graphs = [read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], at), target) for at in sizes]
-    return merge_two_lengths.grown(*graphs, *dispatch_by_shape.grows(dynamic["ranges"]))
+    return generalize_two_lengths.grown(*graphs, *dispatch_by_shape.grows(dynamic["ranges"]))
 
 
 def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:

@@ -24,7 +24,13 @@ from onnx import (
 )
 from onnx.reference import ReferenceEvaluator
 
-from graphc.onnx import infer_contrib_shapes, inline_functions, read_model, sequences_to_tensors, unroll_loops
+from graphc.onnx import (
+    infer_contrib_shapes,
+    inline_functions,
+    read_with_weights_on_disk,
+    sequences_to_tensors,
+    unroll_loops,
+)
 
 # Larger results are left to be computed: a file must not grow by masks and repeated weights.
 FOLDED_BYTES = 1 << 20
@@ -113,7 +119,7 @@ class Folding:
         if name not in self._values and name in self._tensors:
             tensor = self._tensors[name]
             if _bytes_of(self._types[name]) <= FOLDED_BYTES and tensor.data_type != TensorProto.STRING:
-                self._values[name] = read_model.array(tensor)
+                self._values[name] = read_with_weights_on_disk.array(tensor)
         return self._values.get(name)
 
     def size(self, name: str, axis: int) -> int | None:

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from graphc.onnx import fold_shapes, inline_functions, read_model
+from graphc.onnx import fold_shapes, inline_functions, read_with_weights_on_disk
 
 
 class Known:
@@ -71,7 +71,7 @@ class Form:
         """An input's array, where it is a constant."""
         name = self.node.input[at] if len(self.node.input) > at else ""
         tensor = self._known.constants.get(name)
-        return None if tensor is None else read_model.array(tensor)
+        return None if tensor is None else read_with_weights_on_disk.array(tensor)
 
     def constant(self, value: Any) -> str:
         name = f"{self.node.output[0]}/constant_{len(self.constants)}"

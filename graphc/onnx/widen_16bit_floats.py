@@ -9,7 +9,7 @@ from typing import Any
 
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
-from graphc.onnx import read_model
+from graphc.onnx import read_with_weights_on_disk
 
 NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _TYPES = ("to", "dtype", "output_dtype")  # attributes that name a type
@@ -17,7 +17,7 @@ _TYPES = ("to", "dtype", "output_dtype")  # attributes that name a type
 
 def array(tensor: TensorProto) -> Any:
     """A tensor's elements, halves as float32."""
-    found = read_model.array(tensor)
+    found = read_with_weights_on_disk.array(tensor)
     return found.astype("float32") if tensor.data_type in NARROW else found
 
 

@@ -16,7 +16,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from graphc.core import graph_rewriting
-from graphc.ranges import merge_two_lengths
+from graphc.ranges import generalize_two_lengths
 
 PLUS = " + "  # of sizes, in what torch's exporter calls a dimension that is as long as two others
 Sizes = Mapping[str, int]  # by the name of a dimension
@@ -70,7 +70,7 @@ def samples(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str,
     """The sizes at which a point is imported: two where it leaves a length open."""
     if not (open_ := grows(ranges)):
         return [dict(point)]
-    return [{**point, open_[0]: length} for length in merge_two_lengths.LENGTHS]
+    return [{**point, open_[0]: length} for length in generalize_two_lengths.LENGTHS]
 
 
 def some_sizes(dynamic: Range) -> list[dict[str, int]]:
@@ -253,8 +253,8 @@ def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Siz
     if not open_:
         yield point, [list(map(int, field.shape)) for field in fields]
         return
-    length = merge_two_lengths.length_of(mod)
-    for sample in merge_two_lengths.LENGTHS:
+    length = generalize_two_lengths.length_of(mod)
+    for sample in generalize_two_lengths.LENGTHS:
         shapes = [graph_rewriting.sizes_at(field.shape, length, sample) for field in fields]
         yield {**point, open_[0]: sample}, shapes
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.options import JobOptions
 from mallorn.core.registry import REGISTRY, check_name
-from mallorn.core.virtual_devices import check_recording
+from mallorn.core.stand_in_measurers import check_recording
 
 
 class EvaluatorAsked(TypedDict, total=False):

@@ -92,9 +92,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "structure": "services.planner.families.fixed_families:ByStructure",
     },
     "recipe": {
-        "tuned": "workers.tvm.recipes:TUNED",
-        "direct": "workers.tvm.recipes:DIRECT",
-        "plain": "workers.tvm.recipes:PLAIN",
+        "tuned": "workers.tvm.graph_recipes:TUNED",
+        "direct": "workers.tvm.graph_recipes:DIRECT",
+        "plain": "workers.tvm.graph_recipes:PLAIN",
     },
 }
 

@@ -3,8 +3,8 @@
 from math import log2
 from typing import Final, NamedTuple
 
+from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target
-from mallorn.core.virtual_devices import stand_in
 
 # LLVM's names of x86 processors with vectors of 512 bits, as their names begin; others have 256 or fewer.
 WIDE: Final = (

@@ -5,8 +5,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from mallorn.core.stand_in_measurers import STAND_INS
 from mallorn.core.values.job import TaskStatus
-from mallorn.core.virtual_devices import STAND_INS
 from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el, facts, table
 from mallorn.report.report_data import Failure, ReportData

@@ -4,11 +4,11 @@ import shlex
 from pathlib import PurePath
 from typing import Final
 
+from mallorn.core.stand_in_measurers import measured_by
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.text import command_in, percent
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.core.virtual_devices import measured_by
 from mallorn.results.speedup import Speedup, beside_onnxruntime, raced
 
 # Whoever reaches this share of what the machine computes has little left to win.

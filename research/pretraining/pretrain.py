@@ -17,10 +17,10 @@ from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
+from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.cost_model_metrics import CostModelMetrics
 from mallorn.core.version_name import VersionName, base_family
-from mallorn.core.virtual_devices import stand_in
 from research.pretraining.evaluate_splits import figures, mean
 from research.pretraining.feature_rows import Lowering, rows_for
 from research.pretraining.training_arrays import Rows, thinned

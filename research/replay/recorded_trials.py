@@ -13,11 +13,11 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.stand_in_measurers import real_target
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.values.trial import Trial
-from mallorn.core.virtual_devices import real_target
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import read_tasks
 from workers.device.device_class import Endpoint

@@ -16,8 +16,8 @@ from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.errors import Conflict
+from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target
-from mallorn.core.virtual_devices import stand_in
 from research.shared_schedules.folder import (
     PROVENANCE,
     SharedRecord,

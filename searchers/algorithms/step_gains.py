@@ -7,8 +7,8 @@ import numpy as np
 
 from costmodels.base import Column
 from searchers.decision_features import decision_rows, places_by_sketch
+from searchers.decision_points import Points, genes_of
 from searchers.feature_scaling import squared_distances
-from searchers.genes import Points, genes_of
 from searchers.space import Candidate, Space
 from searchers.timed_candidates import TimedCandidates
 

@@ -24,12 +24,12 @@ from mallorn.core.errors import ClassRefused, MallornError, PluginFailed, Unknow
 from mallorn.core.options import JobOptions, KeptOptions
 from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.settings import settings
+from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.expected_gain import Outlook
-from mallorn.core.virtual_devices import stand_in
 from services.control.assign_families import group
 from services.control.planner_input import job_view, measuring_context
 from services.control.wait_for_device import WaitLimit, wait_for_device

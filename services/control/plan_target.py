@@ -22,9 +22,9 @@ from db.tables import Device
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.log_setup import about
 from mallorn.core.os_errors import os_error
+from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.surviving_loop import Turn, tell
 from mallorn.core.targets import Target
-from mallorn.core.virtual_devices import stand_in
 from services.control.plan_job import PlannedJob, plan_job
 from services.control.wait_for_device import USUAL, WaitLimit
 from services.control.wake_messages import Message

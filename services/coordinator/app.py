@@ -21,7 +21,7 @@ from services.coordinator.job_options import router as options
 from services.coordinator.jobs import list_and_show, pause_resume_cancel, rounds, submit
 from services.coordinator.keys import router as keys
 from services.coordinator.models import router as models
-from services.coordinator.owners import router as owners
+from services.coordinator.owner_access import router as owners
 from services.coordinator.records import router as records
 from services.coordinator.reports import router as reports
 from services.coordinator.schedules import router as schedules

@@ -12,8 +12,8 @@ from tests.fixtures.command_line import clean_environment, mallorn
 from tests.fixtures.stock_logs import write_log
 from workers.device.detect_host import detect_target
 from workers.interfaces.model_compiler import ModelCompiler
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 from workers.tvm.program_cache import parse_module
-from workers.tvm.recipes import recipe_for, stored_recipe
 
 TIMEOUT_SEC = 600
 

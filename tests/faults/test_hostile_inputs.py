@@ -19,7 +19,7 @@ from tests.fixtures.hostile import models
 from tests.fixtures.hostile.corpus import Hostile, corpus
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.process.unpack_model import unpack
-from workers.tvm.recipes import TUNED, stored_recipe
+from workers.tvm.graph_recipes import TUNED, stored_recipe
 
 MEMORY_MB = 4096  # of address space
 GROWTH_MB = 1024  # of what is resident

@@ -20,10 +20,10 @@ from mallorn.core import queues
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.settings import settings as own_settings
+from mallorn.core.stand_in_measurers import STAND_INS, stand_in
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.manifest import read_manifest
-from mallorn.core.virtual_devices import STAND_INS, stand_in
 from services.control.plan_target import plan_target
 from tests.fixtures.coordinator import running
 from workers.finish.run import finish

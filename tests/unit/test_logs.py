@@ -135,7 +135,7 @@ from celery.signals import worker_ready
 from mallorn.core.log_setup import set_up
 from mallorn.core.settings import settings
 set_up("worker", settings())
-from stack.celery_parts import run_worker
+from stack.run_celery import run_worker
 from celery import Celery
 app = Celery("a", broker="memory://", set_as_current=False)
 app.conf.worker_hijack_root_logger = False

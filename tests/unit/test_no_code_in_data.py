@@ -43,7 +43,7 @@ BEAT: Final = """
 import os, signal
 from celery.signals import before_task_publish
 from services.control.app import app
-from stack.celery_parts import run_beat
+from stack.run_celery import run_beat
 @before_task_publish.connect
 def stop(**_):
     os.kill(os.getpid(), signal.SIGTERM)

@@ -8,10 +8,10 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from mallorn.core.errors import NoDevice
+from mallorn.core.stand_in_measurers import STAND_INS
 from mallorn.core.storable import check_storable
 from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
-from mallorn.core.virtual_devices import STAND_INS
 
 LONGEST: Final = 16_384  # characters of all that a device says of itself
 MOST_THREADS: Final = 4096

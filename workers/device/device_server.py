@@ -15,8 +15,8 @@ from tvm.rpc import _ffi_api as rpc_api
 
 from mallorn.core.errors import InvalidRequest
 from workers.device.detect_host import described_again
-from workers.device.device_identity import Identity
 from workers.device.forked_process import fork, how_it_ended, waits_for
+from workers.device.identity_fields import Identity
 from workers.device.listen import is_own
 from workers.device.pending_connections import PendingConnections
 from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, welcome

@@ -17,9 +17,9 @@ from tvm.runtime import Module, Tensor, load_module, num_threads
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.arrays import random_values
-from workers.device.device_identity import Identity, RuntimeFacts
-from workers.device.kernel_timer import Kernels
+from workers.device.identity_fields import Identity, RuntimeFacts
 from workers.device.memory_poison import poison_fresh_memory
+from workers.device.model_kernel_times import Kernels
 from workers.device.slice_timer import NEXT_SLICE, SliceTimer
 from workers.host.core_lock import CoreLock
 from workers.host.host_memory import free_bytes

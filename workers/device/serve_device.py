@@ -12,8 +12,8 @@ from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.detect_host import available_cores, described_again, host_fingerprint
-from workers.device.device_identity import Identity
 from workers.device.forked_process import ask_in_fork
+from workers.device.identity_fields import Identity
 from workers.device.listen import listen
 from workers.device.tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key

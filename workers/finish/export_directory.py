@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
-from graphc.export.export_archive import write_archive
+from graphc.export.zip_graphc import write_archive
 from mallorn.core.artifact_uris import export_uri, reaching
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic_shapes import Dynamic

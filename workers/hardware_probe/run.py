@@ -11,12 +11,12 @@ from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken, WorkItem
 from db.repositories.targets import Targets
 from mallorn.core.errors import MallornError
+from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.roofline import peak_gflops
-from mallorn.core.virtual_devices import stand_in
 from workers.hardware_probe.run_on_device import measure
 from workers.process.device_class_match import class_of
 from workers.process.lease_renewal import LeaseKeeper

@@ -97,7 +97,7 @@ class Measurer(ABC):
     is the stand-in, and refuse in `require` what they have nothing for.
     """
 
-    #: One of mallorn.core.virtual_devices.STAND_INS; empty where devices of the target measure.
+    #: One of mallorn.core.stand_in_measurers.STAND_INS; empty where devices of the target measure.
     stands_in: ClassVar[str] = ""
 
     @classmethod

@@ -18,9 +18,9 @@ from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest
+from mallorn.core.stand_in_measurers import measured_target, stand_in
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
-from mallorn.core.virtual_devices import measured_target, stand_in
 from workers.host.pause_while_timing import paused_while_timing
 from workers.interfaces.arguments import pack_arguments
 from workers.interfaces.model_compiler import Extraction, ModelTask
@@ -29,7 +29,7 @@ from workers.process.runtime import Runtime
 from workers.process.stage_context import StageContext, leased_stage
 from workers.round.referenced_rows import SAY_SO, UNSAID
 from workers.subprocesses.errors import ChildFailed
-from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 NAMES_TOLD: Final = 12
 CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imported: docs/models.md)"

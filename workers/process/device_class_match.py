@@ -9,7 +9,7 @@ from db.repositories.workers import FRESH_SEC, Workers
 from db.tables import Job
 from mallorn.core.errors import HostFault, Unavailable
 from mallorn.core.options import JobOptions, KeptOptions
-from mallorn.core.virtual_devices import DEVICE
+from mallorn.core.stand_in_measurers import DEVICE
 from workers.device.device_class import DeviceClass
 from workers.process.heartbeat import TVM_VERSION
 from workers.process.runtime import Runtime

@@ -19,9 +19,9 @@ from db.session import Database
 from mallorn.core.options import LARGEST_ROUND, JobOptions
 from mallorn.core.registry import resolve
 from mallorn.core.settings import Settings, settings
+from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import StageKind
 from mallorn.core.targets import Target
-from mallorn.core.virtual_devices import stand_in
 from workers.device.detect_host import available_cores
 from workers.device.device_class import DeviceClass
 from workers.host.host_lock import HostLock

@@ -18,11 +18,11 @@ from db.tables import Job
 from mallorn.core.artifact_uris import model_uri, reaching
 from mallorn.core.errors import LeaseLost
 from mallorn.core.options import JobOptions, KeptOptions
+from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import JobEvent
 from mallorn.core.values.graph_report import GraphReport
-from mallorn.core.virtual_devices import stand_in
 from workers.device.device_class import DeviceClass
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.process.device_class_match import class_of_job

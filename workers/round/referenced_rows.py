@@ -12,8 +12,8 @@ from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.targets import Targets
 from mallorn.core.errors import ClassRefused
 from mallorn.core.options import JobOptions
+from mallorn.core.stand_in_measurers import STAND_INS, stand_in
 from mallorn.core.targets import Target
-from mallorn.core.virtual_devices import STAND_INS, stand_in
 from searchers.space import Sketch
 from workers.device.device_class import Endpoint
 from workers.process.device_class_match import builder_of

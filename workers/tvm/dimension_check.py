@@ -13,7 +13,7 @@ import numpy as np
 from graphc.ranges.dispatch_by_shape import PLUS, grows, names_of, shapes_at
 from mallorn.core.errors import InvalidModel
 from workers.tvm.accuracy import Array, relative_error
-from workers.tvm.onnx_reader import first_line
+from workers.tvm.check_onnx_model import first_line
 
 TOLERANCE: Final = 1e-4
 SEED: Final = 0

@@ -28,7 +28,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     import tvm
     from tvm import relax
 
-    from workers.device.kernel_timer import Kernels
+    from workers.device.model_kernel_times import Kernels
     from workers.tvm.program_cache import parse_tvm_target
 
     device = tvm.runtime.device(parse_tvm_target(target).get_target_device_type())

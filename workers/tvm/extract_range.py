@@ -13,12 +13,12 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe
 from workers.interfaces.model_compiler import Extraction, Shapes
+from workers.tvm.check_onnx_model import read_model
 from workers.tvm.choose_sizes import MOST_POINTS, points_of
 from workers.tvm.dimension_check import behaviour, with_totals
 from workers.tvm.extract_tasks import describe_network, merge
 from workers.tvm.load_point import Ends, load_point
 from workers.tvm.node_errors import naming_the_node
-from workers.tvm.onnx_reader import read_model
 from workers.tvm.run_passes import as_tvm_target
 
 Bounds = Mapping[str, Sequence[int]]  # the least and the largest of each dimension

@@ -15,8 +15,7 @@ from graphc.export import compile_network as stock
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph_report import TensorSpec
 from workers.interfaces.model_compiler import Shapes
-from workers.tvm.node_errors import naming_nodes, node_of
-from workers.tvm.onnx_reader import (
+from workers.tvm.check_onnx_model import (
     LIST,
     graph_inputs,
     plain,
@@ -24,6 +23,7 @@ from workers.tvm.onnx_reader import (
     refuse_text,
     refuse_unknown_operators,
 )
+from workers.tvm.node_errors import naming_nodes, node_of
 
 # What the frontend's converters raise when they meet what they do not know (TVMError is a RuntimeError).
 _REFUSALS = (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from graphc.ranges import dispatch_by_shape, merge_two_lengths
+from graphc.ranges import dispatch_by_shape, generalize_two_lengths
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import TensorSpec
@@ -32,7 +32,7 @@ def load_point(
         ends.append(Ends(sizes, dynamic.shapes(sizes), [spec.shape for spec in network.outputs]))
         networks.append(network)
     try:
-        mod = merge_two_lengths.grown(*(network.mod for network in networks), *dynamic.grows)
+        mod = generalize_two_lengths.grown(*(network.mod for network in networks), *dynamic.grows)
     except ValueError as error:
         name = dynamic.grows[0]
         raise InvalidModel(
@@ -47,7 +47,7 @@ def load_point(
 
 
 def _stretched(one: TensorSpec, other: TensorSpec, length: int) -> TensorSpec:
-    least, most = merge_two_lengths.LENGTHS
+    least, most = generalize_two_lengths.LENGTHS
     sizes = [
         low + (high - low) // (most - least) * (length - least)
         for low, high in zip(one.shape, other.shape, strict=True)

@@ -9,11 +9,11 @@ from workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Sh
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
 from workers.tvm.accuracy import compare, compare_models
+from workers.tvm.check_onnx_model import read_model
 from workers.tvm.compile_model import compile_default, compile_model
 from workers.tvm.extract_range import extract_range
 from workers.tvm.extract_tasks import extract
 from workers.tvm.load_network import load_network
-from workers.tvm.onnx_reader import read_model
 from workers.tvm.program_cache import parse_module, parse_tvm_target
 from workers.tvm.reference import build_whole, reference
 from workers.tvm.report_passes import list_passes, report_passes

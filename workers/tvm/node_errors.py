@@ -11,7 +11,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from graphc.export.compile_network import simplify
 from mallorn.core.errors import InvalidModel
 from workers.interfaces.model_compiler import Shapes
-from workers.tvm.onnx_reader import LIST, read_model
+from workers.tvm.check_onnx_model import LIST, read_model
 from workers.tvm.run_passes import PassFailed
 
 

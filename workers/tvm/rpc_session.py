@@ -21,8 +21,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import settings
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass, endpoint_of, none_like
-from workers.device.device_identity import Identity
 from workers.device.device_requests import class_of
+from workers.device.identity_fields import Identity
 from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, ticket_of
 from workers.device.slice_times import SliceTimes
 from workers.device.tracker_client import Address, TrackerClient, device_key

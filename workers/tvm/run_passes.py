@@ -12,9 +12,9 @@ from graphc.core.pass_runner import run
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphStep, RecipeStep
-from workers.tvm.onnx_reader import plain
+from workers.tvm.check_onnx_model import plain
+from workers.tvm.graph_recipes import step_json
 from workers.tvm.program_cache import parse_tvm_target
-from workers.tvm.recipes import step_json
 
 TargetLike = str | dict[str, object]
 

@@ -15,7 +15,7 @@ from workers.host.host_lock import HostLock
 from workers.host.load_meter import LoadMeter
 from workers.interfaces.engine import Engine, LoadedEngine
 from workers.interfaces.model_compiler import Compiled, ModelCompiler, ModelTask, Ranges, Shapes, Untuned
-from workers.tvm.recipes import precision_of
+from workers.tvm.graph_recipes import precision_of
 from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
 from workers.whole_model.interleaved_timing import KernelRacer
 from workers.whole_model.quiet_timing import Meter

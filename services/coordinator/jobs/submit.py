@@ -21,11 +21,11 @@ from mallorn.core.cost_model_libraries import extras_of, libraries_of
 from mallorn.core.errors import MissingPackage
 from mallorn.core.install_command import install_line
 from mallorn.core.option_kwargs import check_mode, check_options
+from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.targets import LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
-from mallorn.core.virtual_devices import measured_target
 from services.coordinator.fleet.device_states import SILENT_SEC, local_target
 from services.coordinator.jobs.job_views import job_out
 from services.coordinator.jobs.requests import JobIn

@@ -19,9 +19,9 @@ from db.repositories.workers import Workers
 from db.tables import Device, Job, Tick
 from mallorn.core import queues
 from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
+from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import Cause, JobState
 from mallorn.core.targets import parse_target
-from mallorn.core.virtual_devices import measured_target
 from services.control import plan_target as planning
 from services.control.plan_target import plan_target
 from services.control.resend_messages import LOOKS_PER_TARGET, sweep

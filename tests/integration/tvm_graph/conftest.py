@@ -16,7 +16,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe
 from mallorn.core.values.manifest import Manifest
 from workers.interfaces.model_compiler import Extraction, ModelTask, Tuned
-from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 from zoo import MODELS
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})

@@ -17,7 +17,7 @@ import tvm
 from onnx import helper, numpy_helper
 
 from graphc.export import compile_network
-from graphc.export.export_archive import write_archive
+from graphc.export.zip_graphc import write_archive
 from tests.integration.tvm_graph.conftest import Example
 from workers.device.detect_host import detect_target
 from workers.tvm.compile_model import compile_model

@@ -17,8 +17,8 @@ from graphc.export import compile_network
 from mallorn.core.values.manifest import RECORDS
 from workers.tvm.accuracy import relative_error
 from workers.tvm.compile_model import compile_default, compile_model
+from workers.tvm.graph_recipes import TUNED
 from workers.tvm.load_network import load_network
-from workers.tvm.recipes import TUNED
 from workers.tvm.run_passes import as_tvm_target, run_steps
 
 Get = Callable[..., Any]

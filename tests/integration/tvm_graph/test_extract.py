@@ -17,7 +17,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from workers.interfaces.model_compiler import Extraction
 from workers.tvm.extract_tasks import extract
-from workers.tvm.recipes import TUNED, stored_recipe
+from workers.tvm.graph_recipes import TUNED, stored_recipe
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 Get = Callable[..., Any]

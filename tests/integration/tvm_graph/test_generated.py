@@ -8,7 +8,7 @@ from research.generate.draw_tasks import Drawn, draw
 from research.generate.networks import DIMENSIONS, network, patterns
 from research.generate.rules import OURS, read_rules
 from workers.tvm.extract_tasks import extract
-from workers.tvm.recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 

@@ -13,10 +13,10 @@ from db.repositories.leases import Leases, LeaseToken, WorkItem
 from db.repositories.targets import Targets
 from db.tables import Device
 from mallorn.core.errors import Unavailable
+from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, assumed
-from mallorn.core.virtual_devices import measured_target
 from searchers.space import Candidate
 from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
 from tests.integration.workers.test_finish import check, exported, untuned

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from celery import Celery
 
-from stack.celery_parts import run_worker
+from stack.run_celery import run_worker
 
 TASKS = "tasks_of_this_test"
 

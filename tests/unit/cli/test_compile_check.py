@@ -10,7 +10,7 @@ from cli.compile import WrongNumbers, check_numbers
 from mallorn.core.targets import parse_target
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.interfaces.model_compiler import Untuned
-from workers.tvm.recipes import BF16, DIRECT_BF16, PLAIN, TUNED, Recipe, stored_recipe
+from workers.tvm.graph_recipes import BF16, DIRECT_BF16, PLAIN, TUNED, Recipe, stored_recipe
 from workers.whole_model.compiled_model import WholeModel
 
 pytestmark = pytest.mark.usefixtures("engines_told")

@@ -11,6 +11,13 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from cli.watch import run_to_end
 from cli.watch.run_to_end import Ending
+from mallorn.check_output_directory import (
+    check_model,
+    check_target,
+    default_directory,
+    model_id_of,
+    out_directory,
+)
 from mallorn.client import Client
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.states import JobState
@@ -18,7 +25,6 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.job import Job
-from mallorn.output_directory import check_model, check_target, default_directory, model_id_of, out_directory
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
 

@@ -34,7 +34,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     for name in [name for name in os.environ if name.startswith("MALLORN_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("cli.service.read_only.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.service.read_source.DEFAULT_URL", NOBODY)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
     settings.cache_clear()
     yield
@@ -205,9 +205,9 @@ def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.service.read_only.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.service.read_source.DEFAULT_URL", coordinator.url)
     assert len(data(CliRunner().invoke(app, ["models", "--json"]))) == 1
-    monkeypatch.setattr("cli.service.read_only.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.service.read_source.DEFAULT_URL", NOBODY)
     assert data(CliRunner().invoke(app, ["models", "--json"])) == []
 
 
@@ -216,7 +216,7 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.service.read_only.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.service.read_source.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.core.addresses.os.getuid", lambda: 4242)
     looked = CliRunner().invoke(app, ["models", "--json"])

@@ -5,8 +5,7 @@ import pytest
 from mallorn.core.errors import InvalidRequest, InvalidTarget
 from mallorn.core.options import JobOptions
 from mallorn.core.registry import REGISTRY
-from mallorn.core.targets import parse_target
-from mallorn.core.virtual_devices import (
+from mallorn.core.stand_in_measurers import (
     DEVICE,
     STAND_INS,
     check_recording,
@@ -15,6 +14,7 @@ from mallorn.core.virtual_devices import (
     real_target,
     stand_in,
 )
+from mallorn.core.targets import parse_target
 
 CPU = parse_target({"kind": "llvm", "mcpu": "znver5", "num-cores": 2})
 

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from db.engine import create_engine, parse_url
-from db.errors import translated
 from db.session import Database
+from db.translate_driver_errors import translated
 from mallorn.core.errors import InvalidRequest, StorageFull, Unavailable
 
 

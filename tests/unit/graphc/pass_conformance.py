@@ -10,7 +10,7 @@ from graphc.core.graph_pass import Pass, Report
 from graphc.core.pass_registry import OWN_PASSES, defined
 from graphc.core.pass_runner import run as run_steps
 from tests.unit.graphc.networks import HASWELL, difference, random, run
-from workers.tvm.recipes import BF16, DIRECT, TUNED, Recipe, step_json
+from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
 
 
 class PassConformance:

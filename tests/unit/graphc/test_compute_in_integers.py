@@ -10,8 +10,8 @@ import tvm
 from tvm import relax
 
 from tests.unit.graphc.test_int8_dot_products import WIDE, WITHOUT
+from workers.tvm.graph_recipes import TUNED
 from workers.tvm.load_network import load_network
-from workers.tvm.recipes import TUNED
 from workers.tvm.run_passes import as_tvm_target, operators, run_steps
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -13,7 +13,7 @@ from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from graphc.export.compile_network import operators, simplify
 from mallorn.core.errors import InvalidModel
-from workers.tvm.onnx_reader import read_model, refuse_unknown_operators
+from workers.tvm.check_onnx_model import read_model, refuse_unknown_operators
 
 Build = Callable[..., ModelProto]
 

@@ -8,7 +8,7 @@ import pytest
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.graph_report import StoredRecipe
-from workers.tvm.recipes import (
+from workers.tvm.graph_recipes import (
     BF16,
     DIRECT,
     DIRECT_BF16,
@@ -83,7 +83,7 @@ def test_what_is_no_recipe_is_refused(value: dict[str, object]) -> None:
 
 
 def test_naming_a_recipe_loads_no_tvm() -> None:
-    program = "import sys, workers.tvm.recipes; sys.exit('tvm' in sys.modules)"
+    program = "import sys, workers.tvm.graph_recipes; sys.exit('tvm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

@@ -6,8 +6,8 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 from mallorn.core.errors import InvalidModel
 from workers.tvm.extract_tasks import extract
+from workers.tvm.graph_recipes import TUNED, stored_recipe
 from workers.tvm.node_errors import unsized_node
-from workers.tvm.recipes import TUNED, stored_recipe
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 

@@ -11,7 +11,7 @@ from tvm import relax
 from graphc.core.pass_registry import OWN_PASSES
 from graphc.core.pass_runner import run
 from tests.unit.graphc.networks import NHWC
-from workers.tvm.recipes import BF16, DIRECT, TUNED, step_json
+from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
 OURS = [step for recipe in (TUNED, DIRECT, BF16) for step in recipe.before if step.name in OWN_PASSES]

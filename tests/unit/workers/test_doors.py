@@ -17,7 +17,7 @@ from services.planner.policy import Policy
 from workers.features.base import Extractor
 from workers.measure.base import Measurer
 from workers.measure.stopping import StoppingRule
-from workers.tvm.recipes import Recipe
+from workers.tvm.graph_recipes import Recipe
 
 CLASSES = {
     "search": Searcher,

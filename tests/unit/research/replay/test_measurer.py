@@ -10,8 +10,8 @@ import pytest
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.options import JobOptions
 from mallorn.core.outcomes import Outcome
+from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.targets import Target, parse_target
-from mallorn.core.virtual_devices import measured_target
 from research.replay.measurer import ReplayMeasurer
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import write_tasks

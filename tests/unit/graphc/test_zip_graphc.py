@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from cli.terminal.explain_error import OURS
-from graphc.export.export_archive import write_archive
+from graphc.export.zip_graphc import write_archive
 
 ROOT = Path(str(files("graphc")))
 SOURCES = sorted(ROOT.rglob("*.py"))

@@ -12,7 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 
-from graphc.attention import append_to_cache, fuse_cached_attention
+from graphc.attention import fuse_cached_attention, vectorize_cache_concat
 
 # No size of a network but its cache's is likely to be as long, and none is 1, which would be broadcast.
 LENGTHS = (11, 18)
@@ -29,7 +29,7 @@ def grown(first: Any, second: Any = None, name: str = "") -> Any:
     builder, length = relax.BlockBuilder(tvm.IRModule()), tirx.Var(name, "int64")
     _Both(builder, length).main(first["main"], second["main"])
     mod = relax.transform.Normalize()(builder.finalize())
-    for rewrite in (fuse_cached_attention.attention, append_to_cache.appended):
+    for rewrite in (fuse_cached_attention.attention, vectorize_cache_concat.appended):
         mod = rewrite(length, LENGTHS[0])(mod)
     return relax.transform.DeadCodeElimination()(mod)
 

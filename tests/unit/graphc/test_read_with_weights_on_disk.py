@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from tvm import relax
 
 from graphc.export.compile_network import read_graph
-from graphc.onnx import read_model
+from graphc.onnx import read_with_weights_on_disk
 
 KINDS = ("float32", "float16", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
 
@@ -26,7 +26,7 @@ def model(*tensors: TensorProto) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def elements(kind: str, count: int = read_model.HEAVY_BYTES) -> Any:
+def elements(kind: str, count: int = read_with_weights_on_disk.HEAVY_BYTES) -> Any:
     return np.random.default_rng(0).integers(0, 2, (2, count // 2)).astype(kind)
 
 
@@ -41,10 +41,10 @@ def test_constants_of_every_type_are_those_of_the_file(tmp_path: Path, outside: 
         location="d",
         size_threshold=0,
     )
-    lean = read_model.read(tmp_path / "m.onnx")
-    assert lean.ByteSize() < read_model.HEAVY_BYTES
+    lean = read_with_weights_on_disk.read(tmp_path / "m.onnx")
+    assert lean.ByteSize() < read_with_weights_on_disk.HEAVY_BYTES
     assert {t.name for t in lean.graph.initializer if t.external_data} == set(KINDS)
-    found = [read_model.array(t) for t in sorted(lean.graph.initializer, key=lambda t: t.name)]
+    found = [read_with_weights_on_disk.array(t) for t in sorted(lean.graph.initializer, key=lambda t: t.name)]
     for one, tensor in zip(found, sorted(tensors, key=lambda t: t.name), strict=True):
         expected = numpy_helper.to_array(tensor)
         assert one.dtype == expected.dtype
@@ -59,8 +59,8 @@ def test_tvm_gets_what_the_references_point_to(tmp_path: Path) -> None:
     graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(heavy, "w")])
     whole = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(whole, str(tmp_path / "m.onnx"))
-    assert read_model.read(tmp_path / "m.onnx").graph.initializer[0].external_data
-    mod = read_graph(read_model.read(tmp_path / "m.onnx"), {}, None)
+    assert read_with_weights_on_disk.read(tmp_path / "m.onnx").graph.initializer[0].external_data
+    mod = read_graph(read_with_weights_on_disk.read(tmp_path / "m.onnx"), {}, None)
     machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
     x = np.ones((2, 300), "float32")
     np.testing.assert_allclose(machine["main"](tvm.runtime.tensor(x)).numpy(), x @ heavy, rtol=1e-4)
@@ -70,7 +70,7 @@ def test_a_file_is_parsed_as_onnx_parses_it_but_for_heavy_weights(tmp_path: Path
     light = model(numpy_helper.from_array(elements("int64", 64), "c"))
     helper.set_model_props(light, {"made": "here"})
     onnx.save(light, str(tmp_path / "m.onnx"))
-    assert read_model.read(tmp_path / "m.onnx") == light
+    assert read_with_weights_on_disk.read(tmp_path / "m.onnx") == light
 
 
 def outside(path: Path, **said: str) -> Path:
@@ -98,10 +98,10 @@ def outside(path: Path, **said: str) -> Path:
 )
 def test_data_that_is_not_where_the_model_says_is_missing(tmp_path: Path, said: Any, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        read_model.read(outside(tmp_path, **said))
+        read_with_weights_on_disk.read(outside(tmp_path, **said))
 
 
 def test_what_is_no_model_is_no_message(tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(bytes(range(255, 127, -1)) * 8)
     with pytest.raises(DecodeError):
-        read_model.read(tmp_path / "noise")
+        read_with_weights_on_disk.read(tmp_path / "noise")

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from graphc.onnx import inline_functions, lower_contrib_operators, unroll_loops
-from graphc.onnx import read_model as weights
+from graphc.onnx import read_with_weights_on_disk as weights
 from mallorn.core.errors import InvalidModel
 from mallorn.core.file_formats import SAMPLE_BYTES, foreign_format
 from mallorn.core.storable import told

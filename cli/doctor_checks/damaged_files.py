@@ -16,13 +16,13 @@ DAMAGED: Final = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantine:
+class DamagedFiles:
     """The folder of one repair; it appears with the first file that is moved there."""
 
     folder: Path
 
     @classmethod
-    def of(cls, data: Path) -> "Quarantine":
+    def of(cls, data: Path) -> "DamagedFiles":
         """A new one in a data directory."""
         return cls(data / DAMAGED / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
 
