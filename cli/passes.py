@@ -17,7 +17,8 @@ from mallorn.wording.units import Column
 from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
-    from workers.interfaces.model_compiler import ListedPass, ModelCompiler, PassReport
+    from graphc.phases import PassEntry
+    from workers.interfaces.model_compiler import ModelCompiler, PassReport
 
 T = TypeVar("T")
 
@@ -97,7 +98,7 @@ REPORT_COLUMNS: "Final[Sequence[Column[PassReport]]]" = (
     Column("FIRED", lambda report: report.fired),
     Column("WHY NOT", _why_not),
 )
-ENTRY_COLUMNS: "Final[Sequence[Column[ListedPass]]]" = (
+ENTRY_COLUMNS: "Final[Sequence[Column[PassEntry]]]" = (
     Column("PASS", lambda entry: entry.name),
     Column("PHASES", lambda entry: ", ".join(entry.phases)),
     Column("PURPOSE", lambda entry: entry.purpose),

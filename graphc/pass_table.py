@@ -1,21 +1,9 @@
 """The passes of this package as a table: name, purpose, phases and order."""
 
-from dataclasses import dataclass
 from inspect import getdoc, getmodule
 
 from graphc.core.pass_registry import OWN_PASSES, defined
-from graphc.phases import BEFORE_SCHEDULES
-
-
-@dataclass(frozen=True)
-class PassEntry:
-    """A pass as people read of it."""
-
-    name: str
-    stored_name: str  # in recipes
-    purpose: str
-    phases: tuple[str, ...]
-    after: tuple[str, ...]  # what comes earlier
+from graphc.phases import BEFORE_SCHEDULES, PassEntry
 
 
 def pass_table() -> list[PassEntry]:

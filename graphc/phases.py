@@ -8,6 +8,17 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class PassEntry:
+    """A pass as people read of it."""
+
+    name: str
+    stored_name: str  # in recipes
+    purpose: str
+    phases: tuple[str, ...]
+    after: tuple[str, ...]  # what comes earlier
+
+
+@dataclass(frozen=True)
 class PassStep:
     """A pass by the name that recipes store, and what it is made with."""
 

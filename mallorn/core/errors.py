@@ -129,10 +129,6 @@ class StoreAway(Unavailable):
     usual_hint = "check MALLORN_ARTIFACTS, and that its disk is mounted or its server runs"
 
 
-class Misconfigured(Unavailable):
-    """A setting of this worker does not allow what is asked for; mend it, then start the worker again."""
-
-
 class Unschedulable(MallornError):
     """TVM refuses to schedule this program, and will refuse it again."""
 

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from graphc.phases import PassEntry
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
@@ -55,17 +56,6 @@ class BadLine:
     file: str
     line: int  # from 1
     error: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPass:
-    """A graph pass as people read of it."""
-
-    name: str
-    stored_name: str  # in recipes
-    purpose: str
-    phases: list[str]
-    after: list[str]  # what comes earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +180,7 @@ class ModelCompiler(Child):
         """Import a model, run the recipe's first half, and describe every task it is made of."""
 
     @method(limit_sec=600.0)
-    def list_passes(self) -> list[ListedPass]:
+    def list_passes(self) -> list[PassEntry]:
         """All graph passes that TVM lacks."""
 
     @method(limit_sec=3600.0)

@@ -102,7 +102,7 @@ class Measurer(ABC):
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
-        """The measurer of a worker; this one needs no tools. Raises Misconfigured for a missing setting."""
+        """The measurer of a worker; this one needs no tools. Raises Unavailable for a missing setting."""
         return cls()
 
     @abstractmethod

@@ -5,6 +5,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc.export import compile_network as stock
+from graphc.pass_table import pass_table
 from workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
@@ -16,7 +17,7 @@ from workers.tvm.extract_tasks import extract
 from workers.tvm.load_network import load_network
 from workers.tvm.program_cache import parse_module, parse_tvm_target
 from workers.tvm.reference import build_whole, reference
-from workers.tvm.report_passes import list_passes, report_passes
+from workers.tvm.report_passes import report_passes
 from workers.tvm.restore_records import read_export, read_log
 from workers.tvm.tuning_database import replay, write_database
 
@@ -65,7 +66,7 @@ ANSWERS: Final = (
     ModelCompiler.warm_up.by(warm_up),
     ModelCompiler.look.by(look),
     ModelCompiler.extract.by(extract),
-    ModelCompiler.list_passes.by(list_passes),
+    ModelCompiler.list_passes.by(pass_table),
     ModelCompiler.report_passes.by(report_passes),
     ModelCompiler.compile_model.by(compile_model),
     ModelCompiler.extract_range.by(extract_range),

@@ -5,19 +5,10 @@ from typing import Any
 
 from graphc.core.graph_pass import Report
 from graphc.core.pass_runner import Step, run
-from graphc.pass_table import pass_table
 from graphc.phases import BEFORE_SCHEDULES, Phase
-from workers.interfaces.model_compiler import ListedPass, PassReport, Shapes
+from workers.interfaces.model_compiler import PassReport, Shapes
 from workers.tvm.load_network import load_network
 from workers.tvm.run_passes import as_tvm_target, naming_the_pass
-
-
-def list_passes() -> list[ListedPass]:
-    """All graph passes that TVM lacks."""
-    return [
-        ListedPass(entry.name, entry.stored_name, entry.purpose, list(entry.phases), list(entry.after))
-        for entry in pass_table()
-    ]
 
 
 def report_passes(

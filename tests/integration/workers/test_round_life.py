@@ -16,7 +16,6 @@ from db.repositories.workers import Workers
 from mallorn.core.errors import (
     HostFault,
     InvalidTarget,
-    Misconfigured,
     NoDevice,
     StorageFull,
     Unavailable,
@@ -255,7 +254,7 @@ def test_what_cannot_be_done_as_asked_for_fails_the_job_wherever_it_is_found_out
     assert (workshop.state(job), workshop.reason(job)) == (JobState.FAILED, "cores: -1\ngive it some")
 
 
-@pytest.mark.parametrize("error", [Misconfigured("no recording"), UnknownName("unknown search 'new'")])
+@pytest.mark.parametrize("error", [Unavailable("no recording"), UnknownName("unknown search 'new'")])
 def test_what_this_worker_lacks_another_may_have(workshop, error):
     job = workshop.job()
     round_id = workshop.next_round(job)

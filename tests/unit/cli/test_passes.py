@@ -12,10 +12,11 @@ from typer.testing import CliRunner, Result
 
 from cli import passes
 from cli.main import app
+from graphc.phases import PassEntry
 from tests.fixtures.workshop import MadeUpGraphs
-from workers.interfaces.model_compiler import ListedPass, ModelCompiler, PassReport
+from workers.interfaces.model_compiler import ModelCompiler, PassReport
 
-ENTRY = ListedPass("matmul.pad_to_tiles", "mallorn.whole", "Computes a few rows more.", ["products"], [])
+ENTRY = PassEntry("matmul.pad_to_tiles", "mallorn.whole", "Computes a few rows more.", ("products",), ())
 FIRED = PassReport("products", "matmul.pad_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")
 TARGET = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper, numpy_helper
 
+from graphc.pass_table import pass_table
 from tests.unit.graphc.networks import HASWELL
 from workers.interfaces.model_compiler import PassReport
-from workers.tvm.report_passes import list_passes, report_passes
+from workers.tvm.report_passes import report_passes
 
 PAD = "matmul.pad_to_tiles"
 
@@ -55,6 +56,6 @@ def test_the_program_after_each_phase_is_written(model: str, tmp_path: Path) -> 
 
 
 def test_every_pass_is_listed_with_its_purpose() -> None:
-    entries = {entry.stored_name: entry for entry in list_passes()}
+    entries = {entry.stored_name: entry for entry in pass_table()}
     assert entries["mallorn.whole"].name == PAD
     assert all(entry.purpose.endswith(".") and entry.phases for entry in entries.values())
