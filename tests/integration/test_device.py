@@ -302,9 +302,9 @@ def test_no_device_and_no_tracker_are_told_apart(
 
 
 ANOTHER_CLASS = """
-from workers.device import detect
-host = detect.host_fingerprint
-detect.host_fingerprint = lambda: {**host(), "host_class": "another"}
+from workers.device import detect_host
+host = detect_host.host_fingerprint
+detect_host.host_fingerprint = lambda: {**host(), "host_class": "another"}
 """
 #: As the tracker was before clients could ask for a class.
 OLD_TRACKER = """
@@ -353,10 +353,10 @@ def test_a_tracker_of_an_older_version_gives_no_times_of_another_class(
 #: Which address this host has lies in a file.
 MOVING = """
 from pathlib import Path
-from workers.device import addresses
+from workers.device import listen
 here = Path({file!r})
-addresses.private_address = lambda host: here.read_text()
-addresses.is_own = lambda address: address == here.read_text()
+listen.private_address = lambda host: here.read_text()
+listen.is_own = lambda address: address == here.read_text()
 """
 
 

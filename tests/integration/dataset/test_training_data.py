@@ -99,9 +99,9 @@ class FirstDecisions(Inside, CandidateCompiler):
 
     asked = 0
 
-    def on_code(self, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
+    def on_lowered(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
         self.asked += len(candidates)
-        width = VIEWS["code"].width
+        width = VIEWS[view].width
         rows = [np.full(width, decisions[0], dtype="<f4").tobytes() for _, decisions in candidates]
         return [None if row[:4] == bytes(4) else row for row in rows]
 
