@@ -26,6 +26,8 @@ BEFORE = {
     f"{PAGE}/App.tsx": "export {};\n",
     "README.md": "Tunes.\n",
 }
+# What is no prose: code, and the figures of a table.
+NO_WORDS = "\n    mallorn devices\n\n    mallorn device\n\n```sh\nmallorn up\n```\n\n| 1.5 | 2 % |\n"
 LONG = "def long():\n" + "    one = 1\n" * 40
 # What is planted for each figure, and how its place begins.
 RISES = {
@@ -51,7 +53,7 @@ RISES = {
         {f"{PAGE}/Job.tsx": "//\n//\n"},
         f"{PAGE}/Job.tsx (2)",
     ),
-    "words of prose": ({"docs/fleet.md": "A device is listed.\n"}, "docs/fleet.md (4)"),
+    "words of prose": ({"docs/fleet.md": f"A device is listed.\n{NO_WORDS}"}, "docs/fleet.md (4)"),
     "mean line length": ({"db/rows.py": f'TEXT = "{"x" * 90}"\n'}, "db/rows.py:1 (99 characters)"),
     "90th percentile of line length": (
         {"db/rows.py": f'TEXT = "{"x" * 90}"\n'},
