@@ -27,7 +27,7 @@ COMMAND: Final = re.compile(r"python -m (benchmarks(?:\.\w+)*)")
 RAW: Final = re.compile(r"\]\((?:\.\./)*(?:docs/)?(?:results/|benchmarks/data/)")
 TEST: Final = re.compile(r"`(?:pytest )?tests/|python -m tests\.")
 #: How often a page may say that figures were measured without raw ones being kept: it may become less.
-NOT_KEPT: Final = {"models.md": 1, "performance.md": 1, "search-real.md": 1}
+NOT_KEPT: Final = {"models.md": 1, "performance.md": 1}
 LOST: Final = re.compile(
     r"[Rr]aw figures (?:of it )?(?:are|were) (?:not )?kept|no raw figures of it are kept"
 )
