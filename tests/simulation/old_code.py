@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from sqlalchemy import and_
 
+from db.repositories.fail_job import pause_job
 from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
@@ -17,7 +18,7 @@ from mallorn.core import queues
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import MallornError
 from mallorn.core.options import JobOptions
-from mallorn.core.states import WorkKind
+from mallorn.core.states import RoundState, WorkKind
 from mallorn.core.values.fleet import DeviceInfo
 from services.control import plan_target
 from services.control.app import app
@@ -134,7 +135,8 @@ def host_faults_are_losses() -> Iterator[None]:
         if hold.item.kind is not WorkKind.ROUND:
             self.give_back(hold, error)
         elif Leases(self.session).get(hold.item).losses + 1 >= MAX_LOSSES:
-            self._pause(hold, error)
+            if self._close(hold, RoundState.CANCELLED, error.message):
+                pause_job(self.session, self._job_of(hold), error)
         elif self.lose(hold, error) is not None:
             Jobs(self.session).say(self._job_of(hold), error.reason)
 

@@ -24,11 +24,10 @@ LONG = [
 ]
 #: Bugs that it takes dozens of seeds to find.
 LATE = {
-    "fencing off",
+    "a commit applied twice",
+    "a store that is away taken for a fault",
     "what devices say believed",
-    "claims fenced by their number alone",
     "faults of a host taken for losses",
-    "times of any class of device",
 }
 PLANTED = [pytest.param(name, marks=pytest.mark.long) if name in LATE else name for name in BUGS]
 ON_POSTGRES = [range(6), pytest.param(range(6, 16), marks=pytest.mark.long)]
