@@ -62,3 +62,9 @@ class RecordedArena(Arena):
 
     def propose(self, searcher: Searcher, asked: Request) -> list[Proposal]:
         return propose_recorded(searcher, asked, self._recorded)
+
+    def even_trials(self, factor: float) -> float:
+        """The expected number of random trials until one is within `factor` of the optimum."""
+        trials = self._recorded.task.trials
+        good = sum(t.latency_us is not None and t.latency_us <= factor * self.optimum_us for t in trials)
+        return (len(trials) + 1) / (good + 1)

@@ -105,3 +105,12 @@ def test_a_curve_never_rises_and_counts_failures_as_no_success() -> None:
     assert len(run.curve) == 48
     assert all(later <= earlier for earlier, later in zip(run.curve, run.curve[1:], strict=False))
     assert run.curve[-1] >= 1.0
+
+
+def test_even_draws_need_so_many_trials_on_average_as_a_lottery_says() -> None:
+    arena = RecordedArena(TASK, ShownSpace.RECORDED)
+    times = [t.latency_us if t.latency_us is not None else np.inf for t in TASK.trials]
+    rng = np.random.default_rng(0)
+    orders = [rng.permutation(times) for _ in range(4000)]
+    waited = [1 + int((order <= 1.5 * arena.optimum_us).argmax()) for order in orders]
+    assert arena.even_trials(1.5) == pytest.approx(np.mean(waited), rel=0.1)
