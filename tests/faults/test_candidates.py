@@ -13,6 +13,7 @@ from tests.fixtures.faces import Hazards
 from tests.fixtures.fleet import Subject, TestFleet
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.runner import Runner
+from workers.measure import run_timeout
 from workers.measure.tvm_measurer import TvmMeasurer
 from workers.subprocesses.process_pool import ChildPool
 
@@ -68,8 +69,14 @@ def test_a_bad_candidate_costs_its_own_slot(
 
 
 def test_a_candidate_that_is_ended_in_the_middle_of_its_timing_is_a_failed_trial(
-    fleet: TestFleet, local_target: Target, subject: Subject, runner: Runner
+    fleet: TestFleet,
+    local_target: Target,
+    subject: Subject,
+    runner: Runner,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Seconds for timings again are added to the limit, and would let ten seconds of timing end within it.
+    monkeypatch.setattr(run_timeout.Retakes, "left_sec", lambda _: 0.0)
     long = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=10_000)
     slow = OPTIONS.model_copy(update={"run_timeout_sec": 1, "evaluator": long, "stopping": "racing"})
     with ChildPool(CandidateCompiler, 1, name="builder") as builders:
