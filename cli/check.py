@@ -1,7 +1,6 @@
 """The command that looks at all that a tuning needs, before anything waits in a queue for it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +16,6 @@ from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL, Target
 from mallorn.onnx_export import existing
-from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
     from workers.interfaces.model_compiler import ModelCompiler
@@ -38,7 +36,7 @@ def check(
     """Check that this machine, and a model, have what a tuning needs. Exit code 1 where they lack it."""
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
-    with _process() as graphs:
+    with checks.tvm_process() as graphs:
         tell(
             _findings(graphs, model, target, shapes, place, address),
             as_json,
@@ -88,12 +86,3 @@ def _device(target: Target, address: Address) -> str:
         message = f"no device of {address.url} measures for {target}"
         raise NoDevice(message, hint="mallorn device --target local")
     return f"{', '.join(names)} at {address.url}"
-
-
-@contextmanager
-def _process() -> "Iterator[ModelCompiler]":
-    """A process that loads TVM when it is first asked."""
-    from workers.interfaces.model_compiler import ModelCompiler
-
-    with ModelCompiler(env={"PATH": search_path()}, name="TVM") as graphs:
-        yield graphs

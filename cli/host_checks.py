@@ -58,6 +58,15 @@ def disk(data: Path) -> str:
     return words
 
 
+@contextmanager
+def tvm_process() -> "Iterator[ModelCompiler]":
+    """A process that loads TVM when it is first asked."""
+    from workers.interfaces.model_compiler import ModelCompiler
+
+    with ModelCompiler(env={"PATH": search_path()}, name="TVM") as graphs:
+        yield graphs
+
+
 def tvm(graphs: "ModelCompiler", target: Target) -> str:
     """Raises what the child that loads TVM ended with, for the target."""
     for library in ("tvm", "onnx"):

@@ -1,24 +1,23 @@
 """The command that says which graph passes fire on a model, and why the others leave it as it is."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 from pydantic_core import to_jsonable_python
 
+from cli.host_checks import target_here, tvm_process
 from cli.service_parts import installed
 from cli.terminal.options import ShapeOption, TargetOption, known, parse_input_shape
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from mallorn.core.targets import LOCAL
 from mallorn.onnx_export import as_onnx, existing
 from mallorn.wording.units import Column
-from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
     from graphc.phases import PassEntry
-    from workers.interfaces.model_compiler import ModelCompiler, PassReport
+    from workers.interfaces.model_compiler import PassReport
 
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ def passes(
     as_json: JsonOption = False,
 ) -> None:
     """List the graph passes, or report for a model where each fired and why it left the rest."""
-    with _process() as graphs:
+    with installed("worker"), tvm_process() as graphs:
         if model is None:
             _print(graphs.list_passes(), ENTRY_COLUMNS, as_json)
             return
@@ -64,19 +63,10 @@ def passes(
 
 def _recipe(target: str, recipe: str, precision: str) -> tuple[str, str]:
     """The target's text, and the name of the recipe in the form that suits it. Raises InvalidRequest."""
-    with installed("worker"):
-        from cli.host_checks import target_here
-        from workers.tvm.graph_recipes import recipe_for
+    from workers.tvm.graph_recipes import recipe_for
+
     parsed, _ = target_here(target, elsewhere=True)
     return parsed.text, recipe_for(recipe, parsed, precision).name
-
-
-@contextmanager
-def _process() -> "Iterator[ModelCompiler]":
-    with installed("worker"):
-        from workers.interfaces.model_compiler import ModelCompiler
-    with ModelCompiler(env={"PATH": search_path()}) as graphs:
-        yield graphs
 
 
 def _print(values: Sequence[T], columns: Sequence[Column[T]], as_json: bool) -> None:

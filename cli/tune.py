@@ -106,7 +106,7 @@ def resume(
         check_model(directory, lambda: handle.status.model_id, force)
         check_target(directory, handle.status.target, force)
         again = _again(out, place, force)
-        file = Path(f"{_stem(handle)}.onnx")
+        file = Path(f"{_stem(handle)}.onnx")  # a job knows its model's bytes, and not where they came from
         ending = Ending(directory, str(file) if file.is_file() else "MODEL.onnx", verbose, as_json, again)
         if trials or auto or handle.status.state not in STANDING:
             handle.resume(trials, auto=auto)

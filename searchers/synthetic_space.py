@@ -116,10 +116,10 @@ class SyntheticSpace(DecisionSpace):
         body = m[3] * np.ceil(n[3] / LANES) * k[1]
         tasks = m[0] * n[0] * np.where(rfactor, k[0], 1)
         slowdown = _lanes(n[3]) * _registers(m[3] * np.ceil(n[3] / LANES), k[1]) * _caches(m, n, k)
+        # Written back late, results cost memory traffic; in small pieces, loops.
         block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
-        slowdown *= _unrolling(body, unroll) * np.asarray(
-            np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
-        )
+        written = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
+        slowdown *= _unrolling(body, unroll) * written
         balance = np.ceil(tasks / CORES) * CORES / tasks
         flops_us = 2.0 * np.prod(self.shape) / CORES / FLOPS_PER_US
         merge_us = np.where(rfactor, self.shape[0] * self.shape[1] * k[0] / FLOPS_PER_US, 0.0)

@@ -44,14 +44,14 @@ class ApiKeys(Repository):
         )
         self.session.add(row)
         self.session.flush()
-        return NewApiKey(**_told(row), key=key)
+        return NewApiKey.from_row(row, key=key)
 
     def presented(self, digest: str) -> ApiKey | None:
         """The key of this digest, whether it is still good or not; the one before while it is let in."""
         before = and_(ApiKeyRow.previous_digest == digest, ApiKeyRow.previous_until > now())
         query = select(ApiKeyRow).where(or_(ApiKeyRow.digest == digest, before))
         row = self.session.scalars(query).one_or_none()
-        return None if row is None else ApiKey(**_told(row))
+        return None if row is None else ApiKey.from_row(row)
 
     def opens(self, key_id: str, digest: str) -> bool:
         """Whether this is the key as its last rotation made it."""
@@ -68,14 +68,14 @@ class ApiKeys(Repository):
         query = select(ApiKeyRow).order_by(ApiKeyRow.created_at.desc(), ApiKeyRow.id)
         if owner is not None:
             query = query.where(ApiKeyRow.owner == owner)
-        return [ApiKey(**_told(row)) for row in self.session.scalars(query)]
+        return [ApiKey.from_row(row) for row in self.session.scalars(query)]
 
     def get(self, key_id: str, owner: str | None = None) -> ApiKey:
         """Raises NotFound for a key that is not there, or another owner's."""
         row = self.session.get(ApiKeyRow, key_id)
         if row is None or owner not in (None, row.owner):
             raise NotFound(f"there is no API key {key_id}", hint="mallorn keys")
-        return ApiKey(**_told(row))
+        return ApiKey.from_row(row)
 
     def rotate(self, key: ApiKey, grace_sec: float = 0.0, by: str | None = None) -> NewApiKey:
         """Another secret for the same key, for as long as it was made for; so long the old one is let in.
@@ -103,10 +103,6 @@ class ApiKeys(Repository):
 
 def _one(key_id: str) -> Update:
     return update(ApiKeyRow).where(ApiKeyRow.id == key_id)
-
-
-def _told(row: ApiKeyRow) -> dict[str, object]:
-    return {name: getattr(row, name) for name in ApiKey.model_fields}
 
 
 def holds_keys(url: str) -> bool:

@@ -22,10 +22,7 @@ class Audit(Repository):
             query = query.where(AuditRow.owner == owner)
         if cursor is not None:
             query = query.where(AuditRow.id < decode_cursor(cursor, int)[0])
-        found = [
-            AuditEntry(**{name: getattr(row, name) for name in AuditEntry.model_fields})
-            for row in self.session.scalars(query)
-        ]
+        found = [AuditEntry.from_row(row) for row in self.session.scalars(query)]
         return page(found, limit, lambda entry: (entry.id,))
 
     def forget(self, days: float, limit: int) -> int:

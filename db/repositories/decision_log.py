@@ -1,6 +1,6 @@
 """The decision log: a job's rounds, the best known before each, and its result."""
 
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, cast, func, select
 
@@ -11,11 +11,6 @@ from db.tables import CostModelRow, Job, LeaseRow, Measurement, Round, Task
 from mallorn.core.states import MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import RoundForecast, RoundStatus
 from mallorn.core.version_name import VersionName
-
-_AS_STORED: Final = (
-    *("id", "index", "size", "searcher", "state", "worker", "error", "stats"),
-    *("created_at", "started_at", "finished_at"),
-)
 
 
 class DecisionLog(Repository):
@@ -83,9 +78,9 @@ def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
     model = None if family is None else VersionName(family, model_name, version)
     noted = planned.reason
     begun_and_ended = planned.started_at is not None and planned.finished_at is not None
-    return RoundStatus(
+    return RoundStatus.from_row(
+        planned,
         **known,
-        **{name: getattr(planned, name) for name in _AS_STORED},
         policy=noted.policy,
         score=noted.score,
         why=noted.why,

@@ -157,13 +157,14 @@ def select_trials(
 
 def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
     """A measured row as the value that all readers share, as far as its query asked."""
-    known = row._mapping
+    sketch, packed, outcome, latency_us, origin, build_ms, *more = row
+    known = row._mapping if more else {}  # a mapping a row is slow: a round reads thousands without
     return Trial(
-        Candidate(known["sketch"], unpack_decisions(known["decisions"])),
-        Outcome.read(known["outcome"]),
-        known["latency_us"],
-        known["origin"],
-        known["build_ms"],
+        Candidate(sketch, unpack_decisions(packed)),
+        Outcome.read(outcome),
+        latency_us,
+        origin,
+        build_ms,
         run_us=unpack_times(known.get("run_us") or b""),
         error=known.get("error") or "",
         predicted=known.get("predicted"),

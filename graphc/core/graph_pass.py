@@ -5,12 +5,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
-import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call
 
 from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_rewriting import LANES
+from graphc.core.graph_rewriting import LANES, known
 
 Facts = TypeVar("Facts")
 
@@ -92,7 +91,7 @@ class Pass(ABC, Generic[Facts]):
         return after
 
     def _facts(self, call: Any, graph: Graph) -> Facts:
-        if not all(map(_has_known_sizes, (*call.args, call))):
+        if not known(call):
             raise Leave("its sizes are known only when it runs")
         if call.ty.ndim == 0:
             raise Leave("its result is a single number")
@@ -110,15 +109,3 @@ def _calls(function: Any, operator: str) -> list[Any]:
 
     relax.analysis.post_order_visit(function, visit)
     return found
-
-
-def _has_known_sizes(value: Any) -> bool:
-    """True for tensors of known sizes, tuples of them, and what is no tensor."""
-    if isinstance(value, relax.ShapeExpr | tvm.ir.GlobalVar):
-        return True
-    tensors = value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]
-    return all(
-        ty.shape is not None and all(isinstance(size, tvm.tirx.IntImm) for size in ty.shape)
-        for ty in tensors
-        if isinstance(ty, relax.TensorType)
-    )

@@ -104,11 +104,18 @@ def call_pass(name: str, rewrites: Mapping[str, Callable[[Any, Any], Any]]) -> A
 
 
 def known(call: Any) -> bool:
-    """True if all dimensions are static."""
-    tensors = [value for value in (*call.args, call) if not isinstance(value, relax.ShapeExpr)]
-    shapes = [value.ty.shape for value in tensors]
+    """True if all dimensions are static: of tensors, and of tuples of them."""
+    return all(map(_has_known_sizes, (*call.args, call)))
+
+
+def _has_known_sizes(value: Any) -> bool:
+    if isinstance(value, relax.ShapeExpr | tvm.ir.GlobalVar):
+        return True
+    tensors = value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]
     return all(
-        shape is not None and all(isinstance(size, tvm.tirx.IntImm) for size in shape) for shape in shapes
+        ty.shape is not None and all(isinstance(size, IntImm) for size in ty.shape)
+        for ty in tensors
+        if isinstance(ty, relax.TensorType)
     )
 
 

@@ -121,6 +121,7 @@ def _next(job: JobStatus, race: Speedup | None) -> str:
     if not job.finish_report.steady:
         return f"mallorn bench {files}"
     outlook = job.finish_report.outlook
+    # Where nobody knows, a job that decides for itself soon finds out.
     if not _at_limit(job) and (outlook is None or outlook.pays):
         return f"mallorn resume {job.id} --auto" if job.options.searches else f"mallorn tune {model}"
     if race.by_default_build:

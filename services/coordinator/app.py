@@ -24,6 +24,7 @@ from services.coordinator.models import router as models
 from services.coordinator.owner_access import router as owners
 from services.coordinator.records import router as records
 from services.coordinator.reports import router as reports
+from services.coordinator.retention import router as retention
 from services.coordinator.schedules import router as schedules
 from services.coordinator.sign_in.browser_sessions import open_router as open_sessions
 from services.coordinator.sign_in.browser_sessions import router as sessions
@@ -99,7 +100,7 @@ def _api() -> APIRouter:
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, list_and_show, rounds, pause_resume_cancel))
     of_jobs = *jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit
+    nouns = models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention
     for router in nouns:
         settle(router)
         api.include_router(router)

@@ -1,4 +1,4 @@
-"""What a job may ask for, and how long the service keeps what."""
+"""What a job may ask for."""
 
 from typing import Annotated, Literal
 
@@ -7,11 +7,9 @@ from pydantic import BaseModel, Field, JsonValue
 from pydantic.json_schema import JsonSchemaValue
 
 from mallorn.core.options import JobOptions, choices
-from mallorn.core.values.base import Value
-from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.paging import ListOut
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(prefix="/options", tags=["jobs"])
 Kind = Literal["choice", "integer", "number", "text", "texts", "shapes", "object"]
 
 
@@ -35,7 +33,7 @@ class OptionOut(BaseModel):
     above: Annotated[float | None, Field(description="A bound that is no value itself.")]
 
 
-@router.get("/options")
+@router.get("")
 def list_options() -> ListOut[OptionOut]:
     """List what a job's `options` may hold: every choice by its name, with the default."""
     schema = JobOptions.model_json_schema()["properties"]
@@ -71,25 +69,3 @@ def _kind(name: str, shape: JsonSchemaValue) -> Kind:
         "array": "texts",
     }
     return kinds.get(shape.get("type"), "object")
-
-
-class Retention(Value):
-    """Days until something is deleted, 0: it is kept; and how many backups are.
-
-    An admin changes the settings of the same names.
-    """
-
-    keep_jobs_days: Annotated[
-        float, Field(description="After a job's end: the job, its log and its export.")
-    ] = 0.0
-    keep_events_days: Annotated[float, Field(description="After a job's end: its events and timeline.")] = 0.0
-    keep_models_days: Annotated[float, Field(description="After its upload: a model without a job.")] = 0.0
-    keep_audit_days: Annotated[float, Field(description="Entries of the audit log.")] = 0.0
-    keep_backups: Annotated[int, Field(description="Backups of a SQLite database: how many are kept.")] = 0
-
-
-@router.get("/retention")
-def show_retention(parts: PartsDep) -> Retention:
-    """Show after how many days what is deleted: the settings MALLORN_KEEP_* of the service."""
-    settings = parts.settings
-    return Retention(**{name: getattr(settings, name) for name in Retention.model_fields})

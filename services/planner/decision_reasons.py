@@ -36,8 +36,13 @@ def figure(value: float) -> float:
 
 
 def _figures(ahead: Forecast) -> RoundForecast:
-    known = {name: figure(getattr(ahead, name)) for name in RoundForecast.model_fields}
-    return RoundForecast.model_validate(known)
+    return RoundForecast(
+        expected_us=figure(ahead.expected_us),
+        low_us=figure(ahead.low_us),
+        high_us=figure(ahead.high_us),
+        gain_us=figure(ahead.gain_us),
+        promise=figure(ahead.promise),
+    )
 
 
 def _us(value: float) -> str:

@@ -61,6 +61,7 @@ def prospects(
     falls = [
         _gains(task, ahead, size) for task, ahead, over in tuned if task.best_us is not None and not over
     ]
+    # No task is slower than it was measured.
     limits = [min(task.limit_us, task.best_us or inf) * task.weight for task in timed if task.limit_us]
     return ExpectedGain(
         total_us=sum(sorted(task.weight * (task.best_us or 0.0) for task in timed)),
@@ -75,6 +76,7 @@ def _gains(task: TaskView, ahead: Forecast, size: int) -> Iterator[float]:
     seen = curve(task.points, task.known_us)
     tried = 1.0 + (seen.drought if seen else 0.0) * STANDARD_SIZE / size
     best_us, limit_us = task.best_us or 0.0, task.limit_us
+    # A limit that was beaten was none.
     left_us = inf if limit_us is None or limit_us >= best_us else best_us - limit_us
     for more in range(HORIZON):
         gain_us = min(left_us, ahead.gain_us * tried / (tried + more))

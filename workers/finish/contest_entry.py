@@ -67,9 +67,9 @@ def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
         by_device = {each.endpoint.name: each.trial for each in entry.results if each.endpoint is not None}
         if len(by_device) < 3 or entry.failure is not None:
             continue
+        least_us, most_us = entry.latency() / OTHERWISE, entry.latency() * OTHERWISE
         for name, trial in by_device.items():
             if trial.is_bound:  # it tells of others at the device, not of the device
                 continue
-            least_us, most_us = entry.latency() / OTHERWISE, entry.latency() * OTHERWISE
             told[name].append(trial.time_us is None or not least_us <= trial.time_us <= most_us)
     return sorted(name for name, odd in told.items() if 2 * sum(odd) > len(odd))

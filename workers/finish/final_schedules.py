@@ -20,6 +20,7 @@ from workers.process.stage_context import StageContext
 from workers.subprocesses.crash_handling import twice
 from workers.subprocesses.errors import ChildError
 
+log = logging.getLogger(__name__)
 COMPILE: Final = "compile the tuned model"
 INSIDE: Final = "decide close contests inside the whole model"
 
@@ -70,9 +71,6 @@ def _inside(model: JobModel, first: TunedModel, check: Checker) -> InsideChoice:
     wanted = claimed.options.searches and claimed.options.contests == "inside"
     placed = where_it_runs(model) if one_shape and wanted else None
     return decide_inside(placed, first, check) if placed is not None else InsideChoice(first, None)
-
-
-log = logging.getLogger(__name__)
 
 
 def keep_scripts(claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:

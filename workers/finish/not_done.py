@@ -1,17 +1,15 @@
 """What a finish could not do: verified schedules are handed out all the same, the report says the rest."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from mallorn.core.values.finish_report import NotDone
 from workers.process.stage_context import StageContext
 from workers.subprocesses.crash_handling import advice
 from workers.subprocesses.errors import ChildCrashed
-from workers.whole_model.compiled_model import ONNXRUNTIME
-from workers.whole_model.engines import UNTUNED, title
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -45,32 +43,3 @@ class NotDoneLog:
         log.warning("job %s, not done: %s: %s", self.claimed.job.id, step, why)
         again = f"mallorn resume {self.claimed.job.id}"
         self.entries.append(NotDone(step=step, why=why, hint=hint or again))
-
-
-CHECK: Final = "check the tuned model"
-HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
-
-
-def check_numbers(errors: Mapping[str, float], limit: float, undone: NotDoneLog) -> bool:
-    """Whether the tuned model may be shown as a success, by its relative errors against others.
-
-    The untuned model is asked first: it has the same operators in the same order. A model whose answers jump
-    with the last digit (a rank, a threshold) may fail this with schedules that are all right, so its job ends
-    with them, but without a time that would claim a gain.
-    """
-    reference = next((name for name in (UNTUNED, ONNXRUNTIME) if name in errors), None)
-    if reference is None:
-        undone.leave(CHECK, "there was nothing to compare it with; each schedule was checked alone")
-        return True
-    if not errors[reference] <= limit:
-        undone.leave(CHECK, f"it computes something else than {_told(reference, errors, limit)}", HINT)
-        return False
-    if not errors.get(ONNXRUNTIME, 0.0) <= limit:
-        undone.leave(
-            "agree with onnxruntime", f"TVM computes something else: {_told(ONNXRUNTIME, errors, limit)}"
-        )
-    return True
-
-
-def _told(name: str, errors: Mapping[str, float], limit: float) -> str:
-    return f"{title(name)}: relative error {errors[name]:.1e}, allowed {limit:.0e}; its time is left out"

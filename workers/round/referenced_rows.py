@@ -34,9 +34,9 @@ class Site:
     @classmethod
     def of(cls, session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Self:
         """The rows of an endpoint, written if they are new. Raises ClassRefused for a device that is none."""
-        if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(
-            Target(Targets(session).get(target_id).text)
-        ):
+        target = Target(Targets(session).get(target_id).text)
+        # No made-up time is stored with real ones: not of a measurer that does not say what it is, either.
+        if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(target):
             raise ClassRefused(UNSAID, hint=SAY_SO)
         host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
         context = Contexts(session).ensure(target_id, *host, options.timing(), builder_of(options))

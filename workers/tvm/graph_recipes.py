@@ -1,22 +1,22 @@
 """Graph recipes: which passes turn a network into tasks, and a tuned network into a library.
 
 Plain data, so that a worker and a manifest can name a recipe without loading TVM. A recipe decides which
-tasks exist: change a step and schedules tuned before match nothing. Raise
-`version` with every change of its phases (`graphc/phases.py`).
+tasks exist: change a step and schedules tuned before match nothing. Raise `version` with every change of its
+phases (`graphc/phases.py`).
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, Phase
+from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
 
 if TYPE_CHECKING:
-    from graphc.core.pass_runner import Step as PassStep
+    from graphc.core.pass_runner import Step
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,6 @@ def recipe_of(stored: StoredRecipe) -> Recipe:
     return Recipe(stored.name, stored.version, tuple(stored.before), tuple(stored.after))
 
 
-def step_json(step: RecipeStep) -> "PassStep":
+def step_json(step: RecipeStep | PassStep) -> "Step":
     """A step as the exported script reads it."""
-    return {"pass": step.name, "args": step.args, "optional": step.optional}
+    return {"pass": step.name, "args": list(step.args), "optional": step.optional}

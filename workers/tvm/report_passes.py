@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from graphc.core.graph_pass import Report
-from graphc.core.pass_runner import Step, run
+from graphc.core.pass_runner import run
 from graphc.phases import BEFORE_SCHEDULES, Phase
 from workers.interfaces.model_compiler import PassReport, Shapes
+from workers.tvm.graph_recipes import step_json
 from workers.tvm.load_network import load_network
 from workers.tvm.run_passes import as_tvm_target, naming_the_pass
 
@@ -37,9 +38,8 @@ def report_passes(
 def _after(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any, list[PassReport]]:
     reports: list[PassReport] = []
     for step in phase.steps:
-        stored: Step = {"pass": step.name, "args": list(step.args), "optional": step.optional}
         with naming_the_pass(step.name):
-            mod, (report,) = run(mod, [stored], target, without)
+            mod, (report,) = run(mod, [step_json(step)], target, without)
         if report.counts or report.skipped:
             reports.append(_report(phase.name, report))
     return mod, reports

@@ -276,7 +276,7 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
     while True:
         with TrackerClient(tracker, key=fleet) as client:
             if not any(
-                bool(server["key"] == f"server:{key}" and wanted in ("", class_of(server)))
+                server["key"] == f"server:{key}" and wanted in ("", class_of(server))
                 for server in client.summary()["server_info"]
             ):
                 raise none_like(like)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import check, host_checks, tune
+from cli import host_checks, tune
 from cli.main import app
 from mallorn.core.errors import HostFault, InvalidModel
 from mallorn.core.targets import Target
@@ -34,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def process() -> Iterator[ModelCompiler]:
         yield MadeUpGraphs(answers)
 
-    monkeypatch.setattr(check, "_process", process)
+    monkeypatch.setattr(host_checks, "tvm_process", process)
     monkeypatch.setattr(host_checks, "kernel", lambda target: f"one for {target} ran")
     return answers
 

@@ -30,7 +30,7 @@ def _answers(monkeypatch: pytest.MonkeyPatch) -> None:
     def process() -> Iterator[ModelCompiler]:
         yield MadeUpGraphs(answers)
 
-    monkeypatch.setattr(passes, "_process", process)
+    monkeypatch.setattr(passes, "tvm_process", process)
 
 
 def network() -> ModelProto:
