@@ -8,7 +8,7 @@ functions that a child process is asked for, Celery's messages. What such messag
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,14 +26,14 @@ Place = tuple[str, str]  # a module, and what is defined in it; a module alone h
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def reached(tree: Tree) -> set[str]:
-    """The modules with a function that is reached."""
+def reached(tree: Tree, starts: Mapping[str, set[str]] = STARTS) -> set[str]:
+    """The modules with a function that is reached from the starts."""
     names = Names(tree)
     walk = _Walk(names)
     walk.visit(
         (module, function)
         for (module, name), function in names.functions()
-        if any(module.startswith(room) and name in wanted for room, wanted in STARTS.items())
+        if any(module.startswith(room) and name in wanted for room, wanted in starts.items())
     )
     return walk.modules
 

@@ -28,10 +28,15 @@ import psutil
 
 from benchmarks.hosts import describe_host
 
-KINDS: Final = {"worker": "rounds,finish,train", "children": "workers.subprocesses"}  # by their command lines
-COMPILER: Final = "workers.tvm.candidate_compiler_child"
+# By their command lines: as the code names them, and as it did until modules got the field's nouns.
+KINDS: Final = {
+    "worker": ("rounds,finish,train",),
+    "children": ("workers.subprocesses", "workers.children"),
+}
+COMPILER: Final = ("workers.tvm.candidate_compiler_child", "workers.tvm.compiler")
 SPAN: Final = """SELECT max(created_at) - min(created_at), count(*), sum(run_ms) / 1e3,
-    max(created_at) - (SELECT min(started_at) FROM rounds) FROM measurements WHERE origin != 'finish'"""
+    max(created_at) - (SELECT min(started_at) FROM rounds), min(created_at)
+    FROM measurements WHERE origin != 'finish'"""
 MEBIBYTE: Final = 2**20
 
 
@@ -55,7 +60,7 @@ def run(tree: Path, model: Path, trials: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as home:
         env = {**os.environ, "PYTHONPATH": str(tree), "HOME": home}
         place = ["--data", f"{home}/data", "--out", f"{home}/out"]
-        started_at = time.monotonic()
+        started_at, started_sec = time.monotonic(), time.time()
         command = [sys.executable, "-m", "mallorn", "tune", str(model), "--trials", str(trials), *place]
         process = subprocess.Popen(command, cwd=home, env=env, stdout=subprocess.DEVNULL)
         found = _watch(process)
@@ -63,9 +68,10 @@ def run(tree: Path, model: Path, trials: int) -> dict[str, float]:
         if process.returncode:
             raise SystemExit(f"{tree}: exit code {process.returncode}")
         with closing(sqlite3.connect(f"{home}/data/mallorn.db")) as database:
-            span_sec, count, running_sec, tuning_sec = database.execute(SPAN).fetchone()
+            span_sec, count, running_sec, tuning_sec, first_sec = database.execute(SPAN).fetchone()
     return {
         "seconds": seconds,
+        "first_trial_sec": first_sec - started_sec,
         "trials": count,
         "seconds_a_trial": span_sec / max(1, count - 1),
         "processor_sec_a_trial": found.processor_sec / count,
@@ -86,8 +92,8 @@ class Watched:
         return sum(self.by_process.values())
 
     def look(self, processes: Sequence[psutil.Process]) -> None:
-        for kind, sign in KINDS.items():
-            held = sum(_held(each, sign) for each in processes)
+        for kind, signs in KINDS.items():
+            held = sum(_held(each, signs) for each in processes)
             self.largest_mib[kind] = max(self.largest_mib[kind], held / MEBIBYTE)
         for each in processes:
             with suppress(psutil.Error):
@@ -102,20 +108,25 @@ def _watch(process: subprocess.Popen[bytes]) -> Watched:
     return watched
 
 
-def _held(process: psutil.Process, sign: str) -> int:
+def _held(process: psutil.Process, signs: Sequence[str]) -> int:
     """The bytes of a process of this kind; none of others, and of one that ended meanwhile."""
     with suppress(psutil.Error):
-        if sign in " ".join(process.cmdline()):
+        if _has(process, signs):
             return int(process.memory_full_info().uss)
     return 0
 
 
+def _has(process: psutil.Process, signs: Sequence[str]) -> bool:
+    command = " ".join(process.cmdline())
+    return any(sign in command for sign in signs)
+
+
 def _spent_sec(process: psutil.Process) -> float:
     """The processor time of the worker, and of a compiler with its linkers; none of others."""
-    command, times = " ".join(process.cmdline()), process.cpu_times()
-    if COMPILER in command:
+    times = process.cpu_times()
+    if _has(process, COMPILER):
         return float(times.user + times.system + times.children_user + times.children_system)
-    return float(times.user + times.system) if KINDS["worker"] in command else 0.0
+    return float(times.user + times.system) if _has(process, KINDS["worker"]) else 0.0
 
 
 def _arguments() -> argparse.Namespace:
