@@ -53,7 +53,6 @@ class Names:
     targets: dict[str, int] = field(default_factory=dict)
     contexts: dict[tuple[Any, ...], int] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
-    own: str = ""
 
 
 def import_dataset(database: Database, directory: Path, progress: Progress = silent) -> Imported:
@@ -63,8 +62,6 @@ def import_dataset(database: Database, directory: Path, progress: Progress = sil
     """
     parcel = open_parcel(directory)
     names = Names()
-    with database.transaction() as session:
-        names.own = Sources(session).own().key
     _store_workloads(database, parcel, names)
     _store_sketches(database, parcel, names)
     result, done = Imported(), 0
