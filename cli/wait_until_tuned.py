@@ -7,7 +7,6 @@ from cli.terminal.progress_bars import bar
 from mallorn.core.errors import MallornError
 from mallorn.core.options import JobOptions
 from mallorn.core.states import JobState
-from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
 
 POLL_SEC: Final = 0.5
@@ -24,16 +23,14 @@ def wait_until_tuned(job: Job, hint: str) -> None:
     """Return when the last round is closed; the finish is cancelled. Raises NotTuned with the hint."""
     with bar(f"job {job.id}") as advance:
         while job.state in OPEN:
-            if job.status.progress.tasks:
-                advance(job.status.progress.trials, _most_trials(job.status))
+            status = job.status
+            if status.progress.tasks:
+                of_each, budget = status.options.task_trials, status.trials or 0
+                # Where every task has a budget of its own, the job's may be far above what they come to.
+                most = budget if of_each is None else min(budget, of_each * status.progress.tasks)
+                advance(status.progress.trials, most)
             time.sleep(POLL_SEC)
     if job.status.state is JobState.FINISHING:
         job.cancel()
     elif job.status.state is not JobState.DONE:
         raise NotTuned(f"job {job.id} was {job.status.state}: {job.status.reason}", hint=hint)
-
-
-def _most_trials(job: JobStatus) -> int:
-    """Where every task has a budget of its own, the job's may be far above what they come to."""
-    of_each, budget = job.options.task_trials, job.trials or 0
-    return budget if of_each is None else min(budget, of_each * job.progress.tasks)

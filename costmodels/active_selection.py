@@ -42,11 +42,11 @@ def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.ran
     for before, after in pairwise(parts):
         left = np.setdiff1d(np.arange(len(rows)), known)
         left = rng.permutation(left)[: max(LOOKED_AT, after - before)]
-        scores = (
-            _doubt(rows, labels, known, left, rng)
-            + _crowd(places, left, rng)
-            + _distance(places, known, left)
-        )
+        doubt = _doubt(rows, labels, known, left, rng)
+        others = rng.choice(left, min(NEIGHBOURS, len(left)))
+        crowd = _ranks(-_apart(places, left, others).mean(axis=1))
+        distance = _ranks(_apart(places, left, known[-LOOKED_AT:]).min(axis=1))
+        scores = doubt + crowd + distance
         best = left[np.argsort(-scores, kind="stable")[: after - before]]
         known = np.sort(np.concatenate([known, best]))
     return known
@@ -64,16 +64,6 @@ def _doubt(rows: Matrix, labels: Vector, known: Indices, left: Indices, rng: np.
     data, weight = as_data(finite(rows[known]), labels[known]), importance(labels[known])
     committee = [grow(data, counts * weight, rng) for counts in draws(rng, len(known), COMMITTEE)]
     return _ranks(opinions(committee, finite(rows[left])).std(axis=0))
-
-
-def _crowd(places: NDArray[np.float32], left: Indices, rng: np.random.Generator) -> Scores:
-    """How near the others lie."""
-    return _ranks(-_apart(places, left, rng.choice(left, min(NEIGHBOURS, len(left)))).mean(axis=1))
-
-
-def _distance(places: NDArray[np.float32], known: Indices, left: Indices) -> Scores:
-    """How far the nearest row lies that is known."""
-    return _ranks(_apart(places, left, known[-LOOKED_AT:]).min(axis=1))
 
 
 def _apart(places: NDArray[np.float32], some: Indices, others: Indices) -> NDArray[np.float32]:

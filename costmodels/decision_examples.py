@@ -30,8 +30,9 @@ def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Gene
     fit = reproducible(rows)
     usable = np.flatnonzero(fit) if fit.any() else np.arange(len(rows))
     rows, labels, groups = rows[usable], labels[usable], groups[usable]
-    good = np.concatenate([_good(labels, lines) for lines in members(groups)])
-    good = rng.permutation(good)[:MOST_GOOD]
+    fastest = [lines[np.argsort(-labels[lines], kind="stable")[:GOOD_A_TASK]] for lines in members(groups)]
+    near = [best[labels[best] >= labels[best[0]] - NEAR_THE_BEST] for best in fastest]
+    good = rng.permutation(np.concatenate(near))[:MOST_GOOD]
     parts = [
         part
         for lines in members(by_sketch(rows, groups))
@@ -40,12 +41,6 @@ def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Gene
     if not parts:
         return DecisionExamples(rows[:0], labels[:0], np.empty(0))
     return DecisionExamples(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-
-
-def _good(labels: Vector, lines: Indices) -> Indices:
-    """The fastest of a task."""
-    best = lines[np.argsort(-labels[lines], kind="stable")[:GOOD_A_TASK]]
-    return np.asarray(best[labels[best] >= labels[best[0]] - NEAR_THE_BEST])
 
 
 def _of_sketch(

@@ -62,7 +62,11 @@ class Tuna(Formula):
         rows = np.exp2(np.clip(logs, 0.0, LONGEST)) - 1
         counts, moved = rows[:, : len(Count)], rows[:, len(Count) :].reshape(len(rows), ACCESSES, 4)
         ns = _computing(counts, self._machine) + _moving(moved, self._machine)
-        return np.maximum(ns * _idle(counts, self._machine) / 1e3 / self._machine.cores, 1e-3)
+        # Pieces need not divide among the cores: some of those idle in the last turn.
+        pieces = np.maximum(1.0, np.rint(counts[:, Count.PIECES]))
+        cores = self._machine.cores
+        idle = np.ceil(pieces / cores) * cores / pieces
+        return np.asarray(np.maximum(ns * idle / 1e3 / cores, 1e-3))
 
 
 def _centred(values: Vector) -> Vector:
@@ -94,9 +98,3 @@ def _levels(machine: Machine) -> tuple[Cache, ...]:
     """The caches, and a core's share of memory behind them."""
     memory = Cache(bytes=2**62, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
     return (*machine.caches, memory)
-
-
-def _idle(counts: Column, machine: Machine) -> Column:
-    """How much longer it takes because pieces do not divide among the cores."""
-    pieces = np.maximum(1.0, np.rint(counts[:, Count.PIECES]))
-    return np.asarray(np.ceil(pieces / machine.cores) * machine.cores / pieces)

@@ -44,8 +44,11 @@ class ModelUpload:
         """How long the stream is."""
         if not self.weights:
             return self.model.stat().st_size
-        sizes = (len(head) + _padded(file.stat().st_size) for head, file in self._members())
-        return sum(sizes) + len(_END)
+        total = len(_END)
+        for head, file in self._members():
+            size_bytes = file.stat().st_size
+            total += len(head) + size_bytes + -size_bytes % tarfile.BLOCKSIZE
+        return total
 
     def chunks(self) -> Iterator[bytes]:
         """The stream, piece by piece."""
@@ -74,10 +77,6 @@ def _is_beside(model: Path, name: str) -> bool:
         return not place.is_absolute() and ".." not in place.parts and (model.parent / place).is_file()
     except OSError:  # no name that a file could have
         return False
-
-
-def _padded(size_bytes: int) -> int:
-    return size_bytes + -size_bytes % tarfile.BLOCKSIZE
 
 
 def _content(file: Path) -> Iterator[bytes]:

@@ -115,7 +115,9 @@ class SyntheticSpace(DecisionSpace):
         unroll, location = np.array(UNROLLS, dtype=np.float64)[rows[:, 10]], values[11]
         body = m[3] * np.ceil(n[3] / LANES) * k[1]
         tasks = m[0] * n[0] * np.where(rfactor, k[0], 1)
-        slowdown = _lanes(n[3]) * _registers(m[3] * np.ceil(n[3] / LANES), k[1]) * _caches(m, n, k)
+        # Of the last vector.
+        idle_lanes = np.ceil(n[3] / LANES) * LANES / n[3]
+        slowdown = idle_lanes * _registers(m[3] * np.ceil(n[3] / LANES), k[1]) * _caches(m, n, k)
         # Written back late, results cost memory traffic; in small pieces, loops.
         block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
         written = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
@@ -128,11 +130,6 @@ class SyntheticSpace(DecisionSpace):
         latency[m[2] * m[3] * n[2] * n[3] > LARGEST_BLOCK] = np.nan
         latency[(location == 1) & (m[1] * n[1] > 256)] = np.nan
         return np.asarray(latency, dtype=np.float64)
-
-
-def _lanes(width: Column) -> Column:
-    """The cost of idle lanes in the last vector."""
-    return np.ceil(width / LANES) * LANES / width
 
 
 def _registers(accumulators: Column, depth: Column) -> Column:

@@ -70,11 +70,6 @@ def _until_final(job: Job, show: Show) -> JobStatus:
         time.sleep(REFRESH_SEC)
 
 
-def _open_ended(job: JobStatus) -> bool:
-    """Whether nobody knows yet how many trials a job that ends by itself will take."""
-    return job.state is JobState.TUNING and job.auto and job.outlook is None
-
-
 class BarView:
     """A bar with trials, best latency and time left."""
 
@@ -92,11 +87,13 @@ class BarView:
         self._words: list[str] = []
 
     def show(self, job: JobStatus) -> None:
+        # Nobody knows yet how many trials a job that ends by itself will take.
+        open_ended = job.state is JobState.TUNING and job.auto and job.outlook is None
         self._bar.update(
             self._bar_id,
             description=job.state,
             completed=share(job),
-            total=None if job.state in UNCOUNTED or _open_ended(job) else 1.0,
+            total=None if job.state in UNCOUNTED or open_ended else 1.0,
             spent=spent_of(job, "/"),
             best=best(job),
             left=self._pace.left(job),

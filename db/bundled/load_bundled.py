@@ -71,8 +71,11 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
     database = Database(url)
     try:
         shipped = read_list(folder)
-        if shipped is None or _is_here(database, shipped.snapshot):
+        if shipped is None:
             return 0
+        with database.session() as session:
+            if CostModels(session).knows(shipped.snapshot):
+                return 0
         blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}
         imported = import_dataset(database, rows_in(folder))
         _store_bases(database, shipped, blobs)
@@ -83,11 +86,6 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
         database.dispose()
     log.info("%s rows and %s bases came along (%s)", imported.added, len(shipped.bases), shipped.snapshot)
     return imported.added
-
-
-def _is_here(database: Database, snapshot: str) -> bool:
-    with database.session() as session:
-        return CostModels(session).knows(snapshot)
 
 
 def _store_bases(database: Database, shipped: Shipped, blobs: Mapping[str, bytes]) -> None:

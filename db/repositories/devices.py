@@ -63,7 +63,11 @@ class Devices(Repository):
         fresh = (Device.last_seen > until(-within_sec)).label("fresh")
         query = select(Device, fresh).options(defer(Device.machine)).where(Device.name.in_(named))
         rows = {row.name: (row, is_fresh) for row, is_fresh in self.session.execute(query)}
-        so = {name for name, (row, is_fresh) in rows.items() if is_fresh and _says(row, named[name])}
+        so = {
+            name
+            for name, (row, is_fresh) in rows.items()
+            if is_fresh and all(getattr(row, each) == getattr(named[name], each) for each in _SEEN)
+        }
         alike = {name for name, (row, _) in rows.items() if like_of(row) == like_of(named[name])}
         if stale := [device for name, device in named.items() if name not in so]:
             new = {like_of(device) for device in stale if device.name not in alike}
@@ -154,7 +158,3 @@ class Devices(Repository):
 def alike(like: MachineKey) -> ColumnElement[bool]:
     """Whether a row is of such a device."""
     return and_(*(getattr(Device, name) == value for name, value in asdict(like).items()))
-
-
-def _says(row: Device, device: SeenDevice) -> bool:
-    return all(getattr(row, name) == getattr(device, name) for name in _SEEN)

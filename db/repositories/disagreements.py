@@ -43,11 +43,13 @@ class Disagreements(Repository):
         slower = defaultdict[tuple[str, int], list[float]](list)
         for job_id, created_at, us, shortest_us in self.session.execute(_compared()):
             slower[job_id, int(created_at // HOUR_SEC)].append(us / shortest_us)
-        return [
-            BusyHour(job_id, since, rows, median(ratio for ratio in ratios if ratio > BEYOND_NOISE))
-            for (job_id, hour), ratios in sorted(slower.items(), key=lambda item: item[0][1])
-            if _is_busy(ratios) and (rows := self._count(job_id, since := float(hour * HOUR_SEC)))
-        ]
+        found: list[BusyHour] = []
+        for (job_id, hour), ratios in sorted(slower.items(), key=lambda item: item[0][1]):
+            late = [ratio for ratio in ratios if ratio > BEYOND_NOISE]
+            since = float(hour * HOUR_SEC)
+            if len(late) >= max(FEWEST, MOST * len(ratios)) and (rows := self._count(job_id, since)):
+                found.append(BusyHour(job_id, since, rows, median(late)))
+        return found
 
     def mark(self, hour: BusyHour) -> int:
         """Its times are upper bounds from now on; how many they are."""
@@ -56,11 +58,6 @@ class Disagreements(Repository):
     def _count(self, job_id: str, since: float) -> int:
         query = select(func.count()).select_from(Measurement).where(_of_hour(job_id, since))
         return self.session.scalar(query) or 0
-
-
-def _is_busy(ratios: Sequence[float]) -> bool:
-    late = sum(ratio > BEYOND_NOISE for ratio in ratios)
-    return late >= max(FEWEST, MOST * len(ratios))
 
 
 def _of_hour(job_id: str, since: float) -> ColumnElement[bool]:

@@ -55,7 +55,11 @@ def judge(jobs: Sequence[JobResult]) -> Judgement:
     if len(known) < len(jobs):
         return Judgement(None, None, "not every job has times yet", "")
     (first_us, first), (second_us, second) = sorted(known, key=lambda each: each[0])[:2]
-    close = second_us <= first_us * CLOSE if doubt else _overlap(first, second)
+    if doubt:
+        close = second_us <= first_us * CLOSE
+    else:
+        ours, theirs = first.interval_us, second.interval_us
+        close = ours is not None and theirs is not None and theirs[0] <= ours[1]
     if close:
         words, note = f"{first.id} and {second.id} are too close to tell", ""
     else:
@@ -78,11 +82,6 @@ def _doubt(jobs: Sequence[JobResult]) -> str:
 
 def _figure(job: JobResult, by: str) -> float | None:
     return job.model_us if by == MODEL else job.reached_us
-
-
-def _overlap(first: JobResult, second: JobResult) -> bool:
-    ours, theirs = first.interval_us, second.interval_us
-    return ours is not None and theirs is not None and theirs[0] <= ours[1]
 
 
 def _note(first: JobResult, second: JobResult, other: str, because: str) -> str:

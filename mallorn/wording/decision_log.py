@@ -93,17 +93,13 @@ def _line(row: LoggedRound, told: bool = False) -> str:
 def _why(row: LoggedRound, told: bool) -> str:
     """Why the round was made, unless its heading told, which base proposed it, and what it went without."""
     without = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
-    parts = "" if told else row.why, row.proposal, *without, _disturbed(row)
+    measured = None if row.stats is None else row.stats.disturbance
+    parts = "" if told else row.why, row.proposal, *without, measured.words if measured else ""
     return "; ".join(part for part in parts if part)
 
 
 def _task(row: LoggedRound) -> str:
     return f"{row.task_name} x{row.weight}"
-
-
-def _disturbed(row: LoggedRound) -> str:
-    stats = row.stats
-    return "" if stats is None or stats.disturbance is None else stats.disturbance.words
 
 
 def _trials(row: LoggedRound) -> str:

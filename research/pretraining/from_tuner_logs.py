@@ -78,8 +78,11 @@ def _task(records: Sequence[ForeignTrial], skipped: Counter[str]) -> TaskData | 
         skipped[UNKNOWN] += len(read)
         return None
     op, extents = known
+    words = records[0].target
+    # As JSON a log's target has a name among targets: it says no cores, and no job has it.
+    target = json.dumps({"kind": words.partition(" ")[0], "words": words})
     return TaskData(
-        *(records[0].task, op, _target(records[0].target), FORMAT),
+        *(records[0].task, op, target, FORMAT),
         descriptors=descriptors(2.0 * prod(extents), extents),
         sketches={schedule.sketch.key: schedule.sketch for _, schedule in read},
         trials=[
@@ -110,8 +113,3 @@ def _loops(schedule: ReadSteps) -> tuple[str, Sequence[int]] | None:
     op = OPERATORS.get((len(results), len(sums)))
     extents = [*results, *sums]
     return None if op is None or deepest < DEEP or 0 in extents else (op, extents)
-
-
-def _target(words: str) -> str:
-    """A log's target as JSON, so that it has a name among targets: it says no cores, and no job has it."""
-    return json.dumps({"kind": words.partition(" ")[0], "words": words})

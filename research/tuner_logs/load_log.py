@@ -57,7 +57,11 @@ def load_log(database: Database, log: Log, report: Report, progress: Progress = 
         restored.bad += 1
         report(problem)
 
-    kept = _kept(database, _records(log, count, left))
+    if log.format == metaschedule.FORMAT:
+        records = metaschedule.read_database(log.path, count, left)
+    else:
+        records = tenset.read_records(log.path, count)
+    kept = _kept(database, records)
     return replace(
         restored, added=restored.added + kept.added, known=restored.known + kept.known, kept=kept.added
     )
@@ -73,12 +77,6 @@ def _restored(
 
     metaschedule.check(log.path)
     return load_metaschedule(database, log.path, report, progress)
-
-
-def _records(log: Log, report: Report, only: set[int] | None) -> Iterator[ForeignTrial]:
-    if log.format == metaschedule.FORMAT:
-        return metaschedule.read_database(log.path, report, only)
-    return tenset.read_records(log.path, report)
 
 
 def _kept(database: Database, records: Iterator[ForeignTrial]) -> LoadedLog:

@@ -10,7 +10,6 @@ from costmodels.partial_rows import prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner
 from searchers.learning.knobs import KnobOrder, ordered
 from searchers.learning.scorer import Scorer
-from searchers.space import Sketch
 from searchers.tile_arrays import Rows
 
 BEAM = "beam"
@@ -83,7 +82,8 @@ class Beam(Learner):
         if not self.learning:
             return rng.random(len(rows))
         if isinstance(scout.model, ValuesPrefixes):
-            return _valued(knobs.sketch, rows, knobs.step(decided), scout, scout.model)
+            seen = scout.space.features(knobs.sketch.candidates(rows.tolist()))
+            return scout.model.value(prefixes(seen, knobs.step(decided))).astype(np.float64)
         return self._completed(knobs, decided, rows, scout, rng)
 
     def _completed(
@@ -98,8 +98,3 @@ class Beam(Learner):
         (sight,) = scout.look([(knobs.sketch, whole)], BEAM)
         each = np.sort(sight.promise.reshape(len(rows), self.completions), axis=1)
         return np.asarray(each[:, -2:].mean(axis=1))
-
-
-def _valued(sketch: Sketch, rows: Rows, step: int, scout: Scorer, model: ValuesPrefixes) -> Column:
-    candidates = sketch.candidates(rows.tolist())
-    return model.value(prefixes(scout.space.features(candidates), step)).astype(np.float64)

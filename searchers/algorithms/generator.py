@@ -10,7 +10,6 @@ from costmodels.partial_rows import prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner
 from searchers.learning.knobs import KnobOrder, Mask, ordered, pick
 from searchers.learning.scorer import Scorer
-from searchers.space import Candidate
 from searchers.tile_arrays import Rows
 
 GENERATED = "generated"
@@ -41,8 +40,9 @@ class Generator(Learner):
         )
         left = max(0, self.considered - len(scout))
         for _ in range(self.generations):
-            births = left // self.generations
-            scout.look_at(scout.space.mutate_all(rng, _parents(scout, births, self.greed, rng)), BRED)
+            starts = scout.starts(left // self.generations, self.greed, rng)
+            parents = [each for sight in starts for each in sight.sketch.candidates(sight.rows.tolist())]
+            scout.look_at(scout.space.mutate_all(rng, parents), BRED)
 
     def _draws(self, knobs: KnobOrder, scout: Scorer, count: int, rng: np.random.Generator) -> Rows:
         """Whole rows; half are drawn with sharper likings."""
@@ -65,8 +65,3 @@ class Generator(Learner):
             open_rows = prefixes(scout.space.features(candidates), knobs.step(decided))
             liking[line, place] = scout.model.liking(open_rows)
         return liking
-
-
-def _parents(scout: Scorer, count: int, greed: float, rng: np.random.Generator) -> list[Candidate]:
-    starts = scout.starts(count, greed, rng)
-    return [each for sight in starts for each in sight.sketch.candidates(sight.rows.tolist())]

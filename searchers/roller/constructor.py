@@ -173,25 +173,19 @@ def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]
     found = places(sketch)
     chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in found) > 1
     return [
-        (
-            place,
-            _unrolls(place)
-            if place.choice.kind is ChoiceKind.CATEGORICAL
-            else _locations(place, spatial, chained),
-        )
+        (place, _worth_trying(place, spatial, chained))
         for place in found
         if place.choice.kind is not ChoiceKind.TILE
     ]
 
 
-def _unrolls(place: PlacedChoice) -> list[int]:
-    labels = place.choice.labels or place.choice.values
-    return sorted(place.choice.values, key=lambda value: abs(labels[value] - _USUAL_UNROLL))
-
-
-def _locations(place: PlacedChoice, spatial: int, chained: bool) -> list[int]:
-    """Inside the loops that the cores share, or beforehand. As late as can be is ruinous for a chain."""
+def _worth_trying(place: PlacedChoice, spatial: int, chained: bool) -> list[int]:
+    """Of locations: inside the loops that the cores share, or beforehand. As late as can be is ruinous for
+    a chain."""
     values = place.choice.values
+    if place.choice.kind is ChoiceKind.CATEGORICAL:
+        labels = place.choice.labels or values
+        return sorted(values, key=lambda value: abs(labels[value] - _USUAL_UNROLL))
     inside = [value for value in values if value >= spatial - 1]
     beforehand = [value for value in values if value == -1]
     return (inside[:1] + beforehand + ([] if chained else inside[1:3])) or [values[0]]

@@ -77,7 +77,11 @@ class Clustered(Synthesiser):
         clustering = self._clustered(seen, near_top, count, rng)
         known, batch = set(measured.candidates), dict[Candidate, float]()
         for members in _by_cluster(clustering, scaled(seen.features[near_top]), near_top):
-            speakers = _speakers(space, [seen.candidates[at] for at in members.tolist()])
+            cluster = [seen.candidates[at] for at in members.tolist()]
+            medoid, *others = cluster
+            alike = [each for each in cluster if each.sketch == medoid.sketch]
+            # Who may speak for a cluster: its medoid, what is made up, then whoever is nearest.
+            speakers = chain([medoid], synthesised(space.by_key[medoid.sketch], alike), others)
             if speaker := next((each for each in speakers if each not in known and each not in batch), None):
                 batch[speaker] = float(promise[members[0]])
         for at in ranked.tolist():
@@ -98,9 +102,3 @@ def _by_cluster(clustering: Clustering, points: Points, lines: Indices) -> Itera
         away = squared_distances(points[members], points[medoid : medoid + 1])[:, 0]
         away[members == medoid] = -1.0
         yield lines[members[np.argsort(away, kind="stable")]]
-
-
-def _speakers(space: Space, members: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Who may speak for a cluster: its medoid, what is made up, then whoever is nearest."""
-    alike = [each for each in members if each.sketch == members[0].sketch]
-    return chain(members[:1], synthesised(space.by_key[members[0].sketch], alike), members[1:])

@@ -40,16 +40,13 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
 
 def _member(seat: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
     """A seat as groupings know it: the scope is none of their business."""
-    rankings = tuple(
-        _ranking(row, scope) for row in rounds if row.id > seat.since and in_scope(row.family, scope)
-    )
+    rankings: list[Ranking] = []
+    for row in rounds:
+        if row.id > seat.since and in_scope(row.family, scope):
+            others = {family.removeprefix(scope): share for family, share in row.stats.rank_others.items()}
+            rankings.append(Ranking(row.id, row.family.removeprefix(scope), row.stats.rank_own, others))
     family = seat.family.removeprefix(scope)
-    return Member(seat.workload_id, seat.key, seat.op, seat.structure, family, seat.why, rankings)
-
-
-def _ranking(row: RankedRound, scope: str) -> Ranking:
-    others = {family.removeprefix(scope): share for family, share in row.stats.rank_others.items()}
-    return Ranking(row.id, row.family.removeprefix(scope), row.stats.rank_own, others)
+    return Member(seat.workload_id, seat.key, seat.op, seat.structure, family, seat.why, tuple(rankings))
 
 
 def _decide(

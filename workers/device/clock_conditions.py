@@ -35,14 +35,10 @@ def _limits() -> Iterator[str]:
         yield f"epp-{preference}"
     if any(_word(file) == slow for file, slow in TURBO.items()):
         yield "noturbo"
-    if _on_battery():
-        yield "battery"
-
-
-def _on_battery() -> bool:
     # A mouse has a battery, too, of scope Device.
     own = [supply for supply in SUPPLIES.glob("*") if _word(supply / "scope") != "Device"]
-    return any((_word(each / "type"), _word(each / "status")) == ("Battery", "Discharging") for each in own)
+    if any((_word(each / "type"), _word(each / "status")) == ("Battery", "Discharging") for each in own):
+        yield "battery"
 
 
 def _word(file: Path) -> str:

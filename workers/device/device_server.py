@@ -68,7 +68,10 @@ class DeviceServer:
         """Wait for clients, ends of sessions and a lost tracker, in turn."""
         while True:
             self._look_at_host()
-            self._look_at_session()
+            if (running := self._running) is not None:
+                # Who ends at its deadline while it waits for its client ran into no loop: the network
+                # stalled.
+                running.unheard = waits_for(running.pid, running.connection.fileno())
             if self._is_reached():
                 self._registration.keep()
             waiting = set(self._lobby)
@@ -95,11 +98,6 @@ class DeviceServer:
             log.info("this host is %s now, with governor %s", now["host_class"], now["governor"])
             self._identity = now
             self._registration.introduce(now)
-
-    def _look_at_session(self) -> None:
-        """Who ends at its deadline while it waits for its client ran into no loop: the network stalled."""
-        if (running := self._running) is not None:
-            running.unheard = waits_for(running.pid, running.connection.fileno())
 
     def _is_reached(self) -> bool:
         """Whether this host has the address where we listen. Where it has another now, we move there."""

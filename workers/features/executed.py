@@ -36,8 +36,10 @@ def describe_executed(target_kind: str, text: str, statements: Matrix) -> Matrix
         runs = _runs(function, isa)
         counts += _counts(function, runs, isa)
         hottest = max(hottest, _hottest(function, runs, isa))
-    known = 2 * table[present, FUSED] + table[present, SUMS] + table[present, PRODUCTS]
-    counts *= _scale(counts, known.sum())
+    known = (2 * table[present, FUSED] + table[present, SUMS] + table[present, PRODUCTS]).sum()
+    found = 2 * counts[Count.PRODUCTS] + counts[Count.SIMPLE]
+    if known > 0 and found > 0:  # the code computes as much as the program does
+        counts *= known / found
     counts[Count.ACCUMULATORS] = hottest[1]
     counts[Count.PIECES] = max(table[present, PARALLEL].max(initial=0.0), 1.0)
     row = np.concatenate([counts, _moved(table[present]).reshape(-1)])
@@ -77,12 +79,6 @@ def _hottest(function: MachineFunction, runs: Column, isa: InstructionSet) -> tu
         if sums and body[-1].innermost:
             best = max(best, (float(runs[end]) * len(sums), len(set(sums))))
     return best
-
-
-def _scale(counts: Column, known: float) -> float:
-    """So that the code computes as much as the program does."""
-    found = 2 * counts[Count.PRODUCTS] + counts[Count.SIMPLE]
-    return float(known / found) if known > 0 and found > 0 else 1.0
 
 
 def _moved(statements: Column) -> Column:

@@ -53,7 +53,8 @@ def write_records(
 def complete_export(claimed: StageContext, winners: Sequence[Winner], directory: Path) -> None:
     """Put the manifest, the script and what it needs to run beside the logs."""
     carried = write_archive(directory)
-    manifest = _manifest(claimed, winners, {path.name: _sha256(path) for path in carried})
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in carried}
+    manifest = _manifest(claimed, winners, digests)
     _write_manifest(directory, manifest)
     pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
@@ -103,10 +104,6 @@ def upload(claimed: StageContext, directory: Path) -> str:
         for path in sorted(directory.iterdir()):
             store.put_file(str(path), f"{root}/{path.name}")
     return url
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _manifest(claimed: StageContext, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:

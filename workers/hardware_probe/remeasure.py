@@ -39,17 +39,16 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
             return
         like = like_of(Contexts(session).get(job.context_id))
         machine = Devices(session).machine_before(like, SURE_SEC)
-        if machine is None or not (machine.disturbed or _is_beaten(session, job, machine)):
+        if machine is None:
+            return
+        # A peak that was measured far too low has honest times refused, which then beat nothing.
+        refused = Trials(session).any_failed_with(job.id, REFUSED)
+        beaten = refused or max(_shares(session, job, machine), default=0.0) > BEATEN
+        if not (machine.disturbed or beaten):
             return
         target = Target(Targets(session).get(job.target_id).text)
     log.warning("%s: what its machine computes is measured once more", like.host_class)
     measured_by_us(runtime, like, target, machine)
-
-
-def _is_beaten(session: Session, job: Job, machine: Machine) -> bool:
-    # A peak that was measured far too low has honest times refused, which then beat nothing.
-    refused = Trials(session).any_failed_with(job.id, REFUSED)
-    return refused or max(_shares(session, job, machine), default=0.0) > BEATEN
 
 
 def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:

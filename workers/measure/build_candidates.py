@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mallorn.core.errors import HostFault, MallornError, StorageFull
+from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
@@ -120,10 +120,8 @@ class Builds:
             return None
         if isinstance(end, ChildNotStarted):
             raise HostFault(end.message, hint="mallorn check") from end
-        return MeasureResult(slot.slot, Trial(slot.candidate, _outcome(end), error=shorten(end.message)))
-
-
-def _outcome(error: MallornError) -> Outcome:
-    if isinstance(error, HOSTS_DOING):
-        return Outcome.WORKER_LOST
-    return Outcome.BUILD_TIMEOUT if isinstance(error, ChildTimeout) else Outcome.BUILD_ERROR
+        if isinstance(end, HOSTS_DOING):
+            outcome = Outcome.WORKER_LOST
+        else:
+            outcome = Outcome.BUILD_TIMEOUT if isinstance(end, ChildTimeout) else Outcome.BUILD_ERROR
+        return MeasureResult(slot.slot, Trial(slot.candidate, outcome, error=shorten(end.message)))

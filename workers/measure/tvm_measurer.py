@@ -163,17 +163,15 @@ def in_turn(
     for _ in range(passes):
         if spread:
             met.add(timing.take_another(met))
-        latest = [_beside_others(rival, timing, host) for rival in rivals]
+        latest = list[MeasureResult]()
+        for rival in rivals:
+            timing.take()
+            with host.shared():
+                latest.append(timing.measure(rival))
         results += latest
         if not spread:
             rivals = [rival for rival, result in zip(rivals, latest, strict=True) if _close(result, latest)]
     return results
-
-
-def _beside_others(rival: Built, timing: DeviceRuns, host: HostLock) -> MeasureResult:
-    timing.take()
-    with host.shared():
-        return timing.measure(rival)
 
 
 def _close(result: MeasureResult, latest: Sequence[MeasureResult]) -> bool:

@@ -50,11 +50,13 @@ def enter_sandbox(walls: SandboxSpec) -> str:
 def _limit() -> None:
     """No more than a machine has, and fewer files and processes than would hurt it."""
     page_bytes, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+    threads_of_the_host = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: FILE_BYTES,
         resource.RLIMIT_DATA: page_bytes * pages,
-        resource.RLIMIT_NPROC: _threads_of_the_host() + MORE_PROCESSES,
+        # Counted for a user, not for a process: the limit is above what others of the same user have.
+        resource.RLIMIT_NPROC: threads_of_the_host + MORE_PROCESSES,
     }
     for limited, value in limits.items():
         _, most = resource.getrlimit(limited)
@@ -62,11 +64,6 @@ def _limit() -> None:
         resource.setrlimit(limited, (bound, bound))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
-
-
-def _threads_of_the_host() -> int:
-    # Counted for a user, not for a process: the limit is above what others of the same user have.
-    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
 def _files(walls: SandboxSpec) -> Iterator[str]:

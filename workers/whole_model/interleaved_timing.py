@@ -47,7 +47,11 @@ def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> d
     for _ in range(passes):
         for name, engine in quick.items():
             bursts[name] += _burst(engine, calls[name])
-    return {name: _summary(values) for name, values in bursts.items()}
+    ranges = {name: interval(values) for name, values in bursts.items()}
+    return {
+        name: ModelLatency(median=median(values), low=ranges[name][0], high=ranges[name][1], bursts=values)
+        for name, values in bursts.items()
+    }
 
 
 def time_kernels_interleaved(
@@ -86,8 +90,3 @@ def _running(engine: Timeable) -> Iterator[None]:
         engine.kill()
         raise
     engine.suspend()
-
-
-def _summary(bursts: list[float]) -> ModelLatency:
-    low, high = interval(bursts)
-    return ModelLatency(median=median(bursts), low=low, high=high, bursts=bursts)

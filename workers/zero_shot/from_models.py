@@ -15,7 +15,6 @@ from mallorn.core.values.finish_report import Source, Sure
 from searchers.base import DEFAULT, Searcher
 from searchers.fill_batch import Filter, pending, take
 from searchers.pooled_searcher import score
-from searchers.space import Candidate, Space
 from workers.round.stored_models import model_of, own_bases
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 
@@ -69,11 +68,8 @@ class RankedByModel(AnswerSource):
             if model.view == DECISIONS.name:
                 known = [answer.candidate for each in self.others for answer in each(session, question)]
                 because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
-                for candidate in _ordered(question.space, model, list(dict.fromkeys(known))):
-                    yield ZeroShotAnswer(candidate, Source.LEARNED, because, Sure.LIKELY)
+                distinct = list(dict.fromkeys(known))
+                worth = score(question.space, model, distinct).prediction.mean
+                for at in np.argsort(-worth, kind="stable"):
+                    yield ZeroShotAnswer(distinct[at], Source.LEARNED, because, Sure.LIKELY)
                 return
-
-
-def _ordered(space: Space, model: CostModel, known: Sequence[Candidate]) -> list[Candidate]:
-    liked = np.argsort(-score(space, model, known).prediction.mean, kind="stable")
-    return [known[at] for at in liked]

@@ -46,7 +46,10 @@ class Authenticator:
         if not self.asks():
             return LOCAL
         with self._database.session() as session:
-            found = self._with_cookie(session, cookie) if key is None else self._with_key(session, key)
+            if key is None:
+                found = self._with_cookie(session, cookie)
+            else:
+                found = self._by_digest(session, digest_of(key))
             if found is not None and Owners(session).is_put_out(found.owner):
                 raise Unauthorized(f"{found.owner} was put out of this service", hint=LET_IN)
         if found is not None:
@@ -71,9 +74,6 @@ class Authenticator:
             self._good.clear()
         self._good[key, cookie] = now_sec
         return True
-
-    def _with_key(self, session: Session, key: str) -> Caller | None:
-        return self._by_digest(session, digest_of(key))
 
     def _with_cookie(self, session: Session, cookie: str | None) -> Caller | None:
         known = SignIns(session).of(cookie) if cookie else None
