@@ -8,7 +8,7 @@ from typing import Final
 
 from db.columnar_rows import Columns
 from db.repositories.snapshot_rows import Selection, SnapshotRows
-from db.repositories.snapshots import NewSnapshot, Snapshots, Sources, name_taken
+from db.repositories.snapshots import Snapshots, Sources, name_taken
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.errors import InvalidRequest
@@ -63,10 +63,10 @@ def take_snapshot(
     """
     frozen = _freeze(database, name, selection)
     count, digest = _digest(database, frozen, progress)
-    new = NewSnapshot(name or f"rows-{digest[:12]}", frozen.upto, selection.as_dict(), count, digest)
+    chosen = name or f"rows-{digest[:12]}"
     with database.transaction() as session:
-        known = Snapshots(session).find(new.name) if name is None else None
-        return known or Snapshots(session).add(new)
+        known = Snapshots(session).find(chosen) if name is None else None
+        return known or Snapshots(session).add(chosen, frozen.upto, selection.as_dict(), count, digest)
 
 
 def check_snapshot(database: Database, snapshot: Snapshot, progress: Progress = silent) -> bool:

@@ -1,7 +1,6 @@
 """Named, frozen sets of measurements, and the name of the dataset itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from uuid import uuid4
 
 from sqlalchemy import select
@@ -11,27 +10,15 @@ from db.tables import Snapshot, SourceDataset
 from mallorn.core.errors import Conflict, NotFound
 
 
-@dataclass(frozen=True, slots=True)
-class NewSnapshot:
-    """A snapshot as it was counted and hashed."""
-
-    name: str
-    upto: int
-    filter: Mapping[str, object]
-    rows: int
-    digest: str
-
-
 class Snapshots(Repository):
     """Snapshots by name. One is never changed."""
 
-    def add(self, new: NewSnapshot) -> Snapshot:
+    def add(self, name: str, upto: int, selected: Mapping[str, object], rows: int, digest: str) -> Snapshot:
         """Store a snapshot. Raises Conflict when the name is taken, by the very same rows or by others."""
-        values = {name: getattr(new, name) for name in new.__slots__}
-        once = self.insert(Snapshot).values(values).on_conflict_do_nothing(index_elements=["name"])
-        if not self.changed(once):
-            raise name_taken(new.name)
-        return self.get(new.name)
+        new = self.insert(Snapshot).values(name=name, upto=upto, filter=selected, rows=rows, digest=digest)
+        if not self.changed(new.on_conflict_do_nothing(index_elements=["name"])):
+            raise name_taken(name)
+        return self.get(name)
 
     def find(self, name: str) -> Snapshot | None:
         return self.session.scalars(select(Snapshot).where(Snapshot.name == name)).one_or_none()

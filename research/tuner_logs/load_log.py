@@ -1,14 +1,13 @@
 """Finds logs and stores their records, some thousand in each transaction."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from db.dataset.snapshots import Progress, silent
-from db.repositories.tuner_log_records import ForeignRecords, ForeignTrial
+from db.repositories.tuner_log_records import ForeignRecords
 from db.session import Database
 from mallorn.core.errors import NotFound
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
@@ -51,20 +50,23 @@ def load_log(database: Database, log: Log, report: Report, progress: Progress = 
 
     What can be rebuilt becomes measurements; the rest is kept as the log has it.
     """
-    restored, left = _restored(database, log, report, progress)
+    loaded, left = _restored(database, log, report, progress)
 
     def count(problem: Problem) -> None:
-        restored.bad += 1
+        loaded.bad += 1
         report(problem)
 
     if log.format == metaschedule.FORMAT:
         records = metaschedule.read_database(log.path, count, left)
     else:
         records = tenset.read_records(log.path, count)
-    kept = _kept(database, records)
-    return replace(
-        restored, added=restored.added + kept.added, known=restored.known + kept.known, kept=kept.added
-    )
+    while batch := list(islice(records, BATCH)):
+        with database.transaction() as session:
+            added = ForeignRecords(session).add(batch)
+        loaded.added += added
+        loaded.kept += added
+        loaded.known += len(batch) - added
+    return loaded
 
 
 def _restored(
@@ -77,13 +79,3 @@ def _restored(
 
     metaschedule.check(log.path)
     return load_metaschedule(database, log.path, report, progress)
-
-
-def _kept(database: Database, records: Iterator[ForeignTrial]) -> LoadedLog:
-    loaded = LoadedLog()
-    while batch := list(islice(records, BATCH)):
-        with database.transaction() as session:
-            added = ForeignRecords(session).add(batch)
-        loaded.added += added
-        loaded.known += len(batch) - added
-    return loaded
