@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Final
 
-from db.dataset.snapshots import Progress
 from db.repositories.tuner_log_records import STOCK
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
@@ -21,9 +20,7 @@ ORIGIN: Final = "metaschedule"
 LOG: Final = Provenance(STOCK, ORIGIN, 0.0, MeasuredOn(host_class="unknown", evaluator={"log": ORIGIN}))
 
 
-def load_metaschedule(
-    database: Database, directory: Path, report: Report, progress: Progress
-) -> tuple[LoadedLog, set[int]]:
+def load_metaschedule(database: Database, directory: Path, report: Report) -> tuple[LoadedLog, set[int]]:
     """Store every record that rebuilds here; what became of those, and which lines (from 1) do not."""
     loaded, left = LoadedLog(), set[int]()
     with (directory / RECORDS).open("rb") as lines:
@@ -40,7 +37,6 @@ def load_metaschedule(
                 added = store_records(session, found, lambda _: LOG)
             loaded.added += added
             loaded.known += len(found.records) - added
-            progress(min(start + BATCH, total), total)
     return loaded, left
 
 

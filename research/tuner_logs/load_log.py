@@ -6,7 +6,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from db.dataset.snapshots import Progress, silent
 from db.repositories.tuner_log_records import ForeignRecords
 from db.session import Database
 from mallorn.core.errors import NotFound
@@ -45,12 +44,12 @@ def find_logs(path: Path) -> list[Log]:
     return [Log(tenset.FORMAT, file) for file in files]
 
 
-def load_log(database: Database, log: Log, report: Report, progress: Progress = silent) -> LoadedLog:
+def load_log(database: Database, log: Log, report: Report) -> LoadedLog:
     """Store what a log holds and this dataset does not. A second time adds nothing.
 
     What can be rebuilt becomes measurements; the rest is kept as the log has it.
     """
-    loaded, left = _restored(database, log, report, progress)
+    loaded, left = _restored(database, log, report)
 
     def count(problem: Problem) -> None:
         loaded.bad += 1
@@ -69,13 +68,11 @@ def load_log(database: Database, log: Log, report: Report, progress: Progress = 
     return loaded
 
 
-def _restored(
-    database: Database, log: Log, report: Report, progress: Progress
-) -> tuple[LoadedLog, set[int] | None]:
+def _restored(database: Database, log: Log, report: Report) -> tuple[LoadedLog, set[int] | None]:
     """What became measurements, and the lines that did not; None: all, for want of TVM or of a program."""
     if log.format != metaschedule.FORMAT or find_spec("tvm") is None:
         return LoadedLog(), None
     from research.tuner_logs.import_records import load_metaschedule
 
     metaschedule.check(log.path)
-    return load_metaschedule(database, log.path, report, progress)
+    return load_metaschedule(database, log.path, report)

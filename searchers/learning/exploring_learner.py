@@ -27,13 +27,13 @@ class HistorySample(NamedTuple):
     label: Vector
 
 
-def sample_of(history: Sequence[Trial], most: int = MOST) -> HistorySample:
-    """At most `most` informative measurements, failures included."""
+def sample_of(history: Sequence[Trial]) -> HistorySample:
+    """At most MOST informative measurements, failures included."""
     outcomes = [trial.outcome for trial in history]
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([trial.latency_us for trial in history], group, outcomes)
     telling = np.flatnonzero(informative(outcomes))
-    kept = telling[bounded_sample(label[telling], most, seed=len(history))]
+    kept = telling[bounded_sample(label[telling], MOST, seed=len(history))]
     ranked = kept[np.argsort(-label[kept], kind="stable")]
     return HistorySample([history[at].candidate for at in ranked], label[ranked])
 

@@ -35,9 +35,9 @@ class Loops:
         start = 4 * min(axis, self.spatial) + 2 * max(0, axis - self.spatial)
         return np.asarray(self._rows[:, start + level])
 
-    def across(self, level: int, axes: int | None = None) -> Column:
-        """The points of one level of the first `axes` spatial axes, or of all."""
-        return self._product(range(self.spatial if axes is None else axes), level)
+    def across(self, level: int) -> Column:
+        """The points of one level of all spatial axes."""
+        return self._product(range(self.spatial), level)
 
     def deep(self, level: int) -> Column:
         """The steps of one level of all reductions."""
