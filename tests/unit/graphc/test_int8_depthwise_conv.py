@@ -11,7 +11,7 @@ from graphc.quant.int8_depthwise_conv import taps
 from mallorn.core.values.machine import assumed
 from searchers.roller.rank_candidates import ranked
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, NHWC, fused, program, run
+from tests.unit.graphc.networks import HASWELL, NHWC, UNOPTIMIZED, fused, program, run
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.program_blocks import blocks_of, operator_of
 from workers.tvm.rebuild_schedule import rebuild
@@ -122,5 +122,5 @@ def test_strips_hold_the_bytes_that_they_make_real(strides: int, lanes: int) -> 
 
 def computed(mod: Any, arrays: list[Any]) -> Any:
     tensors = [tvm.runtime.tensor(array) for array in arrays]
-    tvm.compile(mod, target=tvm.target.Target("llvm"))["main"](*tensors)
+    tvm.compile(mod, UNOPTIMIZED)["main"](*tensors)
     return tensors[-1].numpy()

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from graphc.export.export_checks import error_of_steps
-from tests.unit.graphc.networks import difference
+from tests.unit.graphc.networks import UNOPTIMIZED, difference
 from workers.tvm.load_network import load_network
 from workers.tvm.run_passes import as_tvm_target
 
@@ -38,7 +38,7 @@ def written(path: Path, kind: int, nodes: list[Any], weights: dict[str, Any], ou
 
 
 def run(path: Path, x: Any) -> list[Any]:
-    machine = relax.VirtualMachine(tvm.compile(load_network(path).mod, tvm.target.Target("llvm")), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.compile(load_network(path).mod, UNOPTIMIZED), tvm.cpu())
     found = machine["main"](tvm.runtime.tensor(x))
     return [found.numpy()] if hasattr(found, "numpy") else [each.numpy() for each in found]
 
