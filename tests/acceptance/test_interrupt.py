@@ -15,7 +15,7 @@ from tests.fixtures.command_line import clean_environment, mallorn, typed
 from tests.fixtures.service import JOB_SEC, START_SEC, committed, executions, log_key, measured_well
 from tests.fixtures.waiting import wait_for
 
-TRIALS, MORE = 24, 4
+TRIALS, MORE = 20, 4
 
 
 def ran(data: DataDir) -> int:
@@ -26,7 +26,7 @@ def ran(data: DataDir) -> int:
 def interrupted(networks: Path, tmp_path: Path) -> str:
     """What a `tune` said that got Ctrl-C after some trials; it has ended."""
     # The policy is one that spends the whole budget, whatever it expects of it.
-    words = ("tune", str(networks / "tiny.onnx"), "--trials", str(TRIALS), "--policy", "round-robin")
+    words = ("tune", str(networks / "dense.onnx"), "--trials", str(TRIALS), "--policy", "round-robin")
     with subprocess.Popen(
         typed(*words, "--data", "data", "--out", "won"),
         env=clean_environment(),

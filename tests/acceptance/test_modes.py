@@ -49,10 +49,10 @@ def test_the_report_says_what_answered_and_what_was_not_done(service: Service, t
     assert trials(service.client, job) == []
 
 
-def test_what_a_search_measured_answers_later_jobs(service: Service, unknown: Path) -> None:
-    search = service.client.tune(unknown, trials=MEASURED)
+def test_what_a_search_measured_answers_later_jobs(service: Service, networks: Path) -> None:
+    search = service.client.tune(networks / "dense.onnx", trials=MEASURED)
     search.wait(JOB_SEC)
-    later = service.client.tune(unknown, mode="one-shot")
+    later = service.client.tune(networks / "dense.onnx", mode="one-shot")
     later.wait(JOB_SEC)
     report = later.body["report"]
     assert {answer["source"] for answer in report["answers"].values()} == {"same"}

@@ -15,7 +15,7 @@ from stack.valkey import valkey_command
 from tests.fixtures.command_line import clean_environment, typed
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.processes import end
-from tests.fixtures.service import JOB_SEC, START_SEC, seldom, trials
+from tests.fixtures.service import JOB_SEC, START_SEC, dense_network, seldom, trials
 from tests.fixtures.waiting import wait_for
 
 KEYS = {"ada": "key-of-ada", "bob": "key-of-bob"}
@@ -68,11 +68,12 @@ def _ready(address: str) -> bool:
 
 
 def test_two_owners_tune_on_one_device_and_see_only_their_own(url: str, networks: Path) -> None:
+    (networks / "wide.onnx").write_bytes(dense_network(width=96))
     with Client(url, KEYS["ada"]) as admin:  # those of the environment may do all
         keys = [admin.create_key("theirs", owner=owner).key for owner in KEYS]
     with Client(url, keys[0]) as ada, Client(url, keys[1]) as bob:
-        mine = ada.tune(networks / "tiny.onnx", trials=8)
-        yours = bob.tune(networks / "mlp.onnx", trials=8)
+        mine = ada.tune(networks / "dense.onnx", trials=8)
+        yours = bob.tune(networks / "wide.onnx", trials=8)
         for job in (mine, yours):
             job.wait(JOB_SEC)
             assert job.body["report"]["found"] == job.body["report"]["of"]

@@ -193,7 +193,7 @@ def run_python(code: str, *args: str) -> str:
 
 def test_a_target_of_this_machine_that_no_device_serves_gets_one(service: Service, networks: Path) -> None:
     older = {"kind": "llvm", "mtriple": f"{os.uname().machine}-linux-gnu", "num-cores": 1}
-    job = service.client.tune(networks / "tiny.onnx", target=older, trials=1)
+    job = service.client.tune(networks / "dense.onnx", target=older, trials=1)
     job.wait(JOB_SEC)
     report = job.body["report"]
     assert report["found"] == report["of"] > 0

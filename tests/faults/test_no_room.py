@@ -163,7 +163,7 @@ def test_a_read_only_directory_is_named_and_what_lies_there_is_served_again_late
     assert mallorn("doctor", "--data", str(data)).returncode == 0
 
 
-TRIALS: Final = 10
+TRIALS: Final = 12
 
 
 def test_a_worker_without_file_handles_says_so_and_no_candidate_is_dropped_or_doubled(
@@ -171,7 +171,7 @@ def test_a_worker_without_file_handles_says_so_and_no_candidate_is_dropped_or_do
 ) -> None:
     service = start_service(tmp_path)
     try:
-        job = service.client.tune(networks / "tiny.onnx", trials=TRIALS)
+        job = service.client.tune(networks / "dense.onnx", trials=TRIALS, policy="round-robin")
         wait_for(seldom(lambda: len(trials(service.client, job)) >= 4), "some trials", JOB_SEC)
         limits = starve(family(the_one(service.process.pid, "-m", "mallorn", "worker", "slot1").pid))
         wait_for(seldom(lambda: "too many open files" in job.refresh().reason), "words about it", JOB_SEC)
