@@ -3,10 +3,10 @@
 import pytest
 
 from tests.fixtures.command_line import ROOT
-from tests.fixtures.scheduling import APART, SERVICE, scope
+from tests.fixtures.scheduling import APART, LONGEST, SERVICE, scope
 
 
-@pytest.mark.parametrize("file", [*SERVICE, *APART])
+@pytest.mark.parametrize("file", sorted({*SERVICE, *APART, *LONGEST} - {*SERVICE.values()}))
 def test_what_is_named_is_there(file: str) -> None:
     assert (ROOT / file).is_file()
 

@@ -68,7 +68,9 @@ def test_another_job_with_the_same_workload_begins_with_nothing(workshop):
         assert left_by(workshop, only) == b"1"
 
 
-@pytest.mark.parametrize("search", ["ppo", "qlearning", "reinforce"])
+@pytest.mark.parametrize(
+    "search", ["qlearning", *(pytest.param(name, marks=pytest.mark.long) for name in ("ppo", "reinforce"))]
+)
 def test_after_a_kill_a_learner_goes_on_from_the_same_state(workshop, monkeypatch, search):
     job = workshop.job(("w0",), search=search, trials=32)
     rounds_of(workshop, job, 2)  # the first has defaults alone
