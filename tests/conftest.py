@@ -5,6 +5,7 @@ from tests.fixtures.world import leave_the_users
 
 leave_the_users()
 
+import gc
 import json
 import os
 from collections import Counter
@@ -61,6 +62,11 @@ pytest_plugins = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before tests are chosen by their marks."""
     mark_the_rest(items)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the garbage collector need not look through it in every test."""
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
