@@ -20,7 +20,7 @@ PICTURES ?= $(if $(SELECTED),,all)
 TESTS_TOLD := build/tests-told.json
 LEFT_OUT := build/left-out
 LEAVE_OUT = mkdir -p build && echo $@ >> $(LEFT_OUT)
-STAGES := checks $(addprefix test-,unit simulation integration edges browser acceptance hours)
+STAGES := checks $(addprefix test-,unit simulation integration edges browser outside)
 TORCH := torch==2.13.0
 PLAYWRIGHT := playwright==1.65.2
 ZIGLANG := ziglang==0.16.0
@@ -87,13 +87,13 @@ test-all: ## all that make test does, and what takes long and has a shorter test
 test-page: setup
 	@services/dashboard/node.sh test --if-here || { [ $$? = 75 ] && $(LEAVE_OUT); }
 
-test-integration test-migration test-edges test-browser test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
+test-integration test-migration test-edges test-browser test-outside test-acceptance test-faults test-hours: TIMEOUT_SEC := 1800
 # Nothing here asserts a time, and whole models are timed one at a time a host, so tests may share the machine.
 test-simulation test-contract: SIDE_BY_SIDE := -n auto --maxprocesses 4
 # Coordinators and children begin and end here, which is idle time; to collect so many tests takes each worker seconds.
 test-unit: SIDE_BY_SIDE := -n 3 --dist loadfile
 # What the tests of a file share is started once (tests/fixtures/scheduling.py).
-test-browser test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
+test-browser test-outside test-acceptance: SIDE_BY_SIDE := -n 2 --dist loadfile
 # They wait for databases, servers and children, too.
 test-integration: SIDE_BY_SIDE := -n 4 --dist loadfile
 test-faults test-edges: SIDE_BY_SIDE := -n 4 --dist loadfile
@@ -104,6 +104,9 @@ test-%: setup ## one folder of tests: unit, simulation, integration, contract, m
 
 test-edges: setup ## what waits more than it computes, side by side: contract, migration and faults
 	@$(PYTEST) tests/contract tests/migration tests/faults $(PYTEST_ARGS)
+
+test-outside: setup ## the service from outside: acceptance and hours
+	@$(PYTEST) tests/acceptance tests/hours $(PYTEST_ARGS)
 
 torch: setup ## install torch, which the neural cost models need, into .venv
 	@if ! .venv/bin/python -c 'from importlib.metadata import version; "torch==" + version("torch").split("+")[0] == "$(TORCH)" or exit(1)' 2>/dev/null; then

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.command_line import ROOT
-from tests.fixtures.transcript import Prose, Terminal, Typed, comparable, condensed, read, written
+from tests.fixtures.transcript import UNHURRIED, Prose, Terminal, Typed, comparable, condensed, read, written
 
 PAGES = ROOT / "docs" / "first-hours"
 HOURS = ("engineer", "platform", "researcher", "bad-day")
@@ -21,7 +21,7 @@ HOURS = ("engineer", "platform", "researcher", "bad-day")
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     """The empty home of somebody who has just installed Mallorn."""
-    opened = Terminal(tmp_path)
+    opened = Terminal(tmp_path, **UNHURRIED)
     yield opened
     opened.close()
 

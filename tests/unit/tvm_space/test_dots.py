@@ -10,7 +10,7 @@ import tvm
 from mallorn.core.targets import Target
 from workers.device.target_support import why_not
 from workers.interfaces.probes import Finds
-from workers.tvm.cpu_probes import build_probes
+from workers.tvm import cpu_probes
 from workers.tvm.dot_instructions import dots
 from workers.tvm.program_cache import parse_tvm_target
 
@@ -37,8 +37,14 @@ def test_a_target_has_the_best_of_each_type(facts: dict[str, str], found: dict[s
 
 
 @pytest.mark.parametrize("mcpu", ["haswell", "alderlake", "skylake-avx512", "icelake-server", "znver4"])
-def test_the_probes_of_a_target_compile_and_sum_what_they_say(mcpu: str, tmp_path: Path) -> None:
-    probes = [each for each in build_probes(target(mcpu=mcpu), str(tmp_path)) if each.finds is Finds.PEAK]
+def test_the_probes_of_a_target_compile_and_sum_what_they_say(
+    mcpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Those of wide numbers and of memory are told apart by a number alone.
+    for name in ("ROWS", "SIZES"):
+        monkeypatch.setattr(cpu_probes, name, getattr(cpu_probes, name)[:2])
+    built = cpu_probes.build_probes(target(mcpu=mcpu), str(tmp_path))
+    probes = [each for each in built if each.finds is Finds.PEAK]
     narrow = [each for each in probes if each.dtype in ("int8", "bfloat16")]
     assert narrow
     if why := why_not(Target(target(mcpu=mcpu))):
