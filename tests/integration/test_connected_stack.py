@@ -16,6 +16,7 @@ from cli.service.connect import connected_stack, wait_for_device
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import settings
 from stack.data_directory import DataDir
+from tests.fixtures.command_line import python_path
 from tests.fixtures.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 def no_settings_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in [name for name in os.environ if name.startswith("MALLORN_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTHONPATH", python_path())
     settings.cache_clear()
     yield
     settings.cache_clear()

@@ -5,7 +5,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor  # noqa: TID251 - our own seeds and results
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,13 +71,13 @@ def failures(first: int, count: int, database: str = "sqlite") -> list[Failure]:
         return [shrunk(storage, outcome) for outcome in outcomes if outcome.broken]
 
 
-def seeds_until_found(storage: Storage, name: str, most: int = MOST_SEEDS) -> int | None:
-    """How many seeds it takes to find a planted bug, by the law that it breaks; None: more than so many."""
+def seeds_until_found(storage: Storage, name: str, seeds: Iterable[int] = range(MOST_SEEDS)) -> int | None:
+    """How many of the seeds it takes to find a planted bug, by the law that it breaks; None: more."""
     bug, law = BUGS[name]
     with bug():
-        for seed in range(most):
+        for count, seed in enumerate(seeds, 1):
             if any(law in words for words in simulate(storage, Scenario.of(seed)).broken):
-                return seed + 1
+                return count
     return None
 
 
