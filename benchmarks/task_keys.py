@@ -1,6 +1,6 @@
 """Keys and weights of all tasks that the graph compiler makes of the example networks, frozen in a file.
 
-python -m benchmarks.task_keys [--write] [--networks mlp,vit]
+python -m benchmarks.task_keys [--write] [--networks mlp,words-int8]
 
 A key is a hash of the task's program: what leaves all of them equal changed nothing that was ever measured.
 Without `--write` they are compared with tests/unit/graphc/task_keys.json; exits with 1 where they differ.
@@ -9,13 +9,17 @@ Without `--write` they are compared with tests/unit/graphc/task_keys.json; exits
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from onnx import ModelProto
+
 from benchmarks.networks.development import DEVELOPMENT
 from benchmarks.networks.held_out import HELD_OUT
+from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.targets import parse_target
 from workers.tvm.extract_tasks import extract
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
@@ -23,30 +27,50 @@ from zoo import MODELS
 from zoo.command import Networks
 
 FROZEN: Final = Path("tests/unit/graphc/task_keys.json")
-#: AVX-512 and AVX2: lanes differ, and with them what passes do.
+#: AVX-512, AVX2, and AMX: lanes differ, and so does what passes do. The second lacks VNNI and bfloat16.
 TARGETS: Final = {
-    "znver4": '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}',
-    "haswell": '{"kind": "llvm", "mcpu": "haswell", "num-cores": 2}',
+    name: f'{{"kind": "llvm", "mcpu": "{name}", "num-cores": 2}}'
+    for name in ("znver4", "haswell", "sapphirerapids")
 }
-NETWORKS: Final[Networks] = MODELS | DEVELOPMENT | HELD_OUT
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A network, and how it is compiled."""
+
+    build: Callable[[int], ModelProto]
+    targets: Sequence[str]
+    precision: str = "float32"
+
+
+_REAL: Final[Networks] = MODELS | DEVELOPMENT | HELD_OUT
+NETWORKS: Final[Mapping[str, Frozen]] = {
+    **{name: Frozen(build, ("znver4", "haswell")) for name, build in _REAL.items()},
+    **{name: Frozen(build, tuple(TARGETS)) for name, build in QUANTISED.items()},
+    **{
+        f"{name}-bf16": Frozen(_REAL[name], ("znver4", "sapphirerapids"), "bf16")
+        for name in ("mobilenetv2", "resnet18")
+    },
+}
+CASES: Final = [(name, target) for name, frozen in NETWORKS.items() for target in frozen.targets]
 Keys = dict[str, int]  # weights
 
 
-def task_keys(network: str, target: str, recipe: str = "tuned") -> Keys:
+def task_keys(network: str, target: str) -> Keys:
     """The weight of each task of a network, by its key."""
-    parsed = parse_target(TARGETS[target])
+    frozen, parsed = NETWORKS[network], parse_target(TARGETS[target])
+    recipe = stored_recipe(recipe_for("tuned", parsed, frozen.precision))
     with TemporaryDirectory(prefix="mallorn-keys-") as folder:
         model = Path(folder, f"{network}.onnx")
-        model.write_bytes(NETWORKS[network](0).SerializeToString(deterministic=True))
-        found = extract(str(model), parsed.text, stored_recipe(recipe_for(recipe, parsed)), {})
-    return {task.key: task.weight for task in found.tasks}
+        model.write_bytes(frozen.build(0).SerializeToString(deterministic=True))
+        return {task.key: task.weight for task in extract(str(model), parsed.text, recipe, {}).tasks}
 
 
 def differences(networks: Iterable[str], frozen: Mapping[str, Mapping[str, Keys]]) -> list[str]:
     """A line for each network and target whose tasks are others than they were."""
     lines = []
     for network in networks:
-        for target in TARGETS:
+        for target in NETWORKS[network].targets:
             now, then = task_keys(network, target), frozen[network][target]
             if now != then:
                 gone, new = len(then.keys() - now.keys()), len(now.keys() - then.keys())
@@ -60,11 +84,13 @@ def main() -> int:
     parser.add_argument("--networks", default=",".join(NETWORKS), help="comma-separated names")
     options = parser.parse_args()
     networks = options.networks.split(",")
+    frozen = json.loads(FROZEN.read_text())
     if options.write:
-        keys = {name: {target: task_keys(name, target) for target in TARGETS} for name in networks}
-        FROZEN.write_text(json.dumps(keys, indent=0, sort_keys=True) + "\n")
+        for name in networks:
+            frozen[name] = {target: task_keys(name, target) for target in NETWORKS[name].targets}
+        FROZEN.write_text(json.dumps(frozen, indent=0, sort_keys=True) + "\n")
         return 0
-    changed = differences(networks, json.loads(FROZEN.read_text()))
+    changed = differences(networks, frozen)
     print("\n".join(changed) or f"tasks of {len(networks)} networks are as they were")
     return 1 if changed else 0
 
