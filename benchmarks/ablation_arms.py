@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.lab.unlearned import TWINS
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY
 
 ZERO: Final = "zero"

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fresh import fresh_stack
-from cli.service.connect import wait_for_device
+from cli.service.connect_or_start_stack import wait_for_device
 from mallorn.client import Client
 from mallorn.core.targets import Target
 from mallorn.job import Job
-from workers.interfaces.engine import Engine
 from workers.interfaces.model_compiler import ModelCompiler
+from workers.interfaces.whole_model_engine import Engine
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
 from workers.whole_model.interleaved_timing import time_interleaved
 

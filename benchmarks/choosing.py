@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.hosts import describe_host
-from costmodels.active_selection import chosen, even
 from costmodels.base import CostModel
 from costmodels.metrics import pairwise_accuracy
+from costmodels.select_training_rows import chosen, even
 from costmodels.splits import by_task
 from db.bundled.load_bundled import FOLDER
 from mallorn.core.registry import resolve

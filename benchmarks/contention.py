@@ -24,7 +24,7 @@ from benchmarks.hosts import describe_host
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
 from workers.host.background_load import stress
-from workers.interfaces.engine import Engine
+from workers.interfaces.whole_model_engine import Engine
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.interleaved_timing import PASSES, time_interleaved
 

@@ -25,8 +25,8 @@ from benchmarks.dataset_rows import OWNER, Filler, Place
 from benchmarks.hosts import describe_host
 from benchmarks.postgres import Postgres
 from db.migrate import upgrade
+from db.repositories.dataset_statistics import Statistics
 from db.repositories.schedules import Schedules
-from db.repositories.statistics import Statistics
 from db.repositories.trials import Trials
 from db.session import Database
 

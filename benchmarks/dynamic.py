@@ -31,7 +31,7 @@ from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.manifest import MANIFEST, read_manifest
-from workers.interfaces.engine import Engine
+from workers.interfaces.whole_model_engine import Engine
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.interleaved_timing import PASSES, Timeable, time_interleaved
 
@@ -195,7 +195,7 @@ class Bench:
         import tvm
 
         from graphc.export import compile_network
-        from workers.tvm.run_passes import as_tvm_target
+        from workers.tvm.run_recipe_passes import as_tvm_target
 
         target = as_tvm_target(self._target.text)
         model = compile_network.read_model(str(self._given.model))

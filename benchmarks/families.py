@@ -21,7 +21,7 @@ from benchmarks.cells import Cells
 from benchmarks.families_report import GROUPINGS, Cell, lines, report
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
-from cli.service.connect import wait_for_device
+from cli.service.connect_or_start_stack import wait_for_device
 from cli.wait_until_tuned import wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target

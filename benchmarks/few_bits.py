@@ -59,7 +59,7 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
     from searchers.roller.rank_candidates import ranked
     from workers.tvm.loop_nests import nests
     from workers.tvm.rebuild_schedule import rebuild
-    from workers.tvm.run_passes import as_tvm_target
+    from workers.tvm.run_recipe_passes import as_tvm_target
     from workers.tvm.sketches import design_space
 
     target = parse_target(

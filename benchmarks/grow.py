@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fresh import fresh_stack
-from cli.recording import MOST_TASKS, ROUND_SIZE, SEARCHERS
-from cli.service.connect import wait_for_device
+from cli.record_for_replay import MOST_TASKS, ROUND_SIZE, SEARCHERS
+from cli.service.connect_or_start_stack import wait_for_device
 from cli.terminal.interrupts import interruptible
 from cli.wait_until_tuned import wait_until_tuned
 from mallorn.client import Client
@@ -27,8 +27,8 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
 from research.generate.draw_tasks import draw, network_name
-from research.generate.networks import DIMENSIONS, network, patterns
-from research.generate.rules import OURS, read_rules
+from research.generate.task_rule_file import OURS, read_rules
+from research.generate.tasks_as_onnx import DIMENSIONS, network, patterns
 
 DRAWN_A_NETWORK: Final = 8
 #: A job whose rounds are over is cancelled before its finish, which nobody asked for.

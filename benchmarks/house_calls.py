@@ -19,8 +19,8 @@ STARTS: Final = {
     "mallorn.client": {"Client.upload", "Client.tune"},
     "mallorn.job": {"Job.wait", "Job.schedules"},
     "services.coordinator": {"put_model", "submit_job", "job_schedules"},
-    "services.control.tasks": {"plan"},
-    "workers.tasks": {"import_model", "run_round", "train_cost_model", "finish_job"},
+    "services.control.celery_tasks": {"plan"},
+    "workers.celery_tasks": {"import_model", "run_round", "train_cost_model", "finish_job"},
 }
 Place = tuple[str, str]  # a module, and what is defined in it; a module alone has no second part
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def _import(path: Path) -> None:
-    from workers.tvm.load_network import load_network
+    from workers.tvm.import_onnx_to_relax import load_network
 
     load_network(path)
 

@@ -29,7 +29,7 @@ from benchmarks.latency_report import BASE, lines, summarise, verdicts
 from benchmarks.rival import NAMES, Rival
 from cli.schedule_directory import local_model, onnxruntime_runs, read_exported
 from mallorn.core.errors import Unavailable
-from workers.interfaces.engine import Engine
+from workers.interfaces.whole_model_engine import Engine
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.compiled_model import WholeModel
 from workers.whole_model.interleaved_timing import time_interleaved

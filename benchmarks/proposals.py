@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.hosts import describe_host
 from costmodels.base import CostModel
 from mallorn.core.errors import NotFound
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import REGISTRY, resolve
 from research.replay.propose_recorded import WideSpace

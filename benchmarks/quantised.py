@@ -29,9 +29,9 @@ from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, t
 from benchmarks.rival import NAMES, Rival
 from cli.quantize_calibrated import quantised
 from cli.schedule_directory import local_model, read_exported
-from cli.service.connect import wait_for_device
-from workers.interfaces.engine import Engine
+from cli.service.connect_or_start_stack import wait_for_device
 from workers.interfaces.model_compiler import ModelCompiler
+from workers.interfaces.whole_model_engine import Engine
 
 RAW: Final = Path("docs/results/int8")
 

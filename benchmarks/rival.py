@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from workers.interfaces.engine import RUN_TIMEOUT_SEC
+from workers.interfaces.whole_model_engine import RUN_TIMEOUT_SEC
 from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 
 RIVALS: Final = Path(__file__).parent / "rivals"

@@ -29,7 +29,7 @@ from benchmarks.hosts import describe_host
 from benchmarks.lab.unlearned import located
 from benchmarks.prefixes import our_prefixes, stock_prefix
 from benchmarks.search_real_report import lines, report
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target
 from workers.device.detect_host import detect_target
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.shipping import ship
 from db.bundled.load_bundled import FOLDER
 from mallorn.core.errors import MallornError
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 
 
 def main() -> None:

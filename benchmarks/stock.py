@@ -15,13 +15,13 @@ from tvm.s_tir.meta_schedule import Profiler
 from tvm.s_tir.meta_schedule.relax_integration import tune_relax
 from tvm.s_tir.meta_schedule.runner import EvaluatorConfig, LocalRunner
 
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import RECORDS
 from workers.tvm.graph_recipes import recipe_of
-from workers.tvm.load_network import load_network
-from workers.tvm.program_cache import parse_tvm_target
-from workers.tvm.run_passes import run_steps
+from workers.tvm.import_onnx_to_relax import load_network
+from workers.tvm.parsed_program_cache import parse_tvm_target
+from workers.tvm.run_recipe_passes import run_steps
 
 FAILED_SEC = 1e9  # stock writes 1e10 for what did not run
 

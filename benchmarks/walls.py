@@ -26,15 +26,15 @@ import numpy as np
 
 from benchmarks.hosts import describe_host
 from mallorn.core.errors import Unavailable
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.settings import Settings, settings
 from mallorn.core.targets import Target
 from searchers.decision_space import SketchRules
 from stack.ports import free_port
 from workers.device.detect_host import detect_target
-from workers.interfaces.arguments import Arguments
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.runner import Runner
+from workers.interfaces.device_runner import Runner
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.tracked_devices import Fleet
 from workers.sandbox.sandbox import BEST_EFFORT, OFF
 from workers.sandbox.sandbox_support import reached

@@ -27,7 +27,7 @@ from benchmarks.held_out import base_without
 from benchmarks.hosts import describe_host
 from benchmarks.prefixes import our_prefixes
 from benchmarks.warm_cold_report import ARMS, lines, report
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target
 from workers.device.detect_host import detect_target
 

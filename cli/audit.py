@@ -5,11 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.read_source import reader
+from cli.service.read_only_client import reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_rows
-from mallorn.core.values.api_key import AuditEntry
-from mallorn.wording.units import Column, moment
+from mallorn.core.values.access_control import AuditEntry
+from mallorn.wording.format_values import Column, moment
 
 COLUMNS: Final = (
     Column[AuditEntry]("AT", lambda entry: moment(entry.at)),

@@ -9,8 +9,8 @@ import typer
 from cli import host_checks as checks
 from cli.doctor_checks.findings import Finding, States, tell
 from cli.host_checks import look
+from cli.terminal.job_options import ShapeOption, TargetOption, parse_input_shape
 from cli.terminal.option_groups import shared
-from cli.terminal.options import ShapeOption, TargetOption, parse_input_shape
 from cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings

@@ -6,15 +6,15 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from cli.service.read_source import reader
+from cli.service.read_only_client import reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, Place, client, print_json, print_note, print_rows, stdout
 from cli.terminal.tables import fact_table
 from mallorn.client import Client
+from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.values.cost_model_metrics import CostModelMetrics, CostModelVersion
-from mallorn.core.version_name import VersionName
-from mallorn.wording.units import Cell, Column, moment
+from mallorn.core.values.cost_model_version import CostModelMetrics, CostModelVersion
+from mallorn.wording.format_values import Cell, Column, moment
 
 COLUMNS: Final = (
     Column[CostModelVersion]("ID", lambda found: found.id),
@@ -69,11 +69,7 @@ def list_models(
 @app.command()
 @shared
 def show(
-    model: ModelArgument,
-    target: TargetOption = None,
-    as_json: JsonOption = False,
-    *,
-    place: Place,
+    model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, place: Place
 ) -> None:
     """Show one version: what it learned from and how well it does."""
     with reader(*place) as api:
@@ -109,11 +105,7 @@ def _figures(metrics: CostModelMetrics) -> Iterator[tuple[str, Cell]]:
 @app.command()
 @shared
 def activate(
-    model: ModelArgument,
-    target: TargetOption = None,
-    as_json: JsonOption = False,
-    *,
-    address: Address,
+    model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, address: Address
 ) -> None:
     """Let new rounds use a version, whichever it is and however it was judged."""
     with client(*address) as api:
@@ -157,7 +149,7 @@ def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
     """The version that was named, or the active one of the line that was."""
     if model.isdecimal():
         return api.cost_model(int(model))
-    name = VersionName.parse(model)
+    name = CostModelName.parse(model)
     active = True if name.version is None else None
     return _only(list(api.cost_models(name.family, target, name.name, name.version, active)), model)
 

@@ -10,13 +10,13 @@ import typer
 from cli.dataset_generate import generate
 from cli.dataset_import import bring_in
 from cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, selected
-from cli.dataset_tables import print_statistics
-from cli.service_parts import installed
+from cli.print_dataset_stats import print_statistics
+from cli.run_service_part import installed
 from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows, stdout
 from cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
-from mallorn.wording.units import Column, moment
+from mallorn.wording.format_values import Column, moment
 
 if TYPE_CHECKING:
     from db.tables import Snapshot
@@ -79,7 +79,7 @@ def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address)
             print_statistics(api.dataset_stats(), as_json)
         return
     with dataset(*place) as opened:
-        from db.repositories.statistics import Statistics
+        from db.repositories.dataset_statistics import Statistics
 
         with opened.session() as session:
             found = Statistics(session).of(None)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.service.connect import Connected, connected_stack, wait_for_device
-from cli.service_parts import installed
+from cli.run_service_part import installed
+from cli.service.connect_or_start_stack import Connected, connected_stack, wait_for_device
 from cli.terminal.interrupts import interruptible
+from cli.terminal.job_options import SeedOption, TargetOption
 from cli.terminal.option_groups import shared
-from cli.terminal.options import SeedOption, TargetOption
 from cli.terminal.output import JsonOption, Place, print_note, print_rows
 from cli.wait_until_tuned import SEARCHERS, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
-from mallorn.wording.units import Column
+from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
     from research.generate.draw_tasks import Drawn
@@ -110,8 +110,8 @@ def generate(
 def _draw(rules: Path | None, wanted: Sequence[str], count: int, seed: int) -> "list[Drawn]":
     with installed("worker"):
         from research.generate.draw_tasks import draw
-        from research.generate.networks import DIMENSIONS
-        from research.generate.rules import OURS, read_rules
+        from research.generate.task_rule_file import OURS, read_rules
+        from research.generate.tasks_as_onnx import DIMENSIONS
 
     kinds = read_rules(rules or OURS, DIMENSIONS)
     unknown = sorted(set(wanted) - {kind.name for kind in kinds})
@@ -142,16 +142,11 @@ def _shares(candidates: int, searched: float) -> dict[str, int]:
 
 
 def _submit(
-    stack: Connected,
-    batch: "Sequence[Drawn]",
-    number: int,
-    shares: Mapping[str, int],
-    target: str,
-    seed: int,
+    stack: Connected, batch: "Sequence[Drawn]", number: int, shares: Mapping[str, int], target: str, seed: int
 ) -> list[Job]:
     """One network with all tasks of a batch; a job a searcher, none of which measures what another has."""
     from research.generate.draw_tasks import network_name
-    from research.generate.networks import network, patterns
+    from research.generate.tasks_as_onnx import network, patterns
 
     name = network_name(seed, number)
     with TemporaryDirectory(prefix="mallorn-generate-") as scratch:

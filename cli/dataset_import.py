@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.dataset_options import DatasetPlace, dataset
-from cli.service_parts import installed
+from cli.run_service_part import installed
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, print_json, print_note, stdout
 from cli.terminal.progress_bars import bar
@@ -88,7 +88,7 @@ def _bring_in_export(database: "Database", directory: Path, told: ImportTally) -
 
 
 def _bring_in_logs(database: "Database", path: Path, told: ImportTally) -> None:
-    from research.tuner_logs.load_log import find_logs, load_log
+    from research.tuner_logs.find_and_load_logs import find_logs, load_log
 
     logs = find_logs(path)
     with bar(f"reading {path.name}") as progress:
@@ -106,7 +106,7 @@ def _bring_in_logs(database: "Database", path: Path, told: ImportTally) -> None:
 def _bring_in_schedules(database: "Database", directory: Path, told: ImportTally) -> None:
     """What `mallorn tune` wrote: a job of the same model and target starts from it, or ends with it."""
     with installed("worker"):
-        from research.tuner_logs.import_records import load_export
+        from research.tuner_logs.import_metaschedule_records import load_export
     loaded = load_export(database, directory, told.add_problem)
     told.added += loaded.added
     told.known += loaded.known

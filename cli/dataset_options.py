@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from cli.service_parts import installed
+from cli.run_service_part import installed
 from mallorn.core.errors import NotFound
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
@@ -22,8 +22,7 @@ DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="A data directory.  [MALLORN_DATA_DIR]")
 ]
 DatabaseOption = Annotated[
-    str | None,
-    typer.Option("--database", metavar="URL", help="A database instead.  [MALLORN_DATABASE_URL]"),
+    str | None, typer.Option("--database", metavar="URL", help="A database instead.  [MALLORN_DATABASE_URL]")
 ]
 TargetOption = Annotated[str | None, typer.Option("--target", help="Only rows of this target.")]
 OpOption = Annotated[
@@ -37,8 +36,7 @@ SinceOption = Annotated[
     typer.Option("--since", metavar="DATE", formats=[DAY], help="Only from this day on, UTC."),
 ]
 UntilOption = Annotated[
-    datetime | None,
-    typer.Option("--until", metavar="DATE", formats=[DAY], help="Only before this day, UTC."),
+    datetime | None, typer.Option("--until", metavar="DATE", formats=[DAY], help="Only before this day, UTC.")
 ]
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
@@ -93,8 +91,8 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
 
 def selected(database: "Database", rows: RowFilter) -> "Selection":
     """What the options mean."""
-    from db.repositories.models import Models
     from db.repositories.snapshot_rows import Selection
+    from db.repositories.uploaded_models import Models
 
     model = rows.model
     if model is not None:

@@ -79,7 +79,7 @@ def tvm(graphs: "ModelCompiler", target: Target) -> str:
 def kernel(target: Target) -> str:
     """Build a kernel and run it as candidates are, in processes behind walls. Raises HostFault."""
     from workers.interfaces.candidate_compiler import CandidateCompiler
-    from workers.interfaces.engine import Engine
+    from workers.interfaces.whole_model_engine import Engine
     from workers.subprocesses.errors import ChildError
 
     with TemporaryDirectory(prefix="mallorn-check-") as folder:

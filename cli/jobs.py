@@ -9,9 +9,9 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.read_source import FIRST_STEP, find_job, reader, source
+from cli.service.read_only_client import FIRST_STEP, find_job, reader, source
+from cli.terminal.job_options import Choices, EffortOptions
 from cli.terminal.option_groups import shared
-from cli.terminal.options import Choices, EffortOptions
 from cli.terminal.output import (
     JsonOption,
     NewestJobArgument,
@@ -30,6 +30,17 @@ from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.speedup import beside_onnxruntime
+from mallorn.wording.format_values import (
+    AUTO,
+    Cell,
+    Column,
+    duration,
+    first_line,
+    headroom,
+    latency,
+    moment,
+    spent_of,
+)
 from mallorn.wording.results import (
     ENGINE_COLUMNS,
     POINT_COLUMNS,
@@ -45,17 +56,6 @@ from mallorn.wording.tasks import (
     rests_on,
     stock_words,
     task_columns,
-)
-from mallorn.wording.units import (
-    AUTO,
-    Cell,
-    Column,
-    duration,
-    first_line,
-    headroom,
-    latency,
-    moment,
-    spent_of,
 )
 
 JOB_COLUMNS: Final = (
@@ -124,12 +124,7 @@ def jobs(
 
 
 @shared
-def show(
-    job: NewestJobArgument = None,
-    as_json: JsonOption = False,
-    *,
-    place: Place,
-) -> None:
+def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
     """Show one job: its budget, what was found and what went wrong."""
     with source(*place) as found:
         handle = find_job(found.api, job)
@@ -183,12 +178,7 @@ def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:
 
 
 @shared
-def tasks(
-    job: NewestJobArgument = None,
-    as_json: JsonOption = False,
-    *,
-    place: Place,
-) -> None:
+def tasks(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
     """Print MetaSchedule's table of a job's tasks, and which of them share a cost model and why."""
     with source(*place) as found:
         handle = find_job(found.api, job)

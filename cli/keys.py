@@ -5,13 +5,13 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.archive_and_delete import YesOption, ask
+from cli.archive_and_delete_jobs import YesOption, ask
 from cli.dataset_options import dataset
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, client, print_json, print_note, print_rows, stdout
 from mallorn.core.api_keys import USUAL_SCOPES, Scope
-from mallorn.core.values.api_key import ApiKey, NewApiKey
-from mallorn.wording.units import Column, ago, duration
+from mallorn.core.values.access_control import ApiKey, NewApiKey
+from mallorn.wording.format_values import Column, ago, duration
 
 NONE_YET: Final = "no keys yet; make the first one with   mallorn keys create NAME --scope admin"
 COLUMNS: Final = (
@@ -46,8 +46,7 @@ def create(
         str | None, typer.Option(help="Whose jobs, models and exports it opens; default: yours.")
     ] = None,
     scope: Annotated[
-        list[Scope] | None,
-        typer.Option(help="What it may do; once for each. Default: read and submit."),
+        list[Scope] | None, typer.Option(help="What it may do; once for each. Default: read and submit.")
     ] = None,
     days: Annotated[float | None, typer.Option(min=0.001, help="Days until it expires.")] = None,
     here: Annotated[

@@ -4,13 +4,13 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.archive_and_delete import YesOption, ask
+from cli.archive_and_delete_jobs import YesOption, ask
 from cli.dataset_options import dataset
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, client, print_note, print_rows
 from mallorn.core.api_keys import OwnerDeed
-from mallorn.core.values.api_key import OwnerStatus
-from mallorn.wording.units import Column, moment
+from mallorn.core.values.access_control import OwnerStatus
+from mallorn.wording.format_values import Column, moment
 
 COLUMNS: Final = (
     Column[OwnerStatus]("OWNER", lambda owner: owner.owner),
@@ -38,7 +38,7 @@ def _command(deed: OwnerDeed, words: str, question: str = "") -> None:
         ask(f"{question} {owner}?", f"mallorn owners {deed} {owner} --yes", yes or not question)
         if here:
             with dataset(place.data, None) as database:
-                from db.repositories.owners import treat
+                from db.repositories.owner_access import treat
 
                 name = treat(database, deed, owner).owner
         else:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.dataset_options import DatasetPlace, OpOption, SnapshotOption, TargetOption, dataset
-from cli.service_parts import installed
+from cli.run_service_part import installed
+from cli.terminal.job_options import known
 from cli.terminal.option_groups import shared
-from cli.terminal.options import known
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
 from cli.terminal.progress_bars import bar
 from cli.training_data import lowering_in, note_skipped, read_parquet, training_data_in
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import check_name
 from mallorn.core.targets import parse_target
-from mallorn.wording.units import Column
+from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
     from research.pretraining.pretrain import PretrainedBase
@@ -55,10 +55,7 @@ def pretrain(
     ] = None,
     foreign: Annotated[
         bool,
-        typer.Option(
-            "--foreign",
-            help="Learn from TenSet's imported records, too; tlp and mtl-tlp can.",
-        ),
+        typer.Option("--foreign", help="Learn from TenSet's imported records, too; tlp and mtl-tlp can."),
     ] = False,
     choose: Annotated[
         float | None,

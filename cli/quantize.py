@@ -11,7 +11,7 @@ from mallorn.core.install_command import need
 from mallorn.onnx_export import existing
 
 if TYPE_CHECKING:
-    from cli.quantize_samples import Quantised
+    from cli.quantize_samples_and_error import Quantised
 
 INSTALL = "bench"  # the extra that has onnxruntime
 BITS, GROUPS = (4, 8), (16, 32, 64, 128, 256)
@@ -34,8 +34,7 @@ def quantize(
         typer.Option("--weights", metavar="BITS", help="Weights alone, of 4 or 8 bits; needs no samples."),
     ] = None,
     group: Annotated[
-        int,
-        typer.Option("--group", metavar="N", help="With --weights: how many share a scale, 16 to 256."),
+        int, typer.Option("--group", metavar="N", help="With --weights: how many share a scale, 16 to 256.")
     ] = 32,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,8 +71,7 @@ def _with_samples(model: Path, data: Path | None, output: Path) -> "Quantised":
 
     if data is None:
         raise InvalidRequest(
-            "scales follow samples, and none are given",
-            hint="--data samples.npz   or   --weights 8",
+            "scales follow samples, and none are given", hint="--data samples.npz   or   --weights 8"
         )
     print_note(f"quantising {model} with onnxruntime")
     return quantised(model, data, output)

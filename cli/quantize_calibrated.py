@@ -12,7 +12,7 @@ import onnx
 from onnxruntime import quantization
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from cli.quantize_samples import Quantised, Sample, errors_of, read_network, read_samples
+from cli.quantize_samples_and_error import Quantised, Sample, errors_of, read_network, read_samples
 from mallorn.core.errors import InvalidModel
 
 OLDEST_OPSET: Final = 13  # scales of each channel

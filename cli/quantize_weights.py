@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from cli.quantize_samples import Quantised, errors_of, read_network, read_samples
+from cli.quantize_samples_and_error import Quantised, errors_of, read_network, read_samples
 from mallorn.core.errors import InvalidModel
 
 DOMAIN: Final = "com.microsoft"

@@ -5,12 +5,12 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.read_source import reader
+from cli.service.read_only_client import reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_rows
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
-from mallorn.wording.units import Column, first_line
+from mallorn.wording.format_values import Column, first_line
 
 ERROR_SHOWN: Final = 100
 JOB_ID_CHARS: Final = 16

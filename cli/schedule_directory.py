@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from cli.service_parts import installed
+from cli.run_service_part import installed
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import LOCAL, Target, parse_target
 from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest

@@ -8,17 +8,17 @@ from typer.core import TyperGroup
 
 from cli.dataset_import import ImportTally
 from cli.dataset_options import DatasetPlace, dataset
-from cli.service.read_source import FIRST_STEP, reader
-from cli.service_parts import installed
+from cli.run_service_part import installed
+from cli.service.read_only_client import FIRST_STEP, reader
+from cli.terminal.job_options import ForceOption
 from cli.terminal.option_groups import shared
-from cli.terminal.options import ForceOption
 from cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
 from cli.terminal.progress_bars import bar
 from mallorn.check_output_directory import check_model, check_target
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule
-from mallorn.wording.units import Column
+from mallorn.wording.format_values import Column
 
 GET = "get"
 SCHEDULE_COLUMNS: Final = (
@@ -69,12 +69,7 @@ def schedules(
     with reader(*place) as api:
         if job is None:
             rows = list(api.schedules(workload, target))
-            print_rows(
-                rows,
-                SCHEDULE_COLUMNS,
-                as_json,
-                f"no schedules yet; grow some with   {FIRST_STEP}",
-            )
+            print_rows(rows, SCHEDULE_COLUMNS, as_json, f"no schedules yet; grow some with   {FIRST_STEP}")
             return
         handle = api.job(job)
         directory = out or Path(f"mallorn-{handle.id}")
@@ -103,7 +98,7 @@ def export(
     """Write the best known record of every workload into a folder that git and stock TVM can read."""
     wanted = None if target is None else parse_target(target)
     with installed("worker"):
-        from research.shared_schedules.exporting import export_schedules
+        from research.shared_schedules.export_best_records import export_schedules
     with dataset(*place) as database, bar("writing") as progress:
         written = list(export_schedules(database, directory, wanted, progress))
     if not written:
@@ -138,7 +133,7 @@ def bring_in(
             raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")
     told = ImportTally()
     with installed("worker"):
-        from research.shared_schedules.merging import import_schedules
+        from research.shared_schedules.import_folders import import_schedules
     with dataset(*place, create=True) as database:
         for directory in directories:
             with bar(f"reading {directory.name}") as progress:

@@ -46,7 +46,7 @@ def lowering_in(database: "Database") -> Iterator["Lowering"]:
     """A compiler for a database's programs; its process starts when it is first asked."""
     from research.pretraining.feature_rows import Lowering
     from workers.interfaces.candidate_compiler import CandidateCompiler
-    from workers.process.runtime import MAX_CALLS
+    from workers.process.worker_runtime import MAX_CALLS
     from workers.round.feature_lookup import FeatureLookup
     from workers.round.train_cost_model import MOST_NEW
 

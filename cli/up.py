@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from cli.service_parts import installed
+from cli.run_service_part import installed
 from cli.terminal.output import print_note
-from mallorn.core.addresses import LAST_PORT, check_binding, host_and_port, is_loopback
+from mallorn.core.address_checks import LAST_PORT, check_binding, host_and_port, is_loopback
 from mallorn.core.settings import Settings
 from stack.data_directory import DataDir
 from stack.ports import claim_port, free_port

@@ -5,7 +5,7 @@ from typing import Final
 
 from cli.terminal.progress_bars import bar
 from mallorn.core.errors import MallornError
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
 from mallorn.job import Job
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cli.service.read_source import check_moves, check_open, find_job, source
+from cli.service.read_only_client import check_moves, check_open, find_job, source
 from cli.terminal.option_groups import shared
 from cli.terminal.output import (
     JobArgument,

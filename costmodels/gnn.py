@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from costmodels.network_inputs import columns, parents_of
+from costmodels.standardize_inputs import columns, parents_of
 from costmodels.torch_layers import FAR, Layers, Tensors, dense, dense_layers
 from costmodels.torch_model import Neural
 from costmodels.views import LOOPS

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.batches import one_group_batches, push_of
 from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial
 from costmodels.ensemble_spread import draws, ignorant, importance
-from costmodels.network_inputs import HingeFeatures, inputs_of
+from costmodels.minibatches_and_gradients import one_group_batches, push_of
 from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.serialization import pack, unpack
+from costmodels.standardize_inputs import HingeFeatures, inputs_of
 from costmodels.views import check_rows
 
 KIND: Final = "mlp"
@@ -80,11 +80,7 @@ class MLP(CostModel):
 
 
 def _learn(
-    rows: Matrix,
-    labels: Vector,
-    groups: Groups,
-    drawn: NDArray[np.int64],
-    rng: np.random.Generator,
+    rows: Matrix, labels: Vector, groups: Groups, drawn: NDArray[np.int64], rng: np.random.Generator
 ) -> list[Tensor]:
     layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
     layers[-1] += labels.mean()

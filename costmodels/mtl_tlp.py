@@ -6,10 +6,10 @@ from typing import ClassVar, Final, Self, cast
 import numpy as np
 
 from costmodels.base import CostModel, Indices, Matrix, Vector
-from costmodels.moa import adapted
+from costmodels.moa_momentum import adapted
 from costmodels.serialization import Numbers, unpack
 from costmodels.tlp import TLP
-from costmodels.transfer import ManyDomains
+from costmodels.transfer_model_base import ManyDomains
 from costmodels.views import check_rows
 from mallorn.core.errors import InvalidRequest
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from costmodels.network_inputs import QUANTILES, columns
+from costmodels.standardize_inputs import QUANTILES, columns
 from costmodels.torch_layers import Layers, Tensors, attention, dense, dense_layers, mean_of, normal
 from costmodels.torch_model import Neural
 from costmodels.views import STATEMENTS

@@ -7,11 +7,11 @@ import xgboost
 
 from costmodels.analytic_draft import Draft
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.boosters import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
 from costmodels.ensemble_spread import UNKNOWN, draws, finite, importance, pooled, unexplained
 from costmodels.serialization import Arrays, Numbers
-from costmodels.transfer import TransferModel
+from costmodels.transfer_model_base import TransferModel
 from costmodels.views import check_rows
+from costmodels.xgboost_ensemble import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
 from mallorn.core.values.machine import Machine
 
 TRUSTED_ROWS: Final = 16.0  # prior weight of slope 1, in rows

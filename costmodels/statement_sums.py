@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Column, Indices, Matrix
-from costmodels.batches import rank_push
-from costmodels.boosters import Push
 from costmodels.ensemble_spread import finite
 from costmodels.metrics import members
+from costmodels.minibatches_and_gradients import rank_push
 from costmodels.views import STATEMENTS
+from costmodels.xgboost_ensemble import Push
 
 LISTED: Final = 16  # rows of a group that are ordered together
 

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.batches import one_group_batches
 from costmodels.ensemble_spread import folds, ignorant
 from costmodels.labels import bounded_sample
-from costmodels.network_inputs import Table, Tables, tables_of
+from costmodels.minibatches_and_gradients import one_group_batches
 from costmodels.score_calibration import ScoreCalibration, calibrated
 from costmodels.serialization import Numbers, pack, unpack
+from costmodels.standardize_inputs import Table, Tables, tables_of
 from costmodels.torch_layers import Layers, Tensors, one_thread
 from costmodels.train_network import TrainingRows, descend, scores_of
 from costmodels.views import VIEWS, check_rows, check_width

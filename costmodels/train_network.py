@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from costmodels.base import Column, Indices, Vector
-from costmodels.batches import push_of
 from costmodels.dense_layers import AdamW
 from costmodels.ensemble_spread import importance
-from costmodels.network_inputs import Table
+from costmodels.minibatches_and_gradients import push_of
+from costmodels.standardize_inputs import Table
 from costmodels.torch_layers import Layers, Tensors
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import numpy as np
 import xgboost
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.boosters import MEMBERS, as_bytes, as_data, from_bytes, grow, opinions
 from costmodels.ensemble_spread import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
 from costmodels.serialization import sealed, unreadable, unsealed
 from costmodels.views import check_rows
+from costmodels.xgboost_ensemble import MEMBERS, as_bytes, as_data, from_bytes, grow, opinions
 
 KIND = "xgboost"
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from db.check_and_copy_sqlite import DamagedDatabase, back_up, check_pages, sqlite_file
 from db.migrate import OldTables, check
 from db.session import Database
-from db.sqlite_integrity import DamagedDatabase, back_up, check_pages, sqlite_file
 from mallorn.core.errors import NotFound, StorageFull, Unavailable
 
 FOLDER: Final = "backups"

@@ -24,7 +24,7 @@ import sqlalchemy
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, event, make_url
 from sqlalchemy.exc import ArgumentError
 
-from db.answer_timeout import limit_answers
+from db.postgres_answer_timeout import limit_answers
 from mallorn.core.errors import InvalidRequest
 
 BUSY_TIMEOUT_MS = 30_000

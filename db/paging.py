@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.storable import read_json
+from mallorn.core.storable_json import read_json
 
 Item = TypeVar("Item")
 Other = TypeVar("Other")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mallorn.client import Client
     from mallorn.job import Job
     from mallorn.onnx_export import to_onnx
-    from mallorn.tuning import tune
+    from mallorn.tune_model import tune
 
 __all__ = ["Client", "Job", "MallornError", "__version__", "to_onnx", "tune"]
 
@@ -20,7 +20,7 @@ _LATER: Final = {
     "Client": "mallorn.client",
     "Job": "mallorn.job",
     "to_onnx": "mallorn.onnx_export",
-    "tune": "mallorn.tuning",
+    "tune": "mallorn.tune_model",
 }
 
 

@@ -12,7 +12,7 @@ from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from mallorn.job import Job
 from mallorn.model_upload import ModelUpload
-from mallorn.wording.units import short_name
+from mallorn.wording.format_values import short_name
 
 CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"
 

@@ -11,14 +11,14 @@ from uuid import uuid4
 
 import httpx
 
-from mallorn.core.addresses import check_yours
+from mallorn.core.address_checks import check_yours
 from mallorn.core.api_keys import OwnerDeed
+from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Unavailable
-from mallorn.core.option_kwargs import OptionKwargs
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
-from mallorn.core.values.api_key import ApiKey, AuditEntry, NewApiKey, OwnerStatus
-from mallorn.core.values.cost_model_metrics import CostModelVersion
+from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
+from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
@@ -26,7 +26,7 @@ from mallorn.http import Connection, Json
 from mallorn.job import Job
 from mallorn.model_upload import ModelUpload, Progress, UploadStream
 from mallorn.onnx_export import as_onnx
-from mallorn.wording.units import short_name
+from mallorn.wording.format_values import short_name
 
 if TYPE_CHECKING:
     import pandas

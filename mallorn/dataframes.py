@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from mallorn.core.install_command import need
 from mallorn.core.values.base import Value
 from mallorn.core.values.decision_log import RoundStatus
-from mallorn.results.history import CurvePoint
+from mallorn.results.best_so_far_curve import CurvePoint
 
 if TYPE_CHECKING:
     import pandas

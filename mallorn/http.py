@@ -9,7 +9,7 @@ import httpx
 from pydantic import JsonValue, ValidationError
 
 from mallorn.core import errors
-from mallorn.core.addresses import is_loopback
+from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.values.base import Value
 from mallorn.core.version import API, VERSION

@@ -20,8 +20,8 @@ from mallorn.core.values.verdict import Verdict
 from mallorn.dataframes import frame, history_frame
 from mallorn.http import Connection, Json
 from mallorn.report.notebook_card import card, watch
+from mallorn.results.best_so_far_curve import curve
 from mallorn.results.decision_summary import with_totals
-from mallorn.results.history import curve
 from mallorn.server_sent_events import LoggedEvent, listen
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from mallorn.check_onnx_file import check_onnx_file
 from mallorn.core.errors import InvalidModel, NotFound, Unavailable
-from mallorn.core.storable import TOLD, told
+from mallorn.core.storable_json import TOLD, told
 from mallorn.http import AnswerLost, Connection
-from mallorn.onnx_file import check_onnx_file
 
 CHUNK_BYTES: Final = 1 << 20
 MODEL: Final = "model.onnx"  # comes first in the tar, under the same name whatever the file is called

@@ -13,7 +13,7 @@ import numpy as np
 
 from costmodels.tiling_columns import derived
 from searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 DESCRIPTORS, ORDINALS, STRUCTURES = 32, 8, 16
 SPATIAL_AXES, SPATIAL_LEVELS = 6, 5

@@ -9,7 +9,7 @@ from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine
 from searchers.decision_features import decision_rows, describe_all, places_by_sketch
 from searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch, Space
-from searchers.tile_arrays import Rows, TileRule
+from searchers.tile_factorizations import Rows, TileRule
 
 
 class ListRule:

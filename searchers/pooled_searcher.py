@@ -12,10 +12,10 @@ from costmodels.views import DECISIONS
 from searchers.base import SYNTHESIS, Proposal
 from searchers.batch_sampler import ScoredPool, Synthesiser
 from searchers.batch_searcher import BatchSearcher, Request
-from searchers.failure_penalty import penalise_failures
+from searchers.bounded_trial_history import fastest
+from searchers.failure_and_build_time_penalty import penalise_failures
 from searchers.fill_batch import Filter
 from searchers.space import Candidate, Space
-from searchers.timed_candidates import fastest
 from searchers.top_k_sampler import TopK
 
 BESIDE: Final = 128  # of the fastest measured that a sampler which makes up candidates sees

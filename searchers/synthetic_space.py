@@ -17,7 +17,7 @@ from mallorn.core.values.machine import Cache, Machine
 from searchers.base import Trial
 from searchers.decision_space import DecisionSpace
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
-from searchers.tile_arrays import Rows, tilings
+from searchers.tile_factorizations import Rows, tilings
 
 LANES, REGISTERS, CORES = 16, 24, 4
 IN_FLIGHT = 12

@@ -1,7 +1,7 @@
 """Takes exported files that nobody may load, and models without a use, away from the artifact store."""
 
 from db.repositories.job_removal import Removals
-from db.repositories.models import Models
+from db.repositories.uploaded_models import Models
 from db.session import Database
 from mallorn.core.artifact_uris import exports_beside, model_uri, open_store
 

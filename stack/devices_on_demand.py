@@ -81,10 +81,10 @@ class DeviceScout:
 
     def _asked_for(self) -> list[Target]:
         """Targets that jobs wait for, without stand-ins for devices."""
-        from db.repositories.waiting_jobs import Waiting
+        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
 
         with self._database.session() as session:
-            targets = [Target(text) for text in Waiting(session).targets()]
+            targets = [Target(text) for text in JobsWaitingForDevice(session).targets()]
         return [target for target in targets if not stand_in(target)]
 
     def _consider(self, target: Target, now_sec: float) -> None:
@@ -96,11 +96,11 @@ class DeviceScout:
             self._used_sec[target] = now_sec
 
     def _tell(self, target: Target, why: str) -> None:
-        from db.repositories.waiting_jobs import Waiting
+        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
 
         words = waiting_words(target.text, ServiceAddress.of(self._settings), why)
         with self._database.transaction() as session:
-            Waiting(session).tell(target.text, words, why)
+            JobsWaitingForDevice(session).tell(target.text, words, why)
 
     def _run(self) -> None:
         while not self._stopped.wait(LOOK_SEC):
@@ -114,10 +114,7 @@ class OnDemand:
     """Has the supervisor start and end devices as the scout wants them."""
 
     def __init__(
-        self,
-        supervisor: Supervisor,
-        spec_of: Callable[[Target], ChildSpec],
-        say: Callable[[str], None],
+        self, supervisor: Supervisor, spec_of: Callable[[Target], ChildSpec], say: Callable[[str], None]
     ) -> None:
         self._supervisor = supervisor
         self._spec_of = spec_of

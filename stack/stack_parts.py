@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mallorn.core.addresses import host_and_port, is_loopback
+from mallorn.core.address_checks import host_and_port, is_loopback
 from mallorn.core.allowed_classes import ANY
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE, host_folder

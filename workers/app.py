@@ -12,7 +12,7 @@ from workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
 
-app = Celery("mallorn-workers", include=["workers.tasks"])
+app = Celery("mallorn-workers", include=["workers.celery_tasks"])
 app.conf.update(celery_settings(settings().redis_url))
 
 
@@ -23,7 +23,7 @@ def send(name: str, *args: object) -> None:
 
 @worker_ready.connect
 def _enlist(**_signal: object) -> None:
-    from workers.process.runtime import runtime
+    from workers.process.worker_runtime import runtime
 
     tunes = queues.ROUNDS in app.amqp.queues.consume_from
     runtime().enlist(tunes, met=lambda device: send(queues.MEASURE_MACHINE, device))
@@ -41,7 +41,7 @@ def _look_at_the_host() -> None:
 @task_postrun.connect
 def _recover(**_signal: object) -> None:
     # Its message is not acknowledged before this returns, so that no other one is kept here meanwhile.
-    from workers.process.runtime import runtime
+    from workers.process.worker_runtime import runtime
 
     runtime().health.recover()
 
@@ -54,6 +54,6 @@ def _let_go(**_signal: object) -> None:
 
 @worker_shutdown.connect
 def _leave(**_signal: object) -> None:
-    from workers.process.runtime import runtime
+    from workers.process.worker_runtime import runtime
 
     runtime().close()

@@ -22,8 +22,8 @@ from benchmarks.hosts import describe_host
 from benchmarks.postgres import Postgres
 from db.migrate import upgrade
 from db.repositories.devices import Devices
+from db.repositories.fair_shares import FairShares
 from db.repositories.job_progress import progress_of
-from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases
 from db.repositories.workers import Workers
@@ -83,7 +83,7 @@ def _asked(database: Database) -> dict[str, dict[str, float]]:
         mine = Jobs(session).list(OWNER, limit=1).items[0].id
     reads: dict[str, Act] = {
         "survey": lambda s: survey(s, 1),
-        "due": lambda s: Shares(s).due(4),
+        "due": lambda s: FairShares(s).due(4),
         "waiting": lambda s: Leases(s).waiting(20),
         "a page of jobs": lambda s: progress_of(s, Jobs(s).list(OWNER).items),
         "devices": lambda s: Devices(s).list(),

@@ -7,27 +7,27 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.repositories.activity import Activity
 from db.repositories.best_records import BestRecords
+from db.repositories.dataset_statistics import Statistics
 from db.repositories.decision_log import DecisionLog
-from db.repositories.job_events import Events
+from db.repositories.fair_shares import FairShares
+from db.repositories.fleet_activity import Activity
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress, progress_of
 from db.repositories.job_removal import Removals
-from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases
+from db.repositories.measurement_listing import Records
 from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.measurements_for_recording import Recordings
 from db.repositories.owner_usage import Usage
-from db.repositories.recordings import Recordings
-from db.repositories.records import Records
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import Schedules
 from db.repositories.snapshot_rows import Selection, SnapshotRows
-from db.repositories.statistics import Statistics
-from db.repositories.task_histories import Standings
+from db.repositories.task_histories import TaskHistories
 from db.repositories.tasks import Tasks, workload_is_busy
 from db.repositories.trials import Trials
-from db.repositories.withdrawals import Withdrawals
+from db.repositories.withdraw_measurements import Withdrawals
 from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
@@ -75,9 +75,9 @@ def reads(met: Met) -> dict[str, Act]:
         "progress": lambda s: progress(s, job),
         "a page of jobs": lambda s: progress_of(s, Jobs(s).list(job.owner).items),
         "summaries": lambda s: Tasks(s).summaries(job.id),
-        "standings": lambda s: Standings(s).of(job),
+        "standings": lambda s: TaskHistories(s).of(job),
         "survey": lambda s: survey(s, on),
-        "due": lambda s: Shares(s).due(4),
+        "due": lambda s: FairShares(s).due(4),
         "waiting": lambda s: Leases(s).waiting(20),
         "history": lambda s: Trials(s).history(workload, on, met.newest, job.context_id),
         "refit: growth": lambda s: Trials(s).family_growth(task.family, on),

@@ -11,17 +11,17 @@ from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
 from db.measurement_codec import pack_times
-from db.repositories.contexts import Contexts
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.jobs import Jobs, NewJob
-from db.repositories.models import Models
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.targets import Targets
+from db.repositories.uploaded_models import Models
 from db.repositories.workers import Workers
 from db.repositories.workloads import NewWorkload, Workloads
 from db.session import Database
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.fleet import WorkerInfo

@@ -19,13 +19,13 @@ from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import existing
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.shared_schedules.folder import PROVENANCE, databases, read_provenance
-from research.shared_schedules.folder import TARGET as TARGET_FILE
+from research.shared_schedules.folder_paths import PROVENANCE, databases, read_provenance
+from research.shared_schedules.folder_paths import TARGET as TARGET_FILE
 from research.tuner_logs import metaschedule, tenset
 from research.tuner_logs.auto_scheduler_steps import read_steps
 from research.tuner_logs.read_lines import Problem
 from workers.process.unpack_model import unpack
-from workers.round.stored_models import model_of
+from workers.round.select_cost_model import model_of
 
 Read = Callable[[bytes, Path], object]
 #: All kinds of cost models that need no torch, and read what they stored in a way of their own.

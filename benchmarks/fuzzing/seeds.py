@@ -23,7 +23,7 @@ from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch,
 from mallorn.core.values.trial import Trial
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import write_tasks
-from research.shared_schedules.folder import SharedRecord
+from research.shared_schedules.folder_paths import SharedRecord
 
 TARGET: Final = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}).text
 SPLIT: Final = b"\n--8<--\n"  # between the files of an input that has several

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Final
 
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS, located
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY, check_name, resolve
 from research.replay.play_search import MakeModel
 from searchers.base import Searcher

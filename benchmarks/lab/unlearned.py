@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from searchers.algorithms.beam import Beam
 from searchers.algorithms.es import EvolutionStrategy
 from searchers.algorithms.felix import Felix
-from searchers.algorithms.generator import Generator
 from searchers.algorithms.mcts import Mcts
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.qlearning import QLearning
 from searchers.algorithms.reinforce import Reinforce
+from searchers.algorithms.sample_decision_model import Generator
 from searchers.batch_sampler import BatchSampler, ScoredPool
 from searchers.samplers.clustered import Clustered
 

@@ -21,7 +21,7 @@ from benchmarks.load.__main__ import MODEL, TARGET, Server
 from benchmarks.load.rows import split
 from benchmarks.load.visits import Times, submit_all
 from db.migrate import upgrade
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.session import Database
 from mallorn import Client
 from mallorn.core.values.event import MeasuredEvent

@@ -9,11 +9,11 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.contexts import Contexts
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Token
 from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.tasks import NewTask, Tasks

@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodels.base import CostModel
 from costmodels.labels import informative, labels
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import resolve
 from mallorn.core.values.trial import Trial
 from searchers.base import DEFAULT, Proposal, Searcher, named

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from workers.interfaces.arguments import Arguments
+from workers.interfaces.tensor_arguments import Arguments
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import method, serving

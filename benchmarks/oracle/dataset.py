@@ -21,8 +21,8 @@ from benchmarks.oracle.stream import read_trials
 from benchmarks.oracle.tasks import task_of
 from cli.dataset_options import dataset
 from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.contexts import Contexts
 from db.repositories.measurements import ForeignRows
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.snapshots import Sources
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
@@ -35,7 +35,7 @@ from searchers.space import Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.measure.base import Program
 from workers.model_import.run import new_workload
-from workers.round.referenced_rows import store_sketches
+from workers.round.store_referenced_rows import store_sketches
 from workers.tvm.tvm_space import load_sketches
 
 ROW_BYTES: Final = 7  # of a row's name, which has to be positive in 64 bits

@@ -10,7 +10,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any, Final
 
-LOWER_SIDE: Final = "services.planner.student_t:LOWER_SIDE"
+LOWER_SIDE: Final = "services.planner.student_t_forecast:LOWER_SIDE"
 FIRST_VISIT: Final = "services.planner.dynatune:DynaTune.first_visit"
 SHARE_THAT_MATTERS: Final = "services.planner.first_pass:SHARE_THAT_MATTERS"
 

@@ -12,10 +12,10 @@ from benchmarks.arms import count_tasks
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import Cell, RecordedRound
-from cli.service.connect import wait_for_device
+from cli.service.connect_or_start_stack import wait_for_device
 from cli.wait_until_tuned import wait_until_tuned
 from db.paging import Page
-from db.repositories.records import Records
+from db.repositories.measurement_listing import Records
 from db.session import Database
 from db.tables import Round, Task, Workload
 from mallorn.core.errors import MallornError

@@ -20,7 +20,7 @@ from benchmarks.cells import Cells
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.zoo.row import Row, table
-from cli.service.connect import wait_for_device
+from cli.service.connect_or_start_stack import wait_for_device
 from mallorn.client import Client
 from mallorn.core.errors import MallornError
 from mallorn.job import Job

@@ -14,7 +14,7 @@ from benchmarks.zoo.trying import Answer, Trying
 from mallorn.core.errors import InvalidModel
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
-from workers.tvm.load_network import load_network
+from workers.tvm.import_onnx_to_relax import load_network
 
 REFUSED, RIGHT, WRONG = "refused", "right", "wrong"
 # The reference rounds to half a number's bits after every step, and in another order than sums are taken.

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from costmodels.serialization import check_bytes
-from db.repositories.disagreements import Disagreements
-from db.repositories.stored_files import Repairs, StoredCostModel, StoredFiles
+from db.repositories.busy_hours import BusyHours
+from db.repositories.stored_and_lost_files import Repairs, StoredCostModel, StoredFiles
 from db.session import Database
 from mallorn.core.artifact_uris import model_uri, open_store
 from mallorn.core.errors import InvalidRequest, MallornError
@@ -69,7 +69,7 @@ def missing_exports(database: Database) -> dict[str, str]:
 def times(database: Database) -> str:
     """Raises Lacking, naming the jobs whose times are too long to be true."""
     with database.session() as session:
-        hours = Disagreements(session).busy_hours()
+        hours = BusyHours(session).busy_hours()
     bad = [f"{hour.rows} of job {hour.job_id}, {hour.times:.1f} times too long" for hour in hours]
     if bad:
         raise Lacking(

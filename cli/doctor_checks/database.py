@@ -6,9 +6,9 @@ from pathlib import Path
 from sqlalchemy import select
 
 from db.backups import folder_of, listed, taken_at
+from db.check_and_copy_sqlite import back_up, check_pages, sqlite_file
 from db.migrate import check
 from db.session import Database
-from db.sqlite_integrity import back_up, check_pages, sqlite_file
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cli.doctor_checks import artifacts as stored
-from cli.doctor_checks.damaged_files import DamagedFiles
 from cli.doctor_checks.findings import Finding
+from cli.doctor_checks.quarantine_damaged_files import FileQuarantine
 from db.backups import folder_of, newest_whole, taken_at
+from db.check_and_copy_sqlite import DamagedDatabase, check_pages, check_unused, sqlite_file
 from db.migrate import check, upgrade
-from db.repositories.disagreements import Disagreements
-from db.repositories.stored_files import Repairs, StoredFiles
+from db.repositories.busy_hours import BusyHours
+from db.repositories.stored_and_lost_files import Repairs, StoredFiles
 from db.session import Database
-from db.sqlite_integrity import DamagedDatabase, check_pages, check_unused, sqlite_file
 from mallorn.core.artifact_uris import exports_beside, model_uri, open_store
 from mallorn.core.errors import MallornError, NotFound, StorageFull
 from mallorn.core.host_id import host_folder
@@ -23,7 +23,7 @@ from stack.temporary_files import left_by_the_dead, sweep
 
 def repaired(known: Settings) -> Iterator[Finding]:
     """All that was mended, a finding each. What cannot be mended ends it, and is told like a check."""
-    aside = DamagedFiles.of(known.data_dir.absolute())
+    aside = FileQuarantine.of(known.data_dir.absolute())
     try:
         for words in _steps(known, aside):
             yield Finding("repaired", True, words)
@@ -31,7 +31,7 @@ def repaired(known: Settings) -> Iterator[Finding]:
         yield Finding("repair", False, error.message, error.hint)
 
 
-def _steps(known: Settings, aside: DamagedFiles) -> Iterator[str]:
+def _steps(known: Settings, aside: FileQuarantine) -> Iterator[str]:
     yield from leftovers(known.data_dir)
     yield from database(known.database_url, aside)
     opened = Database(known.database_url)
@@ -53,7 +53,7 @@ def leftovers(data: Path) -> Iterator[str]:
         yield f"removed what killed parts left: {', '.join(sorted(left))}"
 
 
-def database(url: str, aside: DamagedFiles) -> Iterator[str]:
+def database(url: str, aside: FileQuarantine) -> Iterator[str]:
     """Put the newest whole backup in place of a SQLite file that is torn or gone.
 
     Raises DamagedDatabase, NotFound where there is none, Conflict while somebody has the file open.
@@ -84,7 +84,7 @@ def _backup_of(file: Path, error: MallornError) -> Path:
     )
 
 
-def _exchange(file: Path, backup: Path, aside: DamagedFiles) -> None:
+def _exchange(file: Path, backup: Path, aside: FileQuarantine) -> None:
     """At no moment is there no file: a start in between would make an empty one."""
     draft = file.with_name(f"{file.name}.restored")
     try:
@@ -102,7 +102,7 @@ def _exchange(file: Path, backup: Path, aside: DamagedFiles) -> None:
         draft.unlink(missing_ok=True)
 
 
-def models(database: Database, artifacts: str, aside: DamagedFiles) -> Iterator[str]:
+def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterator[str]:
     """Move damaged models aside, and tell the jobs of those and of missing ones."""
     for model_id, flaw in stored.flawed_models(database, artifacts):
         uri = model_uri(artifacts, model_id)
@@ -125,7 +125,7 @@ def exports(database: Database) -> Iterator[str]:
 def times(database: Database) -> Iterator[str]:
     """Mark the times of hours in which their host was in use."""
     with database.transaction() as session:
-        found = Disagreements(session)
+        found = BusyHours(session)
         for hour in found.busy_hours():
             marked = found.mark(hour)
             long = f"{hour.times:.1f} times too long"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mallorn import Client
-from mallorn.core.addresses import host_and_port
+from mallorn.core.address_checks import host_and_port
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.values.fleet import WorkerState

@@ -17,7 +17,7 @@ from cli.terminal.tables import table as table
 from mallorn.client import Client
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import Settings
-from mallorn.wording.units import Column
+from mallorn.wording.format_values import Column
 from stack.data_directory import DataDir
 
 if TYPE_CHECKING:

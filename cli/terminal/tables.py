@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar, cast
 from rich.markup import escape
 from rich.table import Table
 
-from mallorn.wording.units import Cell, Column, cell
+from mallorn.wording.format_values import Cell, Column, cell
 
 T = TypeVar("T")
 SHORT: Final = 20  # what is no longer is never broken

@@ -18,7 +18,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.job import Job
-from mallorn.wording.units import headroom, spent_of
+from mallorn.wording.format_values import headroom, spent_of
 
 REFRESH_SEC: Final = 0.5
 SILENCE_SEC: Final = 120.0

@@ -11,9 +11,9 @@ from cli.terminal.output import table
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job
-from mallorn.results.history import CurvePoint, at_trials, curve
+from mallorn.results.best_so_far_curve import CurvePoint, at_trials, curve
+from mallorn.wording.format_values import latency
 from mallorn.wording.tasks import TASK_COLUMNS
-from mallorn.wording.units import latency
 
 HEIGHT: Final = 6
 LEAST_WIDTH: Final = 20

@@ -10,8 +10,8 @@ from rich.text import Text
 from cli.terminal.output import print_next, print_note, stdout, table
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
+from mallorn.wording.format_values import placed
 from mallorn.wording.results import ENGINE_COLUMNS, facts, latency_rows
-from mallorn.wording.units import placed
 
 OF_FILES: Final = ("mallorn bench", "mallorn profile")
 STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR: "bold red", Level.NONE: ""}

@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
 from mallorn.results.verdict import DOING
-from mallorn.wording.units import first_line, headroom, latency, spent_of
+from mallorn.wording.format_values import first_line, headroom, latency, spent_of
 
 COUNTED: Final = re.compile(r"(\d+) of (\d+) tasks")
 # A task with fewer trials gets less than one round; with so many it may find what it has to find.

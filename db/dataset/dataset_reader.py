@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from db.dataset.check_unpacked_size import AGAIN, check_groups, check_texts
 from db.dataset.schema import (
     ADDED,
     MEASUREMENT_TABLE,
@@ -20,10 +21,9 @@ from db.dataset.schema import (
     Row,
     Table,
 )
-from db.dataset.unpacked_size import AGAIN, check_groups, check_texts
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.install_command import upgrade_line
-from mallorn.core.storable import read_json, told
+from mallorn.core.storable_json import read_json, told
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import unpack_choices
 

@@ -23,7 +23,7 @@ from db.session import Database
 from db.tables import Context, SketchRow, Snapshot, Workload
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.states import MeasurementKind
-from mallorn.core.storable import compact_json
+from mallorn.core.storable_json import compact_json
 
 GROUP_ROWS: Final = 20_000  # a row group, and with it what is in memory at a time
 TEXTS: Final = 100  # programs and traces in memory at a time

@@ -17,8 +17,8 @@ from db.dataset.dataset_reader import DatasetReader, open_parcel
 from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, flaw
 from db.dataset.snapshots import Progress, silent
 from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.contexts import Contexts
 from db.repositories.measurements import ForeignRows
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.snapshots import Sources
 from db.repositories.targets import Targets

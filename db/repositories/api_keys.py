@@ -8,12 +8,12 @@ from sqlalchemy import Update, and_, exists, or_, select, true, update
 from db.database_clock import now
 from db.migrate import OldTables, check
 from db.repositories.base import Repository, until
-from db.repositories.owners import Owners
+from db.repositories.owner_access import Owners
 from db.session import Database, read_clock
 from db.tables import ApiKeyRow
 from mallorn.core.api_keys import Scope, digest_of, new_id, new_key
 from mallorn.core.errors import Conflict, NotFound, Unavailable
-from mallorn.core.values.api_key import ApiKey, NewApiKey
+from mallorn.core.values.access_control import ApiKey, NewApiKey
 
 DAY_SEC: Final = 24 * 3600.0
 USED_SEC: Final = 60.0  # a key in use writes no oftener than this

@@ -5,7 +5,7 @@ from sqlalchemy import delete, select
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, until
 from db.tables import AuditRow
-from mallorn.core.values.api_key import AuditEntry
+from mallorn.core.values.access_control import AuditEntry
 
 
 class Audit(Repository):

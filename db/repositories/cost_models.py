@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, func, insert, select, update
 
 from db.repositories.base import Repository
 from db.tables import CostModelRow, TargetRow
-from mallorn.core.version_name import VersionName, base_family
+from mallorn.core.cost_model_name import CostModelName, base_family
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class BaseHead(NamedTuple):
     """The active version of a base, without its bytes."""
 
     id: int
-    name: VersionName
+    name: CostModelName
     rows: int
 
 
@@ -99,7 +99,7 @@ class CostModels(Repository):
         columns = CostModelRow.id, CostModelRow.name, CostModelRow.version, CostModelRow.rows
         same = CostModelRow.family == family, CostModelRow.target_id == target_id, CostModelRow.active
         rows = self.session.execute(select(*columns).where(*same).order_by(CostModelRow.id.desc()))
-        return [BaseHead(row.id, VersionName(family, row.name, row.version), row.rows) for row in rows]
+        return [BaseHead(row.id, CostModelName(family, row.name, row.version), row.rows) for row in rows]
 
     def bases_elsewhere(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
         """The active bases of an operator on other targets, those that learned from most rows first."""
@@ -108,7 +108,7 @@ class CostModels(Repository):
         other = CostModelRow.family == family, CostModelRow.target_id != target_id, CostModelRow.active
         query = select(*columns).join(TargetRow, TargetRow.id == CostModelRow.target_id).where(*other)
         return [
-            BaseElsewhere(BaseHead(row.id, VersionName(family, row.name, row.version), row.rows), row.text)
+            BaseElsewhere(BaseHead(row.id, CostModelName(family, row.name, row.version), row.rows), row.text)
             for row in self.session.execute(query.order_by(CostModelRow.rows.desc(), CostModelRow.id.desc()))
         ]
 

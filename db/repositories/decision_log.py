@@ -8,9 +8,9 @@ from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
 from db.repositories.measurement_filters import eligible, failed, is_same_context
 from db.tables import CostModelRow, Job, LeaseRow, Measurement, Round, Task
+from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.states import MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import RoundForecast, RoundStatus
-from mallorn.core.version_name import VersionName
 
 
 class DecisionLog(Repository):
@@ -75,7 +75,7 @@ def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
     """One round with its measured outcome. Candidates found to compute wrong results are left out."""
     planned, family, model_name, version = row[:4]
     known = {name: value for name, value in row._mapping.items() if name in RoundStatus.model_fields}
-    model = None if family is None else VersionName(family, model_name, version)
+    model = None if family is None else CostModelName(family, model_name, version)
     noted = planned.reason
     begun_and_ended = planned.started_at is not None and planned.finished_at is not None
     return RoundStatus.from_row(
@@ -102,7 +102,7 @@ def _gain_us(weight: int, before_us: float | None, found_us: float | None) -> fl
     return weight * (before_us - min(before_us, before_us if found_us is None else found_us))
 
 
-def _proposal(planned: Round, model: VersionName | None) -> str | None:
+def _proposal(planned: Round, model: CostModelName | None) -> str | None:
     if model is None or not model.is_base:
         return None
     return f"{'' if planned.seen_upto else 'first round '}proposed by {model}"

@@ -8,7 +8,7 @@ from sqlalchemy import delete, exists, or_, select, update
 from db.database_clock import now
 from db.repositories.base import said, until
 from db.repositories.jobs import Jobs
-from db.repositories.saved_states import FinishSteps
+from db.repositories.search_and_finish_states import FinishSteps
 from db.tables import Event, Job, Model, Round, SearchState, StageRun
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState

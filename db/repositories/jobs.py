@@ -10,8 +10,8 @@ from sqlalchemy import case, func, or_, select, true, tuple_, update
 from db.database_clock import now
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import owned, said
+from db.repositories.claim_job_stage import Stages
 from db.repositories.job_progress import count_by_outcome
-from db.repositories.job_stages import Stages
 from db.repositories.leases import LeaseToken, held
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound

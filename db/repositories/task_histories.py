@@ -52,7 +52,7 @@ class TaskHistory:
     rounds: tuple[WorkloadRound, ...] = ()  # the job's own, and others' that are closed, in closing order
 
 
-class Standings(Repository):
+class TaskHistories(Repository):
     """Reads a job's tasks in its measuring context."""
 
     def of(self, job: Job) -> Sequence[TaskHistory]:

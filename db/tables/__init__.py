@@ -13,7 +13,7 @@ from db.tables.dataset import (
     Workload,
 )
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, SourceDataset
-from db.tables.feature_cache import FeatureRow, SearchState
+from db.tables.feature_cache_and_search_states import FeatureRow, SearchState
 from db.tables.fleet import Device, LeaseRow, Tick, Worker
 from db.tables.jobs import Event, FinishStep, Job, Model, Round, StageRun, Task
 

@@ -64,7 +64,7 @@ class Job(Base):
     share_pass: Mapped[float | None]  # of the fair share, among its owner's jobs; None: no turn yet
     owner_pass: Mapped[float | None]  # its owner's among the owners, as of this job's last turn
     planned_at: Mapped[Timestamp | None]  # when its planning last looked at it
-    options: Mapped[Json]  # mallorn.core.options.JobOptions
+    options: Mapped[Json]  # mallorn.core.job_options.JobOptions
     private: Mapped[bool] = mapped_column(default=False, server_default=false())  # as they say
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
     resume_state: Mapped[str | None]  # where a paused job goes on, or where a failed one failed

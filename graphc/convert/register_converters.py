@@ -10,11 +10,7 @@ from typing import Any
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.convert import (
-    import_block_quantized_weights,
-    import_lstm_gru_rnn,
-    import_quantized_operators,
-)
+from graphc.convert import import_block_quantized_weights, import_lstm_gru_rnn, import_quantized_operators
 
 Convert = Callable[[Any, Any, Any, Any], Any]
 _FILES = (import_lstm_gru_rnn, import_quantized_operators, import_block_quantized_weights)

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from mallorn.core.errors import ClassRefused, PluginFailed
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import CONTRACTS, REGISTRY, WORDS, resolve
 
 ANY: Final = "*"

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
-from mallorn.core.addresses import host_and_port, is_loopback
+from mallorn.core.address_checks import host_and_port, is_loopback
 from mallorn.core.settings import Settings, default_data_dir
 from mallorn.core.states import Cause
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from mallorn.core.addresses import LAST_PORT, host_and_port
+from mallorn.core.address_checks import LAST_PORT, host_and_port
 from mallorn.core.celery_settings import celery_settings
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.fleet_key import KEY_FILE, FleetKey

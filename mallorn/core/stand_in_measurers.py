@@ -7,7 +7,7 @@ a job of theirs has a target of its own: TVM makes the same of it, and its `devi
 from typing import Final
 
 from mallorn.core.errors import InvalidRequest, InvalidTarget
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target, parse_target
 
 DEVICE: Final = "tvm"  # the measurer that stands in for nobody

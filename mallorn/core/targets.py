@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict, cast
 from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidTarget
-from mallorn.core.storable import TOLD, check_storable, read_json
+from mallorn.core.storable_json import TOLD, check_storable, read_json
 
 LOCAL = "local"
 TargetAttrs = TypedDict(

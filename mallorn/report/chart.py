@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mallorn.report.html import Html, el
-from mallorn.results.history import CurvePoint
-from mallorn.wording.units import duration, latency
+from mallorn.results.best_so_far_curve import CurvePoint
+from mallorn.wording.format_values import duration, latency
 
 STEPS: Final = (1, 2, 5)
 WIDTH, HEIGHT = 720, 260

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final, TypeVar
 
-from mallorn.wording.units import Cell, Column, cell
+from mallorn.wording.format_values import Cell, Column, cell
 
 T = TypeVar("T")
 VOID: Final = frozenset({"meta"})

@@ -10,10 +10,10 @@ from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
 from mallorn.report.chart import TRIALS, chart
 from mallorn.report.html import Html, el, facts, table
-from mallorn.report.style import scoped
-from mallorn.results.history import curve
+from mallorn.report.style_and_csp import scoped
+from mallorn.results.best_so_far_curve import curve
 from mallorn.results.speedup import beside_onnxruntime
-from mallorn.wording.units import Cell, Column, duration, first_line, headroom, latency, spent_of
+from mallorn.wording.format_values import Cell, Column, duration, first_line, headroom, latency, spent_of
 
 SHOWN: Final = 8
 UPDATE_SEC: Final = 2.0

@@ -5,8 +5,8 @@ from mallorn.report.html import Html, el
 from mallorn.report.notebook_card import verdict
 from mallorn.report.report_data import ReportData
 from mallorn.report.sections import SECTIONS
-from mallorn.report.style import PAGE, POLICY
-from mallorn.wording.units import moment
+from mallorn.report.style_and_csp import PAGE, POLICY
+from mallorn.wording.format_values import moment
 
 
 def page(story: ReportData, written_at: float) -> str:

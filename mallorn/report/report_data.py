@@ -9,9 +9,9 @@ from mallorn.core.outcomes import NOT_COMPILED
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.results.best_so_far_curve import CurvePoint, curve
 from mallorn.results.decision_summary import with_totals
-from mallorn.results.history import CurvePoint, curve
-from mallorn.wording.units import first_line
+from mallorn.wording.format_values import first_line
 
 FAILURES_READ: Final = 500  # of each outcome, the newest
 

@@ -13,10 +13,10 @@ from mallorn.report.report_data import Failure, ReportData
 from mallorn.results.decision_summary import summarise
 from mallorn.wording.decision_log import ROUND_COLUMNS, log_rows
 from mallorn.wording.decision_summary import SHARE_COLUMNS, summary_lines, top_shares
+from mallorn.wording.format_values import AUTO, Column, duration, headroom, latency, spent_of
 from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, unbuilt, warnings
 from mallorn.wording.results import facts as job_facts
 from mallorn.wording.tasks import ANSWER_COLUMNS, stock_words, task_columns
-from mallorn.wording.units import AUTO, Column, duration, headroom, latency, spent_of
 
 Section = Callable[[ReportData], Html | None]
 FAMILIES: Final = (

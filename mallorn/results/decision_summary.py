@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.states import JobState
 from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.history import at_start, lower, timed, total
+from mallorn.results.best_so_far_curve import at_start, lower, timed, total
 
 FIRST_VISITS: Final = "first-pass"
 

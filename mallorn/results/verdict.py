@@ -4,9 +4,9 @@ import shlex
 from pathlib import PurePath
 from typing import Final
 
+from mallorn.core.percent_and_command_text import command_in, percent
 from mallorn.core.stand_in_measurers import measured_by
 from mallorn.core.states import ZERO_SHOT, JobState
-from mallorn.core.text import command_in, percent
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
 from mallorn.results.speedup import Speedup, beside_onnxruntime, raced

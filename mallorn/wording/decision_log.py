@@ -8,7 +8,7 @@ from typing import Final
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import LoggedRound
 from mallorn.results.decision_summary import FIRST_VISITS
-from mallorn.wording.units import Cell, Column, first_line, latency
+from mallorn.wording.format_values import Cell, Column, first_line, latency
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mallorn.results.decision_summary import DecisionSummary, Share
-from mallorn.wording.units import Column, first_line, latency
+from mallorn.wording.format_values import Column, first_line, latency
 
 TOP: Final = 10
 INTENDED: Final = "an 80 % interval should hold 70 to 90 %"

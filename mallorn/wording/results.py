@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mallorn.core.percent_and_command_text import percent
 from mallorn.core.stand_in_measurers import STAND_INS
-from mallorn.core.text import percent
 from mallorn.core.values.finish_report import FinishReport, ModelLatency, PointTimes
 from mallorn.core.values.job import JobProgress, JobStatus
+from mallorn.wording.format_values import Column, duration, latency
 from mallorn.wording.tasks import rests_on
-from mallorn.wording.units import Column, duration, latency
 
 ENGINES: Final = {
     "untuned": "TVM, default build",

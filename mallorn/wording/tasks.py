@@ -7,7 +7,7 @@ from typing import Final
 
 from mallorn.core.values.finish_report import Answered, FinishReport, Source
 from mallorn.core.values.job import TaskStatus
-from mallorn.wording.units import Column, latency
+from mallorn.wording.format_values import Column, latency
 
 TASK_COLUMNS: Final = (
     Column[TaskStatus]("ID", lambda task: task.index),

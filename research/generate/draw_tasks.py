@@ -8,7 +8,7 @@ import numpy as np
 
 from mallorn.core.errors import InvalidRequest
 from research.generate.rule_expressions import Values
-from research.generate.rules import Kind
+from research.generate.task_rule_file import Kind
 
 MOST_CHANGES: Final = 3  # with more, tasks stop resembling real ones
 PATIENCE: Final = 200  # draws without a new task before giving up

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from db.columnar_rows import Columns
 from db.dataset.snapshots import Progress, SnapshotReader, silent, take_snapshot
-from db.repositories.contexts import Contexts
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
 from db.repositories.snapshot_rows import Selection
 from db.repositories.snapshots import Snapshots
@@ -16,7 +16,7 @@ from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
-from research.pretraining.sample_tasks import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
+from research.pretraining.sample_rows_per_task import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from research.pretraining.training_data import TrainingData
 from searchers.space import Sketch
 from workers.round.round_context import descriptors_of

@@ -15,7 +15,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Sketch, unpack_sketch
-from research.pretraining.sample_tasks import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
+from research.pretraining.sample_rows_per_task import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from research.pretraining.training_data import TaskData, TrainingData
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import read_tasks

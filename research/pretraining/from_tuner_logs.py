@@ -22,7 +22,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
-from research.pretraining.sample_tasks import MOST_ROWS
+from research.pretraining.sample_rows_per_task import MOST_ROWS
 from research.pretraining.training_data import TaskData, TrainingData
 from research.tuner_logs.auto_scheduler_steps import ReadSteps, read_steps
 from research.tuner_logs.tenset import FORMAT

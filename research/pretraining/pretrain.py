@@ -8,19 +8,19 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.active_selection import chosen
 from costmodels.base import CostModel
-from costmodels.transfer import ManyDomains, TransferModel
+from costmodels.select_training_rows import chosen
+from costmodels.transfer_model_base import ManyDomains, TransferModel
 from db.dataset.snapshots import Progress, silent
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
+from mallorn.core.cost_model_name import CostModelName, base_family
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target, parse_target
-from mallorn.core.values.cost_model_metrics import CostModelMetrics
-from mallorn.core.version_name import VersionName, base_family
+from mallorn.core.values.cost_model_version import CostModelMetrics
 from research.pretraining.evaluate_splits import figures, mean
 from research.pretraining.feature_rows import Lowering, rows_for
 from research.pretraining.training_arrays import Rows, thinned
@@ -40,7 +40,7 @@ class PretrainedBase:
     target: str
     tasks: int
     rows: int
-    name: VersionName | None  # None: too few rows, nothing was stored
+    name: CostModelName | None  # None: too few rows, nothing was stored
     metrics: CostModelMetrics
     active: bool = False  # whether it proposes from now on
 
@@ -163,7 +163,7 @@ def _store(
     rows: int,
     metrics: CostModelMetrics,
     blob: bytes,
-) -> VersionName:
+) -> CostModelName:
     with database.transaction() as session:
         target_id = Targets(session).ensure(parse_target(target)).id
         head = CostModels(session).head(base_family(op), target_id, model)
@@ -181,7 +181,7 @@ def _store(
             ),
             active=is_worth_it(metrics),
         )
-        return VersionName(stored.family, stored.name, stored.version)
+        return CostModelName(stored.family, stored.name, stored.version)
 
 
 def _workloads(tasks: Sequence[TaskData]) -> int:

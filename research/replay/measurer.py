@@ -4,7 +4,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial

@@ -11,8 +11,8 @@ from mallorn.core.errors import NotFound
 from research.replay.recorded_task import RecordedTask
 from searchers.base import DEFAULT, Trial, means_of
 from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.decision_points import Points, genes_of
 from searchers.decision_space import DecisionSpace
+from searchers.decision_vector_encoding import Points, genes_of
 from searchers.space import Candidate, Sketch
 
 FAR: Final = np.inf

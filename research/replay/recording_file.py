@@ -12,7 +12,7 @@ from typing import Any, Final
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.install_command import install_line
 from mallorn.core.outcomes import Outcome
-from mallorn.core.storable import compact_json, read_json, told
+from mallorn.core.storable_json import compact_json, read_json, told
 from mallorn.core.values.candidate import Candidate, Sketch, pack_choices, unpack_choices
 from mallorn.core.values.trial import Trial
 from research.replay.recorded_task import RecordedTask
@@ -21,7 +21,7 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from db.dataset.unpacked_size import check_groups
+    from db.dataset.check_unpacked_size import check_groups
     from research.replay.parquet_file import facts_of, write_rows
 except ModuleNotFoundError:
     raise InvalidRequest(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from mallorn.core.storable import check_storable, told
+from mallorn.core.storable_json import check_storable, told
 
 FAILED_SEC: Final = 1e9  # both tuners write 1e10 seconds for a candidate that was never timed
 # What a line raises that is torn, nested without end, or not what its place in the log should hold.

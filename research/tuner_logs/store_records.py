@@ -10,8 +10,8 @@ from uuid import NAMESPACE_URL, uuid5
 from sqlalchemy.orm import Session
 
 from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.contexts import Contexts
 from db.repositories.measurements import ForeignRows
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.snapshots import Sources
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
@@ -21,7 +21,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.manifest import MeasuredOn
 from workers.interfaces.model_compiler import Restored, RestoredLog
 from workers.model_import.run import new_workload
-from workers.round.referenced_rows import store_sketches
+from workers.round.store_referenced_rows import store_sketches
 
 ID_BYTES: Final = 7  # of a row, which has to be positive in 64 bits
 

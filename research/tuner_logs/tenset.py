@@ -8,7 +8,7 @@ from typing import Any, Final
 from db.repositories.tuner_log_records import ForeignTrial
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from mallorn.core.storable import compact_json
+from mallorn.core.storable_json import compact_json
 from research.tuner_logs.read_lines import Report, read_lines, run_times_us, text
 
 FORMAT: Final = "tenset"

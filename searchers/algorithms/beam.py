@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import Column, CostModel, Indices
-from costmodels.decision_proposer import ValuesPrefixes
-from costmodels.partial_rows import prefixes
+from costmodels.decision_model_interfaces import ValuesPrefixes
+from costmodels.partial_schedules import prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner
 from searchers.learning.knobs import KnobOrder, ordered
 from searchers.learning.scorer import Scorer
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 BEAM = "beam"
 

@@ -9,16 +9,16 @@ import numpy as np
 
 from costmodels.base import Column
 from searchers.algorithms.arm_credit import credit
-from searchers.algorithms.gp import ACQUISITIONS, Beliefs, GaussianProcess
+from searchers.algorithms.gaussian_process import ACQUISITIONS, Beliefs, GaussianProcess
 from searchers.base import Proposal, Trial, means_of
 from searchers.batch_sampler import ScoredPool
 from searchers.batch_searcher import BatchSearcher, Request
-from searchers.failure_penalty import penalise_failures
+from searchers.bounded_trial_history import fastest
+from searchers.failure_and_build_time_penalty import penalise_failures
 from searchers.feature_scaling import scaled
 from searchers.fill_batch import Filter
 from searchers.pooled_searcher import score
 from searchers.space import Candidate
-from searchers.timed_candidates import fastest
 
 ROWS: Final = 192  # what the process is fitted to, whatever the history's length
 FEWEST: Final = 8  # timed trials; with fewer there is nothing to fit

@@ -10,9 +10,9 @@ from costmodels.views import VIEWS
 from searchers.algorithms.es_state import EsState, by_rank
 from searchers.base import RANDOM, Trial
 from searchers.batch_searcher import Request
+from searchers.bounded_trial_history import fastest
 from searchers.pooled_searcher import PooledSearcher, score
 from searchers.space import Candidate, Space
-from searchers.timed_candidates import fastest
 
 STRATEGY = "strategy"
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from costmodels.base import Column
 from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.decision_points import Genes, Points, genes_of
+from searchers.decision_vector_encoding import Genes, Points, genes_of
 from searchers.space import Candidate, Space
 
 LEAST_VARIANCE = 0.06  # a quarter of a factor; rounding hides smaller differences

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from costmodels.base import Column
 from searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from searchers.batch_searcher import Request
+from searchers.bounded_trial_history import fastest
 from searchers.pooled_searcher import PooledSearcher, score
 from searchers.space import Candidate, Space
-from searchers.timed_candidates import fastest
 
 
 @dataclass(eq=False, kw_only=True)

@@ -10,11 +10,11 @@ from threadpoolctl import threadpool_limits
 from costmodels.base import Column
 from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, slopes
 from searchers.base import MUTATION, RANDOM
-from searchers.decision_points import Genes, Points, genes_of
+from searchers.decision_vector_encoding import Genes, Points, genes_of
 from searchers.learning.exploring_learner import HistorySample, Learner
 from searchers.learning.scorer import ScoredRows, Scorer
 from searchers.space import Candidate
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 HIDDEN: Final = (48, 48)
 STEPS: Final = 300
@@ -26,7 +26,7 @@ PROBE: Final = 0.01
 
 
 class Surrogate:
-    """Learns scores of points (`searchers.decision_points`); says in which direction they rise."""
+    """Learns scores of points (`searchers.decision_vector_encoding`); says in which direction they rise."""
 
     def __init__(self, genes: Genes, points: Points, scores: Column, rng: np.random.Generator) -> None:
         logs = genes.logs()

@@ -8,10 +8,10 @@ import numpy as np
 from costmodels.base import Column, Indices, Vector
 from searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from searchers.batch_searcher import Request
+from searchers.bounded_trial_history import TimedCandidates, fastest
 from searchers.decision_features import places_by_sketch
 from searchers.pooled_searcher import PooledSearcher, score
 from searchers.space import Candidate, Space
-from searchers.timed_candidates import TimedCandidates, fastest
 
 LEAST_SHARE = 0.25  # of an equal share, for even the worst island
 

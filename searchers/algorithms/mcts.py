@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.rollouts import Rollouts, SketchTrees
 from searchers.learning.scorer import ScoredRows, Scorer
 from searchers.learning.search_trees import Nodes
+from searchers.learning.tree_rollouts import Rollouts, SketchTrees
 
 ROLLOUT = "rollout"
 

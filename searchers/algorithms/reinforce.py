@@ -13,7 +13,7 @@ from searchers.learning.learned_parameters import LearnedParameters, Lesson, fit
 from searchers.learning.scorer import Scorer
 from searchers.learning.stateful_learner import StatefulLearner
 from searchers.space import Sketch
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 POLICY = "policy"
 SMALLEST_SPREAD = 1e-6

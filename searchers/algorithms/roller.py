@@ -5,10 +5,10 @@ from typing import Final
 
 from searchers.base import MUTATION, Proposal
 from searchers.batch_searcher import BatchSearcher, Request
+from searchers.bounded_trial_history import fastest
 from searchers.fill_batch import Filter, take
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Candidate
-from searchers.timed_candidates import fastest
 
 RANKED: Final = "ranked"
 BESIDE: Final = 0.25  # of a batch, once something was measured

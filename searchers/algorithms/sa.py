@@ -6,9 +6,9 @@ import numpy as np
 
 from searchers.base import RANDOM
 from searchers.batch_searcher import Request
+from searchers.bounded_trial_history import fastest, latest
 from searchers.pooled_searcher import PooledSearcher, score
 from searchers.space import Candidate
-from searchers.timed_candidates import fastest, latest
 
 ANNEALING = "annealing"
 

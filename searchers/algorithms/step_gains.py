@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import Column
+from searchers.bounded_trial_history import TimedCandidates
 from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.decision_points import Points, genes_of
+from searchers.decision_vector_encoding import Points, genes_of
 from searchers.feature_scaling import squared_distances
 from searchers.space import Candidate, Space
-from searchers.timed_candidates import TimedCandidates
 
 NEIGHBOURS = 3  # steps taken from each measured candidate
 DOUBT = 1.0  # prior weight of "a step changes nothing"

@@ -7,7 +7,7 @@ import numpy as np
 from costmodels.base import Column, Indices
 from costmodels.dense_layers import Adam
 from searchers.learning.knobs import Knobs, Mask, pick
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 SMOOTHING = 0.2  # uniform share of a distribution learnt by counting
 

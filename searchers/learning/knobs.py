@@ -7,11 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Column, Indices
-from costmodels.partial_rows import LAST, STEP, listed_column, place_column, reduction_column, spatial_column
+from costmodels.partial_schedules import (
+    LAST,
+    STEP,
+    listed_column,
+    place_column,
+    reduction_column,
+    spatial_column,
+)
 from searchers.decision_features import layout
 from searchers.learning.moves import support
 from searchers.space import Choice, ChoiceKind, Sketch
-from searchers.tile_arrays import Rows, divisors
+from searchers.tile_factorizations import Rows, divisors
 
 Mask = NDArray[np.bool_]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import Indices
 from searchers.space import Choice, ChoiceKind, Sketch
-from searchers.tile_arrays import Rows, prime_powers
+from searchers.tile_factorizations import Rows, prime_powers
 
 STAY = -1
 UNLIMITED = np.iinfo(np.int32).max

@@ -10,7 +10,7 @@ from costmodels.base import Indices
 from searchers.learning.moves import Mask, Moves
 from searchers.learning.serial_matmul import Array
 from searchers.space import Matrix
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 
 class Transitions(NamedTuple):

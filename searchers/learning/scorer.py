@@ -9,7 +9,7 @@ from costmodels.base import Column, CostModel, Indices
 from searchers.decision_features import decision_rows, places_by_sketch
 from searchers.pooled_searcher import score
 from searchers.space import Candidate, Matrix, Sketch, Space
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from searchers.learning.ppo_actor import Actor, Experience
 from searchers.learning.replay_buffer import reward
 from searchers.learning.scorer import ScoredRows
 from searchers.learning.serial_matmul import Array
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 SMALLEST_SPREAD = 1e-6
 

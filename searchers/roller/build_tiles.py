@@ -12,7 +12,7 @@ from searchers.roller.block_time import computing_us
 from searchers.roller.sketch_blocks import Block, PlacedChoice
 from searchers.roller.tiled_loops import Loops
 from searchers.roller.unrolled_body import registers_of
-from searchers.tile_arrays import Rows, divisors, largest_factor
+from searchers.tile_factorizations import Rows, divisors, largest_factor
 
 Table = NDArray[np.int64]
 

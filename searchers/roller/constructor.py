@@ -15,7 +15,7 @@ from searchers.roller.build_tiles import build, cut_reduction, gpu_tiles
 from searchers.roller.sketch_blocks import SPATIAL_LEVELS, Block, PlacedChoice, blocks, home, places
 from searchers.roller.tiled_loops import Loops
 from searchers.space import ChoiceKind, Sketch
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 _MOST_TILES: Final = 256  # of a block, with which every other choice is tried
 _GPU_DEPTHS: Final = (4, 16, 1)

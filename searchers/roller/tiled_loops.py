@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodels.base import Column
 from searchers.loop_nest import Access, Nest
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 LINE_BYTES: Final = 64
 

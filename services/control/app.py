@@ -14,7 +14,7 @@ from mallorn.core.celery_settings import celery_settings
 from mallorn.core.settings import settings
 
 NAP_SEC: Final = 0.5
-app = Celery("mallorn-control", include=["services.control.tasks"])
+app = Celery("mallorn-control", include=["services.control.celery_tasks"])
 app.conf.update(
     celery_settings(settings().redis_url),
     beat_schedule={task: {"task": task, "schedule": every_sec} for task, every_sec in queues.TICKS.items()},

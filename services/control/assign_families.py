@@ -5,15 +5,15 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from db.repositories.families import FamilyMember, RankedRound, WorkloadFamilies
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.tasks import Tasks
+from db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
 from db.tables import Job
 from mallorn.core import queues
-from mallorn.core.options import JobOptions
+from mallorn.core.cost_model_name import in_scope, scope_of
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import resolve
 from mallorn.core.values.event import FamilyChangedEvent
-from mallorn.core.version_name import in_scope, scope_of
 from services.control.wake_messages import Message
 from services.planner.families.base import Families, Member, Ranking
 

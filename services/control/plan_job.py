@@ -7,21 +7,21 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.contexts import Contexts
 from db.repositories.devices import like_of
-from db.repositories.fail_job import fail_job
-from db.repositories.job_events import Events
+from db.repositories.fail_pause_cancel_job import fail_job
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
-from db.repositories.task_histories import Standings, TaskHistory
+from db.repositories.task_histories import TaskHistories, TaskHistory
 from db.repositories.tasks import Tasks
 from db.tables import Device, Job
 from mallorn.core import queues
 from mallorn.core.allowed_classes import check_classes
 from mallorn.core.device_wait_hint import WAITING
 from mallorn.core.errors import ClassRefused, MallornError, PluginFailed, UnknownName
-from mallorn.core.options import JobOptions, KeptOptions
+from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.settings import settings
 from mallorn.core.stand_in_measurers import stand_in
@@ -133,7 +133,7 @@ def _decide(step: _JobStep, slots: int) -> tuple[Sequence[TaskHistory], JobPlan]
 
 
 def _view(step: _JobStep) -> tuple[Sequence[TaskHistory], JobView]:
-    tasks = Standings(step.session).of(step.job)
+    tasks = TaskHistories(step.session).of(step.job)
     return tasks, job_view(step.session, step.job, step.options, tasks)
 
 

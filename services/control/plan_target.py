@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from db.repositories.devices import Devices
-from db.repositories.fail_job import pause_job
-from db.repositories.job_shares import Shares
+from db.repositories.fail_pause_cancel_job import pause_job
+from db.repositories.fair_shares import FairShares
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
 from db.repositories.rounds import Rounds
@@ -52,7 +52,7 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     """Read it all; what this costs does not grow with the rounds and measurements of the jobs."""
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
-    claims = Shares(session).claims(target_id)
+    claims = FairShares(session).claims(target_id)
     workers = len(Workers(session).able())
     stands_in = stand_in(Target(Targets(session).get(target_id).text))
     slots = _slots(workers if stands_in else len(devices), workers)
@@ -124,7 +124,7 @@ class _TargetStep:
             with self._database.transaction() as session:
                 turn = plan_job(session, job_id, slots, self._devices, self._patience)
                 paid = charged([*self._jobs.values()], job_id, turn.candidates)
-                Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
+                FairShares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         except (Unavailable, StorageFull):
             raise
         except Exception as error:  # the others' turns go on

@@ -5,12 +5,12 @@ from fnmatch import fnmatchcase
 
 from sqlalchemy.orm import Session
 
-from db.repositories.contexts import Contexts
-from db.repositories.job_shares import Shares
+from db.repositories.fair_shares import FairShares
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.task_histories import TaskHistory, WorkloadRound
 from db.tables import Device, Job
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.roofline import roofline_us
@@ -75,7 +75,7 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Ta
         tasks=tuple(_task_view(job, task, options.only) for task in tasks),
         rounds_planned=Rounds(session).next_index(job.id),
         slots=0,
-        seconds_left=Shares(session).seconds_left(job.id),
+        seconds_left=FairShares(session).seconds_left(job.id),
         seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(everyones),
         task_trials=options.task_trials,
     )

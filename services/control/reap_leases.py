@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from db.repositories.claim_and_release_work import WorkItems
+from db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
 from db.repositories.leases import Leases, Loss
-from db.repositories.loop_ticks import GAP_SEC, Ticks
-from db.repositories.work_items import WorkItems
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.settings import Settings
@@ -26,7 +26,7 @@ def reap(
     turn = turn or Turn()
     if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # however rare turns are, the second is steady
         with database.transaction() as session:
-            Ticks(session).pull_back(lease_sec)
+            LoopTicks(session).pull_back(lease_sec)
         return []
     with database.session() as session:
         jobs = Leases(session).silent_jobs()

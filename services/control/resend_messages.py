@@ -1,6 +1,6 @@
 """Repeats messages that the broker may have lost: redundant ones are harmless, as claims are conditional."""
 
-from db.repositories.job_shares import Shares
+from db.repositories.fair_shares import FairShares
 from db.repositories.leases import Leases
 from db.repositories.rounds import Rounds
 from db.repositories.workers import FRESH_SEC, Workers
@@ -26,7 +26,7 @@ def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
         Leases(session).mark_sent(waiting)
         messages += map(message_of, waiting)
     with turn.part("jobs that may need a plan are not looked at"), database.session() as session:
-        messages += [(queues.PLAN, job_id) for job_id in Shares(session).due(LOOKS_PER_TARGET)]
+        messages += [(queues.PLAN, job_id) for job_id in FairShares(session).due(LOOKS_PER_TARGET)]
     with turn.part("rounds that nobody is to begin are not withdrawn"), database.transaction() as session:
         Rounds(session).withdraw()
     return messages

@@ -6,13 +6,13 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.contexts import Contexts
-from db.repositories.job_events import Events
+from db.repositories.control_loop_ticks import LoopTicks
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
-from db.repositories.loop_ticks import Ticks
+from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
-from db.repositories.waiting_jobs import Waiting
 from db.session import read_clock
 from db.tables import Context, Device, Job
 from mallorn.core import queues
@@ -44,7 +44,9 @@ def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Seq
     if unlike := _unlike(session, job, others):  # nor would the rounds that nobody began yet
         Rounds(session).withdraw(job.id)
     # What happened while nobody looked was no waiting.
-    waited_sec = read_clock(session) - max(Ticks(session).since(queues.SWEEP), Waiting(session).since(job))
+    waited_sec = read_clock(session) - max(
+        LoopTicks(session).since(queues.SWEEP), JobsWaitingForDevice(session).since(job)
+    )
     if waited_sec > patience.limit_sec:
         why = unlike or paused_words(job.id, target, patience.here, waited_sec, job.cause_detail)
         lacking = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE

@@ -7,15 +7,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 
 from mallorn.report.html import Html, el
-from mallorn.report.style import PAGE, SERVED
-from services.coordinator.api_description import (
-    ApiDescription,
-    JsonSchema,
-    Operation,
-    Parameter,
-    Payload,
-    Route,
-)
+from mallorn.report.style_and_csp import PAGE, SERVED
+from services.coordinator.read_openapi import ApiDescription, JsonSchema, Operation, Parameter, Payload, Route
 
 JSON_TYPE: Final = "application/json"
 Words = list[str | Html]

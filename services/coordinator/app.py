@@ -22,19 +22,19 @@ from services.coordinator.jobs import list_and_show, pause_resume_cancel, rounds
 from services.coordinator.keys import router as keys
 from services.coordinator.models import router as models
 from services.coordinator.owner_access import router as owners
-from services.coordinator.records import router as records
+from services.coordinator.records_and_stats import router as records
 from services.coordinator.reports import router as reports
-from services.coordinator.retention import router as retention
+from services.coordinator.retention_settings import router as retention
 from services.coordinator.schedules import router as schedules
 from services.coordinator.sign_in.browser_sessions import open_router as open_sessions
 from services.coordinator.sign_in.browser_sessions import router as sessions
 from services.coordinator.sign_in.oidc import router as oidc
-from services.coordinator.sign_in.provider import Provider
+from services.coordinator.sign_in.oidc_provider import Provider
 from services.coordinator.web import error_responses
 from services.coordinator.web.app_context import AppContext
-from services.coordinator.web.callers import settle
+from services.coordinator.web.caller_dependencies import get_caller
+from services.coordinator.web.caller_scopes import settle
 from services.coordinator.web.cross_site import CrossSiteMiddleware
-from services.coordinator.web.dependencies import get_caller
 from services.coordinator.web.error_responses import ErrorBody
 from services.coordinator.web.openapi_responses import Responses
 from services.coordinator.web.stream_admission import StreamAdmission

@@ -12,10 +12,10 @@ from db.repositories.audit import Audit
 from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.log_setup import about
-from mallorn.core.values.api_key import AuditEntry
+from mallorn.core.values.access_control import AuditEntry
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.callers import SAFE_METHODS, Caller
-from services.coordinator.web.dependencies import CallerDep
+from services.coordinator.web.caller_dependencies import CallerDep
+from services.coordinator.web.caller_scopes import SAFE_METHODS, Caller
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 
 log = logging.getLogger(__name__)

@@ -4,13 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from db.repositories.model_versions import ModelVersions
+from db.repositories.cost_model_versions import CostModelVersions
 from mallorn.core.api_keys import Scope
 from mallorn.core.targets import parse_target
-from mallorn.core.values.cost_model_metrics import CostModelVersion
+from mallorn.core.values.cost_model_version import CostModelVersion
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.callers import needs
-from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.caller_dependencies import OwnerDep
+from services.coordinator.web.caller_scopes import needs
 from services.coordinator.web.paging import MAX_BIG_INT, MAX_INT, CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(prefix="/costmodels", tags=["cost models"])
@@ -33,7 +33,7 @@ def list_cost_models(
 ) -> PageOut[CostModelVersion]:
     """List the versions of all cost models, newest first; of private ones the owner's alone."""
     with parts.database.session() as session:
-        page = ModelVersions(session).page(
+        page = CostModelVersions(session).page(
             owner,
             family=family,
             target=parse_target(target).key if target else None,
@@ -50,11 +50,11 @@ def list_cost_models(
 def get_cost_model(parts: PartsDep, owner: OwnerDep, cost_model_id: IdPath) -> CostModelVersion:
     """Show one version: what it learned from and how well it does."""
     with parts.database.session() as session:
-        return ModelVersions(session).get(cost_model_id, owner)
+        return CostModelVersions(session).get(cost_model_id, owner)
 
 
 @router.post("/{cost_model_id}/activate", openapi_extra=needs(Scope.ADMIN))
 def activate_cost_model(parts: PartsDep, owner: OwnerDep, cost_model_id: IdPath) -> CostModelVersion:
     """Let new rounds use this version, and training go on from it; later versions are kept."""
     with parts.database.transaction() as session:
-        return ModelVersions(session).activate(cost_model_id, owner)
+        return CostModelVersions(session).activate(cost_model_id, owner)

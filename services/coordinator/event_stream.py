@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.tables import Event
 from mallorn.core.errors import Unavailable
@@ -20,7 +20,7 @@ from mallorn.core.states import FINAL
 from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.authenticator import AGAIN_SEC
-from services.coordinator.web.dependencies import OwnerDep, Presented, shown
+from services.coordinator.web.caller_dependencies import OwnerDep, Presented, shown
 from services.coordinator.web.openapi_responses import REF, described
 from services.coordinator.web.paging import MAX_INT
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from db.migrate import NewerTables, check
-from db.repositories.loop_ticks import Ticks
+from db.repositories.control_loop_ticks import LoopTicks
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, Unavailable
@@ -70,7 +70,7 @@ def readyz(parts: PartsDep) -> Ready:
 def _control(database: Database) -> str:
     """In words: whom a proxy sends nobody any more would take a service that is merely slow away from all."""
     with database.session() as session:
-        ages = Ticks(session).ages_sec(queues.TICKS)
+        ages = LoopTicks(session).ages_sec(queues.TICKS)
     late = [
         f"{loop} had none yet" if age_sec is None else f"{loop} had its last one {age_sec:.0f} s ago"
         for loop, age_sec in ages.items()

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 from pydantic.json_schema import JsonSchemaValue
 
-from mallorn.core.options import JobOptions, choices
+from mallorn.core.job_options import JobOptions, choices
 from services.coordinator.web.paging import ListOut
 
 router = APIRouter(prefix="/options", tags=["jobs"])

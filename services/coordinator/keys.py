@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from db.repositories.api_keys import ApiKeys
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Forbidden
-from mallorn.core.storable import check_storable
-from mallorn.core.values.api_key import ApiKey, NewApiKey
+from mallorn.core.storable_json import check_storable
+from mallorn.core.values.access_control import ApiKey, NewApiKey
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.callers import needs
-from services.coordinator.web.dependencies import CallerDep, Presented
+from services.coordinator.web.caller_dependencies import CallerDep, Presented
+from services.coordinator.web.caller_scopes import needs
 from services.coordinator.web.paging import ListOut
 
 router = APIRouter(prefix="/keys", tags=["keys"])

@@ -8,14 +8,14 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
-from db.repositories.models import Models
 from db.repositories.owner_usage import Usage
+from db.repositories.uploaded_models import Models
 from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel
 from services import artifact_removal
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.artifact_store import Upload
-from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.caller_dependencies import OwnerDep
 from services.coordinator.web.openapi_responses import BYTES
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.quotas import check_storage

@@ -5,14 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from db.repositories import owners
+from db.repositories import owner_access
 from mallorn.core.api_keys import OwnerDeed, Scope
 from mallorn.core.errors import Conflict
-from mallorn.core.values.api_key import OwnerStatus
+from mallorn.core.values.access_control import OwnerStatus
 from services.coordinator.keys import Word
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.callers import needs
-from services.coordinator.web.dependencies import CallerDep
+from services.coordinator.web.caller_dependencies import CallerDep
+from services.coordinator.web.caller_scopes import needs
 from services.coordinator.web.paging import ListOut
 
 router = APIRouter(prefix="/owners", tags=["keys"])
@@ -30,7 +30,7 @@ class OwnerIn(BaseModel):
 def list_owners(parts: PartsDep) -> ListOut[OwnerStatus]:
     """List all owners, and who was put out."""
     with parts.database.session() as session:
-        return ListOut(items=owners.Owners(session).list())
+        return ListOut(items=owner_access.Owners(session).list())
 
 
 @router.post("/{deed}", openapi_extra=needs(Scope.ADMIN))
@@ -38,4 +38,4 @@ def treat_owner(parts: PartsDep, caller: CallerDep, deed: OwnerDeed, wanted: Own
     """Sign an owner's browsers out, put an owner out with keys and jobs, let them in again, or erase them."""
     if deed in (OwnerDeed.PUT_OUT, OwnerDeed.ERASE) and wanted.owner == caller.owner:
         raise Conflict("nobody puts themselves out", hint="ask another admin")
-    return owners.treat(parts.database, deed, wanted.owner)
+    return owner_access.treat(parts.database, deed, wanted.owner)

@@ -12,7 +12,7 @@ from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.caller_dependencies import OwnerDep
 from services.coordinator.web.openapi_responses import BYTES, described
 from services.coordinator.web.paging import MAX_BIG_INT, CursorQuery, LimitQuery, PageOut
 

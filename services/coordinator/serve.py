@@ -7,7 +7,7 @@ from typing import Final
 import uvicorn
 
 from db.repositories.api_keys import holds_keys
-from mallorn.core.addresses import check_binding
+from mallorn.core.address_checks import check_binding
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 from services.coordinator.web.artifact_store import Store

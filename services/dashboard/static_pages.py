@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from mallorn.report.style import STYLE_HASH
+from mallorn.report.style_and_csp import STYLE_HASH
 
 STATIC: Final = Path(__file__).parent / "static"
 # Nothing from elsewhere and nothing inline: the page is files of this server and what its API answers.

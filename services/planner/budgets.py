@@ -6,7 +6,7 @@ The budget `auto`: a job goes on while its next trials are expected to be worth 
 from math import ceil
 from typing import Final
 
-from mallorn.core.options import LARGEST_ROUND
+from mallorn.core.job_options import LARGEST_ROUND
 from mallorn.core.values.expected_gain import WORTH
 from services.planner.belief import Forecast
 from services.planner.expected_gain import ExpectedGain

@@ -14,7 +14,7 @@ from typing import Final
 
 from mallorn.core.values.expected_gain import LOOK_AHEAD, Outlook
 from services.planner.belief import Forecast
-from services.planner.learning_curve import STANDARD_SIZE, curve
+from services.planner.learning_curve_points import STANDARD_SIZE, curve
 from services.planner.planner_values import TaskView
 
 # Nobody knows what comes after so many more rounds of a job.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mallorn.core.options import LARGEST_ROUND
+from mallorn.core.job_options import LARGEST_ROUND
 
 # A step of priority doubles a job's share among its owner's jobs; steps beyond this limit have no effect.
 MAX_PRIORITY: Final = 5

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from services.planner.gradient import gradient_us, in_words, steepest
+from services.planner.ansor_gradient import gradient_us, in_words, steepest
 from services.planner.planner_values import TaskView
 from services.planner.policy import Arm, Policy, TaskChoice, unstarved
 

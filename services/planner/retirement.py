@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from services.planner.belief import Forecast
-from services.planner.learning_curve import NOISE, curve
+from services.planner.learning_curve_points import NOISE, curve
 from services.planner.planner_values import TaskView
 
 HOPELESS_ROUNDS: Final = 3  # rounds in a row without a valid result before a task is given up

@@ -13,7 +13,7 @@ import pytest
 from services.planner.belief import Belief, Forecast
 from services.planner.planner_values import JobView, Point, TaskView
 from services.planner.policy import STARVATION_ROUNDS, Arm, Policy
-from services.planner.power_law import PowerLaw
+from services.planner.power_law_belief import PowerLaw
 
 ROUND = 16
 EXTREMES: tuple[tuple[float | None, ...], ...] = (

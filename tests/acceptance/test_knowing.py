@@ -13,7 +13,7 @@ from tests.fixtures.stock_logs import write_log
 from workers.device.detect_host import detect_target
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
-from workers.tvm.program_cache import parse_module
+from workers.tvm.parsed_program_cache import parse_module
 
 TIMEOUT_SEC = 600
 

@@ -16,14 +16,14 @@ from sqlalchemy.orm import Session
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.jobs import Jobs, NewJob
-from db.repositories.models import Models
 from db.repositories.schedules import NewSchedule, Schedules
 from db.repositories.targets import Targets
+from db.repositories.uploaded_models import Models
 from db.repositories.workers import Workers
 from db.session import Database
 from db.tables import Device, Job, Measurement, Worker
 from mallorn.core.artifact_uris import scripts_uri
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState, StageKind
 from mallorn.core.targets import parse_target
 from mallorn.core.values.job import SuggestedOptions

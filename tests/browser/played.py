@@ -9,16 +9,16 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.contexts import Contexts
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs, NewJob
-from db.repositories.models import Models
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
+from db.repositories.uploaded_models import Models
 from db.repositories.workloads import NewWorkload, Workloads
 from db.tables import Job, LeaseRow, Measurement, Round, StageRun
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind, WorkKind
 from mallorn.core.targets import parse_target

@@ -11,7 +11,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.tasks import Tasks
 from db.session import Database
 from db.tables import Job
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy.orm import Session
 
+from db.repositories.cost_model_versions import CostModelVersions
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.model_versions import ModelVersions
 from db.session import Database
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
@@ -60,8 +60,8 @@ def test_an_earlier_version_is_taken_into_use_after_a_question(
     dialog = page.get_by_role("dialog")
     assert "version 2 stays" in dialog.inner_text()
     dialog.get_by_role("button", name="Leave it").click()
-    assert not rows.read(lambda session: ModelVersions(session).get(versions[0]).active)
+    assert not rows.read(lambda session: CostModelVersions(session).get(versions[0]).active)
     page.get_by_role("button", name="Go back to version 1").click()
     page.get_by_role("dialog").get_by_role("button", name="Go back").click()
     page.get_by_role("button", name="Use version 2").wait_for()
-    assert rows.read(lambda session: ModelVersions(session).get(versions[0]).active)
+    assert rows.read(lambda session: CostModelVersions(session).get(versions[0]).active)

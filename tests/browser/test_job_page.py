@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import NewTask, Tasks

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.states import JobState

@@ -8,7 +8,7 @@ import pytest
 
 from db.repositories.jobs import Jobs
 from db.session import Database
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY
 from tests.browser.conftest import Open
 from tests.browser.looks import SEARCH

@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from cli.main import app
-from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions, choices
+from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions, choices
 from services.coordinator.job_options import list_options
 from tests.contract.reference.pages import pages
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from cli.main import COMMANDS
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.settings import Settings
-from services.coordinator.api_description import JsonSchema
+from services.coordinator.read_openapi import JsonSchema
 from tests.contract.reference.markdown import COMMAND, Undescribed, described, table
 from tests.contract.reference.pages import pages
 from tests.contract.reference.rest import type_of

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from tests.fixtures.faces import Hazards
 from tests.fixtures.fleet import Subject, TestFleet
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.interfaces.runner import Runner
-from workers.measure import run_timeout
+from workers.interfaces.device_runner import Runner
+from workers.measure import run_timeout_and_retakes as run_timeout
 from workers.measure.tvm_measurer import TvmMeasurer
 from workers.subprocesses.process_pool import ChildPool
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.values.event import OtherEvent

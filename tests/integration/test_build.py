@@ -12,7 +12,7 @@ from mallorn.core.values.machine import assumed
 from searchers.roller.rank_candidates import ranked
 from tests.unit.tvm_space.programs import matmul, softmax
 from workers.tvm.build_libraries import InvalidCandidate, build
-from workers.tvm.program_cache import parse_module, parse_tvm_target
+from workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
 

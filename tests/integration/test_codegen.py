@@ -8,7 +8,7 @@ import tvm
 
 from tests.unit.tvm_space.programs import matmul
 from workers.tvm.build_libraries import generate
-from workers.tvm.program_cache import parse_module, parse_tvm_target
+from workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
 
 HOST = '{"kind":"llvm","num-cores":2}'
 KERNEL = "main_compute_"

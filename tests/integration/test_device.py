@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.errors import InvalidTarget, NoDevice, Unavailable
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target, parse_target
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
@@ -23,10 +23,10 @@ from workers.device.detect_host import available_cores, host_fingerprint
 from workers.device.device_class import DeviceClass, Endpoint
 from workers.device.serve_device import prepare_runtime
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
-from workers.interfaces.arguments import Arguments, Tensor
-from workers.interfaces.runner import LibraryRun, Runner
+from workers.interfaces.device_runner import LibraryRun, Runner
+from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.measure.tracked_devices import Fleet
-from workers.tvm.rpc_session import CandidateUnheard, RemoteDevice
+from workers.tvm.remote_device import CandidateUnheard, RemoteDevice
 
 EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
 ARGS = Arguments((Tensor("TENSOR", "float32", (64, 64)),) * 3)
@@ -84,7 +84,7 @@ os.sched_setaffinity(0, last := {max(os.sched_getaffinity(0))})
 from mallorn.core.targets import parse_target
 from workers.device.serve_device import prepare_runtime
 prepare_runtime(parse_target({"kind": "llvm", "num-cores": 1}))
-from workers.device.rpc_session import runtime_facts
+from workers.device.serve_rpc_session import runtime_facts
 assert runtime_facts(parse_target({"kind": "llvm", "num-cores": 1}))["threads"] == 1
 assert os.sched_getaffinity(0) == last, os.sched_getaffinity(0)
 """
@@ -308,7 +308,7 @@ detect_host.host_fingerprint = lambda: {**host(), "host_class": "another"}
 """
 #: As the tracker was before clients could ask for a class.
 OLD_TRACKER = """
-from workers.device.tracker_server import Tracker
+from workers.device.authenticated_tracker import Tracker
 Tracker.ask = lambda self, key, client, wanted, ask=Tracker.ask: ask(self, key, client, "")
 """
 

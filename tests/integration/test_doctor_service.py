@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
+from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.loop_ticks import Ticks
 from db.repositories.workers import Workers
 from mallorn.core import queues
 from mallorn.core.values.fleet import WorkerInfo
@@ -41,8 +41,8 @@ def test_of_a_service_elsewhere_the_parts_are_asked_and_nothing_here(start: Star
     seen = SeenDevice("d1", owned.target_id, "here", "host", 2, "0.27.0")
     owned.write(lambda session: Devices(session).seen(seen))
     for loop, every_sec in queues.TICKS.items():
-        owned.write(lambda session, loop=loop, sec=every_sec: Ticks(session).begin(loop, sec))
-        owned.write(lambda session, loop=loop: Ticks(session).done(loop))
+        owned.write(lambda session, loop=loop, sec=every_sec: LoopTicks(session).begin(loop, sec))
+        owned.write(lambda session, loop=loop: LoopTicks(session).done(loop))
     code, found = looked("--url", coordinator.url)
     assert code == 0, found
     assert list(found) == ["service", "control", "workers", "devices"]

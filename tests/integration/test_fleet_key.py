@@ -33,7 +33,7 @@ from workers.device.tracker_client import (
     device_key,
     receive_exactly,
 )
-from workers.interfaces.runner import Runner
+from workers.interfaces.device_runner import Runner
 from workers.measure.tracked_devices import Fleet
 
 KEY, OLD, OTHERS = "k" * 32, "o" * 32, "x" * 32

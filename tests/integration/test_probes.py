@@ -7,7 +7,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from tests.fixtures.fleet import TestFleet
 from workers.hardware_probe.run_on_device import measure
-from workers.process.runtime import Runtime
+from workers.process.worker_runtime import Runtime
 
 
 def test_a_device_is_measured_and_free_again(fleet: TestFleet, local_target: Target, tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 from sqlalchemy import make_url
 
+from db.repositories.dataset_statistics import Statistics
+from db.repositories.measurement_listing import Records
 from db.repositories.measurements import Measurements
-from db.repositories.records import Records
-from db.repositories.statistics import Statistics
 from db.session import Database
 from mallorn.core.settings import Settings
 from tests.fixtures.command_line import ROOT, TIMEOUT_SEC, clean_environment

@@ -29,7 +29,7 @@ from tests.fixtures.coordinator import running
 from workers.finish.run import finish
 from workers.measure.base import Need
 from workers.model_import.run import import_job
-from workers.process.runtime import Runtime
+from workers.process.worker_runtime import Runtime
 from workers.round import run as rounds
 from workers.round.train_cost_model import train
 
@@ -225,4 +225,6 @@ def test_what_simulates_by_another_name_is_simulated_all_the_same(
 
 def test_one_of_ours_has_its_name_alone(house: House, model: Path) -> None:
     with pytest.raises(InvalidRequest, match="has a name here"):
-        house.client.tune(model, TARGET, TRIALS, measurer="workers.measure.simulated:SimulatedMeasurer")
+        house.client.tune(
+            model, TARGET, TRIALS, measurer="workers.measure.simulated_measurer:SimulatedMeasurer"
+        )

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import NoDevice, Unavailable
-from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from searchers.space import Candidate
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
 from workers.interfaces.candidate_compiler import CandidateCompiler, Library
-from workers.interfaces.runner import Runner
+from workers.interfaces.device_runner import Runner
 from workers.measure import tvm_measurer
 from workers.measure.base import MeasureInput
 from workers.measure.testing import MeasurerTestCase, Workplace

@@ -13,10 +13,10 @@ import pytest
 from mallorn.core.targets import Target
 from searchers.space import Candidate
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
-from workers.interfaces.arguments import Arguments
 from workers.interfaces.candidate_compiler import CandidateCompiler
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import Program
-from workers.subprocesses.call import Call
+from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import ChildCrashed
 from workers.tvm.tvm_space import TvmSpace, load_sketches
 

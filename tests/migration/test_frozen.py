@@ -16,8 +16,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, event, func, inspect, select, text, update
 
 from db.migrate import check, upgrade
-from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
+from db.repositories.measuring_contexts import Contexts
 from db.session import Database
 from db.tables import Base, Context, Job, Measurement
 from mallorn.core.states import JobState

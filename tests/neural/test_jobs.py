@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from costmodels.moa import MoA
+from costmodels.moa_momentum import MoA
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.testing import easy_data
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.tables import CostModelRow, Round
 from searchers.space import Sketch
 from tests.fixtures.workshop import TARGET, MadeUpCompiler, Workshop
-from workers.round.stored_models import model_of
+from workers.round.select_cost_model import model_of
 from workers.round.train_cost_model import train
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -8,10 +8,10 @@ import pytest
 from costmodels.base import CostModel
 from costmodels.gnn import GNN
 from costmodels.metrics import coverage
-from costmodels.moa import MoA
+from costmodels.moa_momentum import MoA
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.pacm import BUFFERS, PaCM
-from costmodels.tcl import TCL
+from costmodels.tcl_distillation import TCL
 from costmodels.testing import StoredModelTestCase
 from costmodels.tlp import TLP
 from costmodels.tree_lstm import TreeLSTM

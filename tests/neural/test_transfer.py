@@ -7,10 +7,10 @@ import pytest
 
 from costmodels.base import FAILED_LABEL, CostModel, Vector
 from costmodels.metrics import pairwise_accuracy
-from costmodels.moa import MoA, adapted
+from costmodels.moa_momentum import MoA, adapted
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.residual import Residual
-from costmodels.tcl import TCL, crossed, softened
+from costmodels.tcl_distillation import TCL, crossed, softened
 from costmodels.testing import Data, assert_same, easy_data
 from costmodels.tlp import TLP
 from costmodels.views import PRIMITIVES

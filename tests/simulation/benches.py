@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
 from mallorn.core.errors import HostFault, MallornError, NoDevice, StorageFull, Unavailable
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
 from workers.device.device_class import Endpoint, endpoint_of
-from workers.finish.numeric_check import Checker, NumericCheck
+from workers.finish.numeric_checker import Checker, NumericCheck
 from workers.measure.base import MeasureInput, MeasureResult, Need, Program
-from workers.measure.simulated import SimulatedMeasurer, _result
+from workers.measure.simulated_measurer import SimulatedMeasurer, _result
 
 NAME: Final = "tests.simulation.benches:Bench"
 USUAL, OTHER = "made-up", "made-up-otherwise"  # classes of hosts
@@ -81,7 +81,7 @@ class Benches:
         device = self.take(like)
         try:
             return device, endpoint_of(self.words(device))  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError) as error:  # as workers.tvm.rpc_session has it
+        except (KeyError, TypeError, ValueError) as error:  # as workers.tvm.remote_device has it
             raise Unavailable(f"the device is lost: {error}") from None
 
     def ails(self) -> MallornError | None:

@@ -8,16 +8,16 @@ from unittest.mock import patch
 
 from sqlalchemy import and_
 
-from db.repositories.fail_job import pause_job
-from db.repositories.job_shares import Shares
+from db.repositories.claim_and_release_work import WorkItems
+from db.repositories.fail_pause_cancel_job import pause_job
+from db.repositories.fair_shares import FairShares
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
-from db.repositories.work_items import WorkItems
 from db.tables import LeaseRow
 from mallorn.core import queues
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import MallornError
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.states import RoundState, WorkKind
 from mallorn.core.values.fleet import DeviceInfo
 from services.control import plan_target
@@ -52,7 +52,7 @@ def store_is_a_fault() -> Iterator[None]:
     """What an artifact store raises that is away is a fault of ours."""
     with ExitStack() as stack:
         for module in (
-            "workers.process.stage_context",
+            "workers.process.leased_stage",
             "workers.finish.export_directory",
             "workers.finish.final_schedules",
         ):
@@ -67,7 +67,7 @@ def turns_unguarded() -> AbstractContextManager[object]:
         with self._database.transaction() as session:
             turn = plan_job(session, job_id, slots, self._devices, self._patience)
             paid = charged([*self._jobs.values()], job_id, turn.candidates)
-            Shares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
+            FairShares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         self._jobs[job_id] = paid
         self._note(job_id, slots, turn)
 
@@ -80,7 +80,7 @@ def options_read_strictly() -> Iterator[None]:
     with ExitStack() as stack:
         for module in (
             "services.control.plan_job",
-            "workers.process.stage_context",
+            "workers.process.leased_stage",
             "workers.round.round_context",
         ):
             stack.enter_context(patch(f"{module}.KeptOptions", JobOptions))

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from db.repositories.jobs import Jobs
-from db.repositories.models import Models
+from db.repositories.uploaded_models import Models
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NotFound, Unavailable
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
-from services.coordinator.jobs.requests import JobIn
+from services.coordinator.jobs.job_request_bodies import JobIn
 from services.coordinator.jobs.submit import submit
 from tests.simulation.benches import NAME
 from tests.simulation.parts import LOOK_SEC, Parts

@@ -11,7 +11,7 @@ from db.repositories.snapshot_rows import Selection, SnapshotRows
 from db.tables import Job, Task, Workload
 from mallorn.core import queues
 from mallorn.core.errors import MallornError, NotFound, Unavailable
-from services.control import tasks as control_tasks
+from services.control import celery_tasks as control_tasks
 from services.control.app import app
 from tests.simulation.benches import Benches
 from tests.simulation.broker import Broker, Message
@@ -20,7 +20,7 @@ from tests.simulation.history import History
 from tests.simulation.loom import Host, Loom, Process
 from tests.simulation.seams import Hand
 from tests.simulation.storage import Shared, Storage
-from workers import tasks as worker_tasks
+from workers import celery_tasks as worker_tasks
 
 DOORS: Final[dict[str, Any]] = {
     queues.PLAN: control_tasks.plan,

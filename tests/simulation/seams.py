@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
+from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.leases import Leases
-from db.repositories.loop_ticks import Ticks
 from db.repositories.measurements import Measurements
 from db.session import read_clock
 from mallorn.core.settings import Settings
@@ -32,10 +32,10 @@ from tests.simulation.storage import Shared
 from tests.simulation.store import URL, Shelf, stored_at
 from tests.simulation.versions import versions_mixed
 from workers.finish.final_schedules import FinalSchedules
-from workers.interfaces.arguments import Arguments
 from workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.tracked_devices import Fleet
-from workers.process.runtime import Runtime
+from workers.process.worker_runtime import Runtime
 
 COMPILER: Final = MadeUpCompiler(SyntheticSpace(16, 16, 16))
 TARGET: Final = parse_target('{"kind":"llvm","num-cores":2}')
@@ -103,25 +103,25 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
     changes: dict[str, Any] = {
         **dict.fromkeys(WAITING, threads),
         **dict.fromkeys(TIMED, time),
-        "workers.tasks.runtime": lambda: loom.process.runtime,
-        "workers.tasks.send": broker.send,
-        "services.control.tasks.plan_target": lambda database, job_id, _holder, patience: plan_target(
+        "workers.celery_tasks.runtime": lambda: loom.process.runtime,
+        "workers.celery_tasks.send": broker.send,
+        "services.control.celery_tasks.plan_target": lambda database, job_id, _holder, patience: plan_target(
             database, job_id, loom.process.name, patience
         ),
-        "services.control.tasks.database": lambda: loom.process.runtime,
-        "services.control.tasks.send": broker.send,
+        "services.control.celery_tasks.database": lambda: loom.process.runtime,
+        "services.control.celery_tasks.send": broker.send,
         "services.control.plan_job.settings": lambda: SETTINGS,
-        "services.control.tasks.PATIENCE": WaitLimit(SETTINGS.device_wait_sec),
+        "services.control.celery_tasks.PATIENCE": WaitLimit(SETTINGS.device_wait_sec),
         "db.repositories.jobs.secrets": SimpleNamespace(token_hex=lambda size: f"{ids.getrandbits(64):016x}"),
-        "workers.process.stage_context.check_room": lambda *_: None,
-        "workers.process.stage_context.unpack": lambda stored, _folder: stored.read(),
+        "workers.process.leased_stage.check_room": lambda *_: None,
+        "workers.process.leased_stage.unpack": lambda stored, _folder: stored.read(),
         "workers.model_import.run._extract": _extract(loom, benches),
         "workers.process.worker_health.what_ails": lambda _tunes: benches.ails(),
         "workers.process.heartbeat.EVERY_SEC": EVERY_SEC,
         "workers.process.heartbeat.host_id": lambda: loom.process.host.name,
         "workers.measure.tracked_devices.TrackerClient": lambda *_address, **_key: Tracker(benches, TARGET),
         "workers.round.run.HostLock": lambda: here,
-        "workers.process.runtime.HostLock": lambda: here,
+        "workers.process.worker_runtime.HostLock": lambda: here,
         "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.verifier": verifier_of(benches),
         "workers.process.time_slice.TURN_SEC": 0.0,
@@ -187,7 +187,7 @@ def _extract(loom: Loom, benches: Benches) -> Any:
 def _witnesses(history: History) -> Iterator[Any]:
     """The product's own methods, which tell the history what they did if their transaction commits."""
     claim, renew, change, lose = Leases.claim, Leases.renew, Leases._change, Leases._lose
-    rest, add_batch, pull_back = Leases.rest, Measurements.add_batch, Ticks.pull_back
+    rest, add_batch, pull_back = Leases.rest, Measurements.add_batch, LoopTicks.pull_back
 
     def claimed(self: Leases, item: Any, holder: str, lease_sec: float) -> Any:
         hold = claim(self, item, holder, lease_sec)
@@ -229,11 +229,11 @@ def _witnesses(history: History) -> Iterator[Any]:
         history.when_committed("commit", round_id, token.attempt, tuple(row.slot for row in rows), new)
         return new
 
-    def pulled(self: Ticks, lease_sec: float) -> None:
+    def pulled(self: LoopTicks, lease_sec: float) -> None:
         pull_back(self, lease_sec)
         history.when_committed("pull", read_clock(self.session) + lease_sec)
 
-    yield patch.object(Ticks, "pull_back", pulled)
+    yield patch.object(LoopTicks, "pull_back", pulled)
     yield patch.object(Leases, "claim", claimed)
     yield patch.object(Leases, "renew", renewed)
     yield patch.object(Leases, "_change", changed)

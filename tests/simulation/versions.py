@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from db.repositories.jobs import Jobs
 from db.tables.base import ValueType
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.values.event import JobEvent
 from tests.simulation.loom import Loom
 

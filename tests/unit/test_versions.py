@@ -2,20 +2,20 @@
 
 import pytest
 
+from mallorn.core.cost_model_name import CostModelName, base_family
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.version_name import VersionName, base_family
 
 
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("operator:matmul/xgboost@3", VersionName("operator:matmul", "xgboost", 3)),
-        ("dynamic:matmul/2/forest@12", VersionName("dynamic:matmul/2", "forest", 12)),
-        ("base:conv2d/xgboost", VersionName("base:conv2d", "xgboost")),
+        ("operator:matmul/xgboost@3", CostModelName("operator:matmul", "xgboost", 3)),
+        ("dynamic:matmul/2/forest@12", CostModelName("dynamic:matmul/2", "forest", 12)),
+        ("base:conv2d/xgboost", CostModelName("base:conv2d", "xgboost")),
     ],
 )
-def test_a_name_is_read_as_it_is_written(text: str, name: VersionName) -> None:
-    assert VersionName.parse(text) == name
+def test_a_name_is_read_as_it_is_written(text: str, name: CostModelName) -> None:
+    assert CostModelName.parse(text) == name
     assert str(name) == text
 
 
@@ -24,10 +24,10 @@ def test_a_name_is_read_as_it_is_written(text: str, name: VersionName) -> None:
 )
 def test_anything_else_is_refused_with_the_way_to_write_it(text: str) -> None:
     with pytest.raises(InvalidRequest, match="does not name a cost model") as caught:
-        VersionName.parse(text)
+        CostModelName.parse(text)
     assert "FAMILY/NAME@VERSION" in caught.value.hint
 
 
 def test_bases_are_told_from_the_models_of_families() -> None:
-    assert VersionName(base_family("matmul"), "xgboost", 1).is_base
-    assert not VersionName("operator:matmul", "xgboost", 1).is_base
+    assert CostModelName(base_family("matmul"), "xgboost", 1).is_base
+    assert not CostModelName("operator:matmul", "xgboost", 1).is_base

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from mallorn.core.errors import NoDevice
 from mallorn.core.stand_in_measurers import STAND_INS
-from mallorn.core.storable import check_storable
+from mallorn.core.storable_json import check_storable
 from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
 

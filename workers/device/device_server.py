@@ -20,7 +20,7 @@ from workers.device.identity_fields import Identity
 from workers.device.listen import is_own
 from workers.device.pending_connections import PendingConnections
 from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, welcome
-from workers.device.rpc_session import RpcSession
+from workers.device.serve_rpc_session import RpcSession
 from workers.device.tracker_client import NO_KEY
 from workers.device.tracker_registration import Registration
 

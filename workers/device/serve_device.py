@@ -15,7 +15,7 @@ from workers.device.detect_host import available_cores, described_again, host_fi
 from workers.device.forked_process import ask_in_fork
 from workers.device.identity_fields import Identity
 from workers.device.listen import listen
-from workers.device.tracker import OnReady, log_ready
+from workers.device.serve_tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key
 from workers.device.tracker_registration import Registration
 from workers.host.core_lock import CoreLock
@@ -89,7 +89,7 @@ def prepare_runtime(target: Target) -> None:
 
 def describe(name: str, target: Target, listener: socket.socket, is_local: bool, sandbox: str) -> Identity:
     """What clients and the tracker are told of this device."""
-    from workers.device.rpc_session import runtime_facts
+    from workers.device.serve_rpc_session import runtime_facts
 
     # In a fork: asking starts threads, and a context on a GPU, which no session forked later would survive.
     facts = ask_in_fork(lambda: runtime_facts(target))

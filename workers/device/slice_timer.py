@@ -9,9 +9,9 @@ from typing import Final
 import tvm
 from tvm.runtime import Module
 
-from workers.device.slice_times import Slice, SliceTimes
-from workers.host.contention import ContentionReading
+from workers.device.slice_timing_result import Slice, SliceTimes
 from workers.host.load_meter import LoadMeter
+from workers.host.processor_contention import ContentionReading
 
 #: The function that TVM calls before every slice.
 NEXT_SLICE: Final = "mallorn.next_slice"

@@ -9,7 +9,7 @@ import numpy as np
 from costmodels.views import DECISIONS, View
 from searchers.decision_features import decision_rows, describe, places_by_sketch
 from searchers.space import Candidate, Matrix, Sketch
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 
 class Extractor(ABC):

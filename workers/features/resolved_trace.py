@@ -10,7 +10,7 @@ import numpy as np
 
 from costmodels.base import Column
 from searchers.space import Choice, ChoiceKind, Sketch
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 _SAMPLES = "Sample"
 

@@ -13,9 +13,9 @@ from typing import Final
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.finish_report import Conditions, FinishReport, PointTimes
 from workers.finish.job_model import JobModel, TunedModel
-from workers.finish.not_done import NotDoneLog
+from workers.finish.steps_not_done import NotDoneLog
 from workers.finish.timing_host import leave_out_onnxruntime, placed
-from workers.subprocesses.crash_handling import twice
+from workers.subprocesses.crash_retry_and_advice import twice
 from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import TUNED, UNTUNED, Engines, title
 

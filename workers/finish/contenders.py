@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.contexts import Contexts
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
@@ -18,7 +18,7 @@ from mallorn.core.values.trial import Trial
 from searchers.base import DEFAULT, means_of
 from searchers.space import Candidate, Sketch
 from workers.measure.base import MeasureInput, Program
-from workers.process.stage_context import StageContext
+from workers.process.leased_stage import StageContext
 from workers.round.feature_lookup import FeatureLookup
 from workers.round.round_context import descriptors_of, program_of, work_of
 from workers.subprocesses.errors import ChildFailed

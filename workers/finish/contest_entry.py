@@ -9,7 +9,7 @@ from typing import Final
 from db.repositories.base import ERROR_CHARS
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
-from workers.finish.numeric_check import NumericCheck
+from workers.finish.numeric_checker import NumericCheck
 from workers.measure.base import MeasureInput, MeasureResult
 
 #: Devices of one context differ by less, also where one of them is busy.

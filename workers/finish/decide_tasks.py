@@ -4,17 +4,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import FinishReport
 from workers.finish.contenders import Contest, contest_of, second_chance, tasks_of
-from workers.finish.numeric_check import Checker
+from workers.finish.numeric_checker import Checker
 from workers.finish.stored_decisions import Decision, StoredDecisions
 from workers.finish.winners import Winner, decide
 from workers.finish.zero_shot import answer
 from workers.measure.base import Measurer
-from workers.process.stage_context import StageContext
+from workers.process.leased_stage import StageContext
 from workers.process.time_slice import TimeSlice
 
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.tasks import Tasks
 from graphc.export.zip_graphc import write_archive
 from mallorn.core.artifact_uris import export_uri, reaching
@@ -24,7 +24,7 @@ from mallorn.core.version import VERSION
 from workers.finish.shape_dispatch import rules_of, with_rules
 from workers.finish.winners import Winner
 from workers.interfaces.model_compiler import ModelCompiler, Tuned
-from workers.process.stage_context import StageContext
+from workers.process.leased_stage import StageContext
 from workers.whole_model.engines import TUNED
 
 # All that apply.py and its archive import; onnxruntime is for --check, where it is installed.

@@ -10,14 +10,14 @@ from typing import Final
 
 from mallorn.core.artifact_uris import reaching, scripts_uri
 from mallorn.core.values.finish_report import FinishReport
-from workers.finish.inside_model import InsideChoice, decide_inside
+from workers.finish.decide_inside_model import InsideChoice, decide_inside
 from workers.finish.job_model import JobModel, TunedModel, where_it_runs
-from workers.finish.not_done import NotDoneLog
-from workers.finish.numeric_check import Checker
+from workers.finish.numeric_checker import Checker
+from workers.finish.steps_not_done import NotDoneLog
 from workers.finish.winners import Winner
 from workers.interfaces.model_compiler import ModelCompiler
-from workers.process.stage_context import StageContext
-from workers.subprocesses.crash_handling import twice
+from workers.process.leased_stage import StageContext
+from workers.subprocesses.crash_retry_and_advice import twice
 from workers.subprocesses.errors import ChildError
 
 log = logging.getLogger(__name__)

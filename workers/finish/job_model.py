@@ -15,7 +15,7 @@ from workers.host.host_lock import HostLock
 from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, ModelCompiler
 from workers.measure.tracked_devices import of_class
-from workers.process.stage_context import StageContext
+from workers.process.leased_stage import StageContext
 from workers.whole_model.compiled_model import WholeModel
 from workers.whole_model.device_engine import DevicePool
 from workers.whole_model.engines import Engines

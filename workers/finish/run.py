@@ -11,32 +11,32 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.saved_states import FinishSteps
+from db.repositories.search_and_finish_states import FinishSteps
 from mallorn.core.errors import Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.event import DoneEvent, FinishingEvent
 from mallorn.core.values.finish_report import FinishReport
 from workers.finish.compare_engines import compare
 from workers.finish.contenders import Contest
-from workers.finish.contention import beside_others
 from workers.finish.decide_tasks import Decided, decide_all
 from workers.finish.export_directory import complete_export, settle_rules, upload
 from workers.finish.final_schedules import FinalSchedules, choose, keep_scripts, records_alone
-from workers.finish.host_conditions import conditions, limits
 from workers.finish.job_model import JobModel
-from workers.finish.not_done import NotDoneLog
-from workers.finish.numeric_check import Checker, Unchecked
+from workers.finish.numeric_checker import Checker, Unchecked
+from workers.finish.schedules_for_busy_hosts import beside_others
+from workers.finish.steps_not_done import NotDoneLog
+from workers.finish.timing_conditions_and_peak import conditions, limits
 from workers.finish.verifier import verifier
 from workers.finish.winners import Winner
 from workers.hardware_probe.run import PROBES_SEC, ensure_machine
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.measure.base import Measurer, Need
-from workers.process.device_class_match import settle_builder
-from workers.process.runtime import Runtime
-from workers.process.stage_context import StageContext, leased_stage
+from workers.process.leased_stage import StageContext, leased_stage
+from workers.process.match_devices_and_builder import settle_builder
+from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildError
 
 RESTORED: Final = "the database was restored: what was decided since then is decided again"

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.saved_states import FinishSteps
+from db.repositories.search_and_finish_states import FinishSteps
 from db.repositories.sketches import Sketches
 from db.tables import Task, Workload
 from mallorn.core.outcomes import Outcome
@@ -18,7 +18,7 @@ from mallorn.core.values.trial import Trial
 from workers.finish.contenders import Contest
 from workers.finish.winners import Winner
 from workers.measure.base import MeasureInput
-from workers.process.stage_context import StageContext
+from workers.process.leased_stage import StageContext
 from workers.round.round_context import program_of
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from mallorn.core.errors import MallornError
 from workers.finish.job_model import JobModel, where_it_runs
-from workers.finish.not_done import NotDoneLog
+from workers.finish.steps_not_done import NotDoneLog
 from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import Engines
 

@@ -9,14 +9,14 @@ from typing import Final
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass
-from workers.finish.numeric_check import INVALID, Checker, NumericCheck
+from workers.finish.numeric_checker import INVALID, Checker, NumericCheck
+from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.model_compiler import ModelCompiler, Reference
-from workers.interfaces.runner import LibraryRun
 from workers.measure.base import MeasureInput, Program
 from workers.measure.tracked_devices import of_class
 from workers.measure.tvm_measurer import LEAST_SPREAD
-from workers.process.runtime import Runtime
-from workers.subprocesses.crash_handling import twice
+from workers.process.worker_runtime import Runtime
+from workers.subprocesses.crash_retry_and_advice import twice
 from workers.subprocesses.errors import ChildError
 
 SEED: Final = 20_260_101

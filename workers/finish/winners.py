@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events import NewJobWarning, Warnings
+from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from mallorn.core.outcomes import Outcome
@@ -15,11 +15,11 @@ from mallorn.core.values.trial import Trial
 from searchers.base import DEFAULT
 from workers.finish.contenders import Contest
 from workers.finish.contest_entry import ContestEntry, odd_devices
-from workers.finish.numeric_check import Checker, NumericCheck
+from workers.finish.numeric_checker import Checker, NumericCheck
 from workers.measure.base import Measurer
 from workers.measure.roofline_check import least_believed_us, reject_implausible
-from workers.process.stage_context import StageContext
-from workers.round.referenced_rows import Site, store_sites, store_sketches
+from workers.process.leased_stage import StageContext
+from workers.round.store_referenced_rows import Site, store_sites, store_sketches
 from workers.whole_model.interleaved_timing import interval
 
 PASSES: Final = 3

@@ -12,15 +12,15 @@ from mallorn.core.values.finish_report import Answered
 from mallorn.core.values.trial import Trial
 from searchers.roller.rank_candidates import modelled_us
 from workers.finish.contenders import Contest, space_of, tasks_of
-from workers.finish.numeric_check import Checker
+from workers.finish.numeric_checker import Checker
 from workers.finish.winners import Winner
 from workers.measure.base import MeasureInput
-from workers.process.stage_context import StageContext
+from workers.process.leased_stage import StageContext
 from workers.round.round_context import program_of
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.tvm_space import TvmSpace
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
-from workers.zero_shot.from_models import FromRoller, RankedByMachine, RankedByModel
+from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
 from workers.zero_shot.same_workload import SameWorkload
 from workers.zero_shot.similar_workload import SimilarWorkload
 

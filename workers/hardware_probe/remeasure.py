@@ -6,9 +6,9 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.contexts import Contexts
 from db.repositories.devices import Devices, like_of
 from db.repositories.jobs import Jobs
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
@@ -19,9 +19,9 @@ from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.roofline import peak_gflops
 from workers.hardware_probe.run import measured_by_us
-from workers.interfaces.arguments import unpack_arguments
+from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.measure.roofline_check import REFUSED
-from workers.process.runtime import Runtime
+from workers.process.worker_runtime import Runtime
 
 BEATEN: Final = 1.05  # times the peak: a clock varies by less
 SURE_SEC: Final = 600.0  # for which what was just measured is not doubted: operations may be counted wrongly

@@ -5,10 +5,10 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from db.repositories.contexts import Contexts
 from db.repositories.devices import Devices, MachineKey, like_of
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken, WorkItem
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.targets import Targets
 from mallorn.core.errors import MallornError
 from mallorn.core.stand_in_measurers import stand_in
@@ -18,9 +18,9 @@ from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.roofline import peak_gflops
 from workers.hardware_probe.run_on_device import measure
-from workers.process.device_class_match import class_of
 from workers.process.lease_renewal import LeaseKeeper
-from workers.process.runtime import Runtime
+from workers.process.match_devices_and_builder import class_of
+from workers.process.worker_runtime import Runtime
 from workers.subprocesses.shutdown import STOP, ShutdownRequested
 from workers.tvm.tvm_space import assumed_of
 

@@ -10,10 +10,10 @@ from mallorn.core.host_id import host_id
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from workers.device.device_class import DeviceClass, Endpoint
-from workers.hardware_probe.probe_times import Timed, machine_of
+from workers.hardware_probe.machine_from_probe_times import Timed, machine_of
 from workers.host.host_lock import HostLock
-from workers.interfaces.probes import Probe, by_library
-from workers.process.runtime import Runtime
+from workers.interfaces.hardware_probes import Probe, by_library
+from workers.process.worker_runtime import Runtime
 
 LIBRARY_SEC: Final = 60.0
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from costmodels.views import STATEMENTS
 from searchers.loop_nest import Nest
 from searchers.space import Sketch
-from workers.interfaces.arguments import Tensor
-from workers.interfaces.probes import Probe
+from workers.interfaces.hardware_probes import Probe
+from workers.interfaces.tensor_arguments import Tensor
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.typed_method import Given, method
 

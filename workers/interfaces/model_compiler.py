@@ -8,7 +8,7 @@ from graphc.phases import PassEntry
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
-from workers.interfaces.arguments import Arguments
+from workers.interfaces.tensor_arguments import Arguments
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.typed_method import method
 

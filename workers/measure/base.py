@@ -7,16 +7,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Self
 
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
 from workers.device.device_class import DeviceClass, Endpoint
-from workers.interfaces.arguments import Arguments
 from workers.interfaces.candidate_compiler import Library
-from workers.interfaces.runner import Runner
+from workers.interfaces.device_runner import Runner
+from workers.interfaces.tensor_arguments import Arguments
 from workers.subprocesses.process_pool import ChildPool
 
 

@@ -9,12 +9,12 @@ from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
-from workers.interfaces.arguments import Tensor
 from workers.interfaces.candidate_compiler import CandidateCompiler, Library
+from workers.interfaces.tensor_arguments import Tensor
 from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.error_text import shorten
-from workers.measure.validate import home
-from workers.subprocesses.call import Call
+from workers.measure.validate_candidates import home
+from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
 from workers.subprocesses.process_pool import ChildPool, Finished
 

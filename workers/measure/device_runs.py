@@ -5,16 +5,16 @@ from math import inf
 from typing import Final
 
 from mallorn.core.errors import HostFault, Unavailable
-from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import DeviceClass, Endpoint
-from workers.interfaces.runner import DEVICE_WAIT_SEC, LibraryRun, Runner
+from workers.interfaces.device_runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.measure.base import MeasureResult, Program
 from workers.measure.build_candidates import Built
 from workers.measure.error_text import shorten
-from workers.measure.run_timeout import Retakes
+from workers.measure.run_timeout_and_retakes import Retakes
 from workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
 from workers.subprocesses.pending_call import PendingCall
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from mallorn.core.errors import MallornError
-from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import Endpoint

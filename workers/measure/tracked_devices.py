@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mallorn.core.errors import MallornError, NoDevice
 from mallorn.core.settings import Settings
-from mallorn.core.storable import told
+from mallorn.core.storable_json import told
 from mallorn.core.targets import Target, parse_target
 from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
 from workers.device.tracker_client import TrackerClient, device_key

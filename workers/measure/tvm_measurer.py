@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Self
 
 from mallorn.core.host_id import host_id
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass, none_like
 from workers.host.host_lock import HostLock
 from workers.interfaces.candidate_compiler import Library
-from workers.interfaces.runner import Runner
+from workers.interfaces.device_runner import Runner
 from workers.measure.base import MeasureInput, Measurer, MeasureResult, Program, Tools
 from workers.measure.build_candidates import Builds, Built
 from workers.measure.device_runs import DeviceRuns
-from workers.measure.run_timeout import run_timeout_sec
-from workers.measure.sentinel import Sentinel
+from workers.measure.run_timeout_and_retakes import run_timeout_sec
+from workers.measure.timing_drift_detector import TimingDriftDetector
 from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class
 from workers.subprocesses.process_pool import ChildPool
 
@@ -74,7 +74,7 @@ class TvmMeasurer(Measurer):
                 stream = (
                     alternate(builds, timing, HostLock()) if beside else overlap(builds, timing, HostLock())
                 )
-                yield from Sentinel(timing, builds).watch(stream)
+                yield from TimingDriftDetector(timing, builds).watch(stream)
             finally:
                 builds.abort()
                 timing.give_back()

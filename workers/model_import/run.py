@@ -10,9 +10,9 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.contexts import Contexts
-from db.repositories.job_events import NewJobWarning, Warnings
+from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.jobs import Jobs
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
@@ -22,12 +22,12 @@ from mallorn.core.stand_in_measurers import measured_target, stand_in
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
 from workers.host.pause_while_timing import paused_while_timing
-from workers.interfaces.arguments import pack_arguments
 from workers.interfaces.model_compiler import Extraction, ModelTask
+from workers.interfaces.tensor_arguments import pack_arguments
 from workers.measure.base import Measurer, VirtualDevice
-from workers.process.runtime import Runtime
-from workers.process.stage_context import StageContext, leased_stage
-from workers.round.referenced_rows import SAY_SO, UNSAID
+from workers.process.leased_stage import StageContext, leased_stage
+from workers.process.worker_runtime import Runtime
+from workers.round.store_referenced_rows import SAY_SO, UNSAID
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
 

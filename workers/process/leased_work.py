@@ -8,19 +8,19 @@ from socket import gethostname
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_stages import STATES
+from db.repositories.claim_and_release_work import WorkItems
+from db.repositories.claim_job_stage import STATES
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, LeaseToken, WorkItem
-from db.repositories.work_items import WorkItems
 from mallorn.core.allowed_classes import check_classes, check_fit
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, UnknownName
+from mallorn.core.job_options import KeptOptions
 from mallorn.core.log_setup import note
-from mallorn.core.options import KeptOptions
 from mallorn.core.os_errors import os_error
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.retry_rules import PROPOSING, retry_rule_for
-from workers.process.runtime import Runtime
-from workers.subprocesses.crash_handling import advice
+from workers.process.worker_runtime import Runtime
+from workers.subprocesses.crash_retry_and_advice import advice
 from workers.subprocesses.errors import ChildError
 
 log = logging.getLogger(__name__)

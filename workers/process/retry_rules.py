@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.leases import LeaseToken
-from db.repositories.work_items import WorkItems
 from mallorn.core.errors import (
     HostFault,
     LeaseLost,

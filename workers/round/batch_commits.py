@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from db.repositories.base import ERROR_CHARS
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Token
 from db.repositories.measurements import Measurements, NewMeasurement
@@ -17,8 +17,8 @@ from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent
 from searchers.base import Proposal
 from workers.measure.base import MeasureInput, MeasureResult
-from workers.round.referenced_rows import Site, store_sites, store_sketches
 from workers.round.round_context import RoundContext
+from workers.round.store_referenced_rows import Site, store_sites, store_sketches
 from workers.subprocesses.shutdown import STOP
 
 # A kill costs at most what was not committed: these, and the one on the device.

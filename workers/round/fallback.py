@@ -2,14 +2,14 @@
 
 import logging
 
-from db.repositories.job_events import NewJobWarning, Warnings
+from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.leases import Token
 from db.repositories.rounds import Rounds
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
 from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import WORDS
 from mallorn.core.values.decision_log import LeftOut, RoundStats
-from workers.process.runtime import Runtime
+from workers.process.worker_runtime import Runtime
 from workers.round.feature_lookup import FeatureLookup
 from workers.round.propose import SAFE_SEARCHER, Proposed, propose
 from workers.round.ranking_evidence import rank

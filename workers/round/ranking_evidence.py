@@ -16,7 +16,7 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
 from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from workers.round.round_context import RoundContext
-from workers.round.stored_models import model_of
+from workers.round.select_cost_model import model_of
 
 FEWEST: Final = 4  # valid candidates, below which the order says nothing
 MOST_OTHERS: Final = 3  # models of other families, so that a round ends at once however many there are

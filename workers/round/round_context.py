@@ -10,24 +10,24 @@ from costmodels.base import CostModel
 from db.repositories.cost_models import CostModels
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
-from db.repositories.saved_states import SearchStates
+from db.repositories.search_and_finish_states import SearchStates
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads, tir_of
 from db.tables import CostModelRow, Round, Workload
-from mallorn.core.options import JobOptions, KeptOptions
+from mallorn.core.cost_model_name import CostModelName
+from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
-from mallorn.core.version_name import VersionName
 from searchers.base import Trial
 from searchers.space import Sketch
 from workers.device.device_class import DeviceClass
-from workers.interfaces.arguments import unpack_arguments
+from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.measure.base import Program
-from workers.process.device_class_match import class_of_job
+from workers.process.match_devices_and_builder import class_of_job
 from workers.round.feature_lookup import WorkloadOnTarget
-from workers.round.stored_models import model_of
+from workers.round.select_cost_model import model_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,5 +114,5 @@ def work_of(
     return WorkloadOnTarget(*facts, sketches)
 
 
-def _name_of(row: CostModelRow) -> VersionName:
-    return VersionName(row.family, row.name, row.version)
+def _name_of(row: CostModelRow) -> CostModelName:
+    return CostModelName(row.family, row.name, row.version)

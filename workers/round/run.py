@@ -9,14 +9,14 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.leases import LeaseToken, Token, WorkItem
 from db.repositories.rounds import Rounds
-from db.repositories.saved_states import SearchStates
+from db.repositories.search_and_finish_states import SearchStates
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost, Unavailable
-from mallorn.core.options import KeptOptions
+from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import RoundClosedEvent
@@ -24,14 +24,14 @@ from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock
 from workers.measure.base import MeasureResult
 from workers.measure.roofline_check import least_believed_us, reject_implausible
-from workers.process.device_class_match import settle_builder
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.leased_work import LeasedWork, leased_work
-from workers.process.runtime import Runtime
+from workers.process.match_devices_and_builder import settle_builder
+from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
 from workers.round.fallback import prepare, ranked
 from workers.round.round_context import RoundContext
-from workers.round.stored_models import proposer
+from workers.round.select_cost_model import proposer
 
 RESTORED: Final = "the database was restored: what was measured since then is measured again"
 log = logging.getLogger(__name__)

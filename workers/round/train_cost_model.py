@@ -21,19 +21,19 @@ from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Workload
 from mallorn.core.allowed_classes import check_classes
+from mallorn.core.cost_model_name import in_scope
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
-from mallorn.core.options import KeptOptions
+from mallorn.core.job_options import KeptOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.states import StageKind
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
-from mallorn.core.version_name import in_scope
-from workers.process.runtime import Runtime
+from workers.process.worker_runtime import Runtime
 from workers.round.fallback import warn
 from workers.round.feature_lookup import FeatureLookup, FeatureRows, WorkloadOnTarget
 from workers.round.round_context import work_of
-from workers.round.stored_models import Beginning, beginning
+from workers.round.select_cost_model import Beginning, beginning
 
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8  # with a time, below which a model would tell noise

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import ClassVar, Final, Self, TypeVar
 
 from workers.sandbox.sandbox import SandboxSpec
-from workers.subprocesses.call import Call
+from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.cgroups import killed_for_memory
 from workers.subprocesses.cpu_share import ProcessorShare
 from workers.subprocesses.errors import (

@@ -4,7 +4,7 @@ import time
 from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
-from workers.subprocesses.call import Call
+from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import ChildError
 
 R = TypeVar("R")

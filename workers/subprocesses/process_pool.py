@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from mallorn.core.errors import MallornError
-from workers.subprocesses.call import Call
+from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.pending_call import PendingCall
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
 
-from workers.subprocesses.call import Call, Fields
+from workers.subprocesses.call_encoding import Call, Fields
 from workers.subprocesses.pending_call import PendingCall
 
 P = ParamSpec("P")
@@ -117,9 +117,7 @@ class Handler:
     function: Callable[[bytes], bytes]
 
 
-def method(
-    limit_sec: Limit,
-) -> Callable[[Callable[Concatenate[Any, P], R]], Method[P, R]]:
+def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Method[P, R]]:
     """Declares a method of a helper process, with the time it may take once the process is ready."""
     return lambda declared: Method(declared, limit_sec)
 

@@ -21,8 +21,8 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from mallorn.core.errors import InvalidRequest
 from workers.interfaces.candidate_compiler import Library
 from workers.tvm.linker import blame_the_host, link_shared
+from workers.tvm.parsed_program_cache import parse_tvm_target
 from workers.tvm.program_arguments import tensor_args
-from workers.tvm.program_cache import parse_tvm_target
 from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.unrolled_size import SIZES, CandidateSizes, Watch
 

@@ -14,7 +14,7 @@ from workers.tvm.cpu_probes import build_one_probe, build_probes
 from workers.tvm.linker import prepare_linking
 from workers.tvm.loop_nests import nests
 from workers.tvm.lowered_views import lowered
-from workers.tvm.program_cache import vector_lanes
+from workers.tvm.parsed_program_cache import vector_lanes
 from workers.tvm.rebuild_schedule import full_trace, validate
 from workers.tvm.sketches import design_space
 

@@ -17,11 +17,11 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from workers.tvm.graph_recipes import recipe_of, step_json
+from workers.tvm.import_onnx_to_relax import ImportedModel, load_network
 from workers.tvm.link_thread_pool import export_with_pool
 from workers.tvm.linker import link_shared
-from workers.tvm.load_network import ImportedModel, load_network
-from workers.tvm.load_point import load_point
-from workers.tvm.run_passes import as_tvm_target, run_steps
+from workers.tvm.load_model_at_sizes import load_point
+from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from workers.tvm.tuning_database import read_database
 
 

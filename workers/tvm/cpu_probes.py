@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import tvm
 
-from workers.interfaces.arguments import Arguments, Tensor
-from workers.interfaces.probes import Finds, Probe
+from workers.interfaces.hardware_probes import Finds, Probe
+from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.tvm.dot_instructions import Dot, dots
 from workers.tvm.linker import link_shared
-from workers.tvm.program_cache import parse_tvm_target, vector_lanes
+from workers.tvm.parsed_program_cache import parse_tvm_target, vector_lanes
 
 COLUMNS: Final = 2  # vectors in a row, as a tile of a product has them
 ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 15)

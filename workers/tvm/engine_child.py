@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from mallorn.core.errors import Unavailable
 from workers.device.detect_host import physical_cores
-from workers.interfaces.engine import Engine, LoadedEngine
+from workers.interfaces.whole_model_engine import Engine, LoadedEngine
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
-from workers.tvm.probe_clock import clock
+from workers.tvm.time_probes import clock
 
 WARM_UP_CALLS: Final = 2
 ROUGH_CALLS: Final = 20
@@ -29,7 +29,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     from tvm import relax
 
     from workers.device.model_kernel_times import Kernels
-    from workers.tvm.program_cache import parse_tvm_target
+    from workers.tvm.parsed_program_cache import parse_tvm_target
 
     device = tvm.runtime.device(parse_tvm_target(target).get_target_device_type())
     module = tvm.runtime.load_module(library)

@@ -16,11 +16,11 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
 from workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
 from workers.tvm.graph_recipes import recipe_of
-from workers.tvm.load_network import ImportedModel, load_network
-from workers.tvm.node_errors import naming_the_node
+from workers.tvm.import_onnx_to_relax import ImportedModel, load_network
+from workers.tvm.name_failing_onnx_node import naming_the_node
 from workers.tvm.program_arguments import FREE_RANGE, arguments
 from workers.tvm.program_blocks import anchor_of, blocks_of, operator_of
-from workers.tvm.run_passes import as_tvm_target, operators, run_steps
+from workers.tvm.run_recipe_passes import as_tvm_target, operators, run_steps
 from workers.tvm.workload_key import canonical, structure_key, workload_key
 
 

@@ -5,16 +5,16 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import is_disturbed
-from workers.device.slice_times import SliceTimes
-from workers.interfaces.arguments import Arguments
+from workers.device.slice_timing_result import SliceTimes
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.stopping import StoppingRule, take_times
-from workers.measure.stopping.take_timing import ENOUGH, Patience, Piece, take_timing
+from workers.measure.stopping.incremental_timing import ENOUGH, Patience, Piece, take_timing
 
 if TYPE_CHECKING:
-    from workers.tvm.rpc_session import RemoteDevice
+    from workers.tvm.remote_device import RemoteDevice
 
 # A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
 ROUGH_MS: Final = 5

@@ -8,8 +8,8 @@ from tvm.tirx import Add, IntImm, Mul, Sub, Var
 
 from mallorn.core.values.roofline import element_bytes
 from searchers.loop_nest import Access, Axis, Index, Nest
+from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.program_blocks import ProgramBlock, blocks_of, extent
-from workers.tvm.program_cache import parse_module
 
 _RELAID = "layout_free_buffers"
 

@@ -12,10 +12,10 @@ from tvm.support import nvcc
 
 from costmodels.views import CODE, EXECUTED, STATEMENTS
 from searchers.space import Matrix
-from workers.features.code import describe_code
-from workers.features.executed import describe_executed
+from workers.features.assembly_counts_view import describe_code
+from workers.features.executed_instructions_view import describe_executed
 from workers.interfaces.candidate_compiler import Candidates
-from workers.tvm.program_cache import parse_tvm_target, tune_context
+from workers.tvm.parsed_program_cache import parse_tvm_target, tune_context
 from workers.tvm.rebuild_schedule import rebuild
 
 MOST, COLUMNS = STATEMENTS.shape

@@ -9,25 +9,21 @@ from graphc.pass_table import pass_table
 from workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
-from workers.tvm.accuracy import compare, compare_models
 from workers.tvm.check_onnx_model import read_model
+from workers.tvm.compare_outputs import compare, compare_models
 from workers.tvm.compile_model import compile_default, compile_model
-from workers.tvm.extract_range import extract_range
 from workers.tvm.extract_tasks import extract
-from workers.tvm.load_network import load_network
-from workers.tvm.program_cache import parse_module, parse_tvm_target
-from workers.tvm.reference import build_whole, reference
+from workers.tvm.extract_tasks_of_range import extract_range
+from workers.tvm.import_onnx_to_relax import load_network
+from workers.tvm.parsed_program_cache import parse_module, parse_tvm_target
+from workers.tvm.reference_outputs import build_whole, reference
 from workers.tvm.report_passes import report_passes
 from workers.tvm.restore_records import read_export, read_log
 from workers.tvm.tuning_database import replay, write_database
 
 
 def make_inputs(
-    model_path: str,
-    inputs_npz: str,
-    seed: int,
-    input_shapes: Shapes,
-    input_ranges: Ranges,
+    model_path: str, inputs_npz: str, seed: int, input_shapes: Shapes, input_ranges: Ranges
 ) -> list[str]:
     """Write one array an input under the model's own names, in calling order, and return the names.
 

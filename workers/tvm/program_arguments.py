@@ -6,7 +6,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from graphc.core.graph_rewriting import collect
-from workers.interfaces.arguments import Arguments, Tensor
+from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.tvm.program_blocks import ProgramBlock, blocks_of
 
 Range = tuple[int, int]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tvm.error import InternalError
 from tvm.s_tir.schedule import ScheduleError, Trace
 
-from workers.tvm.program_cache import instructions, is_choice, new_schedule, tune_context
+from workers.tvm.parsed_program_cache import instructions, is_choice, new_schedule, tune_context
 from workers.tvm.sketches import plain
 
 LATEST: Final = 64  # the schedules of a round: what was found valid is built next

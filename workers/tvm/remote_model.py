@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from workers.tvm.rpc_session import RemoteDevice
+from workers.tvm.remote_device import RemoteDevice
 
 _ENTRY = "main"
 

@@ -8,17 +8,12 @@ from graphc.core.pass_runner import run
 from graphc.phases import BEFORE_SCHEDULES, Phase
 from workers.interfaces.model_compiler import PassReport, Shapes
 from workers.tvm.graph_recipes import step_json
-from workers.tvm.load_network import load_network
-from workers.tvm.run_passes import as_tvm_target, naming_the_pass
+from workers.tvm.import_onnx_to_relax import load_network
+from workers.tvm.run_recipe_passes import as_tvm_target, naming_the_pass
 
 
 def report_passes(
-    model_path: str,
-    target: str,
-    recipe: str,
-    input_shapes: Shapes,
-    without: list[str],
-    dump_dir: str | None,
+    model_path: str, target: str, recipe: str, input_shapes: Shapes, without: list[str], dump_dir: str | None
 ) -> list[PassReport]:
     """Run the first half of a recipe, and report each pass that says what it does.
 

@@ -15,7 +15,7 @@ from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from searchers.space import Sketch
 from workers.interfaces.model_compiler import BadLine, ModelTask, Restored, RestoredLog
 from workers.tvm.extract_tasks import describe
-from workers.tvm.program_cache import instructions, is_choice
+from workers.tvm.parsed_program_cache import instructions, is_choice
 from workers.tvm.rebuild_schedule import bind, full_trace
 from workers.tvm.sketches import choices_of, sketch_key, trace_text
 from workers.tvm.tuning_database import good_lines, program

@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from mallorn.core.addresses import host_and_port
+from mallorn.core.address_checks import host_and_port
 from mallorn.core.errors import MallornError, Unavailable
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.device.arrays import load_arrays, save_arrays
 from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
-from workers.device.slice_times import Slice
+from workers.device.random_and_saved_arrays import load_arrays, save_arrays
+from workers.device.slice_timing_result import Slice
 from workers.host.host_memory import COPIES_OF_ONE
 from workers.host.load_meter import Load
-from workers.interfaces.arguments import Arguments
-from workers.interfaces.engine import LoadedEngine
-from workers.interfaces.probes import Probe
-from workers.interfaces.runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
-from workers.measure.clock_check import ImpossibleTime, check_times
+from workers.interfaces.device_runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
+from workers.interfaces.hardware_probes import Probe
+from workers.interfaces.tensor_arguments import Arguments
+from workers.interfaces.whole_model_engine import LoadedEngine
+from workers.measure.check_reported_times import ImpossibleTime, check_times
 from workers.measure.stopping.base import NamedRule
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
 from workers.tvm.library_timer import SEC_US, LibraryTimer
-from workers.tvm.probe_clock import shortest
+from workers.tvm.time_probes import shortest
 
 if TYPE_CHECKING:
+    from workers.tvm.remote_device import RemoteDevice
     from workers.tvm.remote_model import RemoteModel
-    from workers.tvm.rpc_session import RemoteDevice
 
 T = TypeVar("T")
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
@@ -214,7 +214,7 @@ def _on_device(
     tracker: str, target: str, key: str, timeout_sec: float, work: Callable[["RemoteDevice"], T]
 ) -> T:
     """Whatever fails there costs the session, and what it held. Raises CannotRun, Unavailable."""
-    from workers.tvm.rpc_session import CandidateFailed, CandidateTimeout
+    from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
     device = _device(tracker, target, DEVICE_WAIT_SEC)
     name = device.identity["name"]
@@ -239,7 +239,7 @@ def release() -> None:
 
 
 def _device(tracker: str, target: str, wait_sec: float) -> "RemoteDevice":
-    from workers.tvm.rpc_session import RemoteDevice
+    from workers.tvm.remote_device import RemoteDevice
 
     if (tracker, target) not in _held:
         like = _asked.get((tracker, target))
@@ -259,7 +259,7 @@ def _attempt(
 
     The work brings microseconds. What it needs `before` is none of its time.
     """
-    from workers.tvm.rpc_session import CandidateFailed, CandidateTimeout
+    from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()
     outcome, error, run_us = Outcome.OK, "", None

@@ -15,7 +15,7 @@ from graphc.core.graph_rewriting import SUGGESTS
 from mallorn.core.errors import Unschedulable
 from searchers.space import Choice, ChoiceKind, Sketch
 from workers.subprocesses.errors import MESSAGE_LIMIT
-from workers.tvm.program_cache import instructions, is_choice, new_schedule, tune_context
+from workers.tvm.parsed_program_cache import instructions, is_choice, new_schedule, tune_context
 
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16

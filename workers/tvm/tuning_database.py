@@ -18,8 +18,8 @@ from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 from workers.interfaces.model_compiler import BadLine, Skipped, Tuned
-from workers.tvm.program_cache import parse_module
-from workers.tvm.run_passes import as_tvm_target
+from workers.tvm.parsed_program_cache import parse_module
+from workers.tvm.run_recipe_passes import as_tvm_target
 
 # What TVM raises over a trace that does not fit its program, or that is no trace at all.
 BROKEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)

@@ -13,8 +13,8 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.machine import Machine
 from workers.host.host_lock import HostLock
 from workers.host.load_meter import LoadMeter
-from workers.interfaces.engine import Engine, LoadedEngine
 from workers.interfaces.model_compiler import Compiled, ModelCompiler, ModelTask, Ranges, Shapes, Untuned
+from workers.interfaces.whole_model_engine import Engine, LoadedEngine
 from workers.tvm.graph_recipes import precision_of
 from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
 from workers.whole_model.interleaved_timing import KernelRacer
@@ -132,7 +132,7 @@ class WholeModel:
 
     def machine(self) -> Machine:
         """What this host computes and moves at most, as its target. Raises Unavailable, ChildError."""
-        from workers.hardware_probe.local_machine import (
+        from workers.hardware_probe.measure_local_machine import (
             machine_here,
         )  # needs numpy, which only `profile` may ask for
 

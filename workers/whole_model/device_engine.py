@@ -11,8 +11,8 @@ from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass
 from workers.host.load_meter import Load, wait_for_quiet
-from workers.interfaces.engine import RUN_TIMEOUT_SEC, LoadedEngine
-from workers.interfaces.runner import DeviceModel, Runner
+from workers.interfaces.device_runner import DeviceModel, Runner
+from workers.interfaces.whole_model_engine import RUN_TIMEOUT_SEC, LoadedEngine
 from workers.subprocesses.errors import ChildError
 
 T = TypeVar("T")

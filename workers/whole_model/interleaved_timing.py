@@ -17,7 +17,7 @@ FAR_BEHIND: Final = 5.0
 
 
 class Timeable(Protocol):
-    """What holds a model: a process of ours (`workers.interfaces.engine`) or of other makers, or a device."""
+    """What holds a model: a process of ours (`whole_model_engine`) or of other makers, or a device."""
 
     def suspend(self) -> None: ...
     def resume(self) -> None: ...

@@ -11,7 +11,7 @@ from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.tables import Workload
 from mallorn.core.values.finish_report import Source, Sure
-from searchers.adapt_to_shape import carry
+from searchers.adapt_candidate_to_shape import carry
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 from workers.zero_shot.same_workload import kin_of, words_of
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from mallorn.core.text import percent
+from mallorn.core.percent_and_command_text import percent
 from mallorn.core.values.base import Value
 
 # How far a job looks ahead, in trials.

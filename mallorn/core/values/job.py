@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from mallorn.core.options import KeptOptions
+from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import Cause, JobState, TaskState
 from mallorn.core.values.base import Value
 from mallorn.core.values.expected_gain import Outlook

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import SEARCH, Mode
-from mallorn.core.storable import read_json, told
+from mallorn.core.storable_json import read_json, told
 from mallorn.core.values.base import Value
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec

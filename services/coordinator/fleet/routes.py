@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
-from db.repositories.activity import Activity, StageRuns
 from db.repositories.devices import Devices
+from db.repositories.fleet_activity import Activity, StageRuns
 from db.repositories.targets import Targets
-from db.repositories.withdrawals import Withdrawals
+from db.repositories.withdraw_measurements import Withdrawals
 from db.repositories.workers import Workers
 from db.session import read_clock
 from db.tables import Device, Worker
@@ -21,10 +21,10 @@ from mallorn.core.values.fleet import (
     WorkerState,
     WorkerStatus,
 )
-from services.coordinator.fleet.device_states import is_online, state_of_device, state_of_worker
+from services.coordinator.fleet.device_and_worker_states import is_online, state_of_device, state_of_worker
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.callers import needs
-from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.caller_dependencies import OwnerDep
+from services.coordinator.web.caller_scopes import needs
 from services.coordinator.web.paging import ListOut
 
 router = APIRouter(tags=["fleet"])

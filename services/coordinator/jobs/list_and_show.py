@@ -16,7 +16,7 @@ from mallorn.core.states import Cause, JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
 from services.coordinator.jobs.job_views import job_out, jobs_out, shown_to, task_out
 from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.dependencies import CallerDep, JobOwnerDep, OwnerDep
+from services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
 
 # With less than this a database of SQLite cannot be relied on to commit.

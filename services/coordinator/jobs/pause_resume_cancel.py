@@ -6,8 +6,8 @@ from typing import Final
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
-from db.repositories.fail_job import cancel
-from db.repositories.job_events import Events
+from db.repositories.fail_pause_cancel_job import cancel
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs, came_to_finish, finish_left_something
 from db.repositories.owner_usage import Usage
@@ -18,10 +18,10 @@ from mallorn.core.states import SEARCH, Cause, JobState
 from mallorn.core.values.event import PausedEvent, ResumedEvent
 from mallorn.core.values.job import JobStatus
 from services.artifact_removal import remove_export
+from services.coordinator.jobs.job_request_bodies import ResumeIn
 from services.coordinator.jobs.job_views import job_out, shown_to
-from services.coordinator.jobs.requests import ResumeIn
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.dependencies import CallerDep, JobOwnerDep, OwnerDep
+from services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
 from services.coordinator.web.quotas import check_work
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])

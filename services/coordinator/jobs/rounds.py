@@ -11,7 +11,7 @@ from db.repositories.tasks import Tasks
 from mallorn.core.errors import NotFound
 from mallorn.core.values.decision_log import RoundStatus
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.caller_dependencies import OwnerDep
 from services.coordinator.web.paging import MAX_INT, CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])

@@ -8,29 +8,29 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Response
 from sqlalchemy.orm import Session
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs, NewJob
-from db.repositories.models import Models
 from db.repositories.owner_usage import Usage
 from db.repositories.targets import Targets
+from db.repositories.uploaded_models import Models
 from db.repositories.workers import Workers
 from db.tables import Model
 from mallorn.core import queues
 from mallorn.core.allowed_classes import ANY, check_classes
+from mallorn.core.check_option_kwargs import check_mode, check_options
 from mallorn.core.cost_model_libraries import extras_of, libraries_of
 from mallorn.core.errors import MissingPackage
 from mallorn.core.install_command import install_line
-from mallorn.core.option_kwargs import check_mode, check_options
 from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.targets import LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
-from services.coordinator.fleet.device_states import SILENT_SEC, local_target
+from services.coordinator.fleet.device_and_worker_states import SILENT_SEC, local_target
+from services.coordinator.jobs.job_request_bodies import JobIn
 from services.coordinator.jobs.job_views import job_out
-from services.coordinator.jobs.requests import JobIn
 from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.dependencies import OwnerDep
+from services.coordinator.web.caller_dependencies import OwnerDep
 from services.coordinator.web.quotas import check_work
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])

@@ -12,11 +12,11 @@ from fastapi.routing import APIRoute
 from db.repositories.sign_ins import SignIns
 from mallorn.core.api_keys import Scope, digest_of
 from mallorn.core.errors import MallornError, Unauthorized
-from mallorn.core.values.api_key import Session
-from services.coordinator.sign_in.provider import ProviderDep
+from mallorn.core.values.access_control import Session
+from services.coordinator.sign_in.oidc_provider import ProviderDep
 from services.coordinator.web.app_context import PartsDep, get_parts
-from services.coordinator.web.callers import Caller, needs
-from services.coordinator.web.dependencies import COOKIE, CallerDep, Presented
+from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, Presented
+from services.coordinator.web.caller_scopes import Caller, needs
 
 SIGNED_IN_SEC: Final = 12 * 3600.0
 router = APIRouter(prefix="/session", tags=["session"])

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse
 
-from db.repositories.owners import Owners
+from db.repositories.owner_access import Owners
 from db.repositories.sign_ins import SignIns
 from mallorn.core.api_keys import ALL_SCOPES, USUAL_SCOPES, new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.version import API
 from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC, OnThePage, hand_out, home
-from services.coordinator.sign_in.provider import Provider, ProviderDep, Refused
+from services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, Refused
 from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.authenticator import LET_IN
 

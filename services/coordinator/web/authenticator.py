@@ -9,14 +9,14 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.api_keys import USED_SEC, ApiKeys
-from db.repositories.owners import Owners
+from db.repositories.owner_access import Owners
 from db.repositories.sign_ins import SignIns
 from db.session import Database, read_clock
 from mallorn.core.api_keys import digest_of
 from mallorn.core.errors import Unauthorized, Unavailable
 from mallorn.core.settings import Settings
-from mallorn.core.values.api_key import ApiKey
-from services.coordinator.web.callers import LOCAL, Caller
+from mallorn.core.values.access_control import ApiKey
+from services.coordinator.web.caller_scopes import LOCAL, Caller
 
 AGAIN_SEC: Final = 5.0
 MOST_KNOWN: Final = 10_000

@@ -14,10 +14,10 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mallorn.core.addresses import is_loopback
+from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
 from services.coordinator.web.authenticator import Authenticator
-from services.coordinator.web.callers import SAFE_METHODS
+from services.coordinator.web.caller_scopes import SAFE_METHODS
 from services.coordinator.web.error_responses import error_body
 
 HEADERS: Final = {

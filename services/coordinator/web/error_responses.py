@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route
 
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
-from mallorn.core.options import EvaluatorOptions, JobOptions, SimulatedOptions
+from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions
 from mallorn.core.os_errors import os_error
 
 log = logging.getLogger(__name__)

@@ -4,14 +4,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from services.coordinator.api_description import (
-    ApiDescription,
-    JsonSchema,
-    Operation,
-    Parameter,
-    Payload,
-    Route,
-)
+from services.coordinator.read_openapi import ApiDescription, JsonSchema, Operation, Parameter, Payload, Route
 from tests.contract.reference.markdown import code, described, page, table
 
 WORDS: Final = (

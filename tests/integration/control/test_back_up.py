@@ -12,7 +12,7 @@ from db.session import Database
 from mallorn.core import queues
 from mallorn.core.settings import Settings
 from mallorn.core.surviving_loop import Turn
-from services.control import tasks
+from services.control import celery_tasks as tasks
 from services.control.app import app
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_DEATHS, Leases, WorkItem

@@ -3,17 +3,17 @@
 import pytest
 
 from db.repositories.cost_models import CostModels
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.workloads import NewWorkload, Workloads
 from mallorn.core import queues
-from mallorn.core.options import JobOptions
+from mallorn.core.cost_model_name import scope_of
+from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import parse_target
 from mallorn.core.values.decision_log import PlannedRound
-from mallorn.core.version_name import scope_of
 from services.control.assign_families import group
 from workers.round.train_cost_model import train
 

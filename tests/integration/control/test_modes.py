@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from db.repositories.jobs import Jobs
-from db.repositories.waiting_jobs import Waiting
+from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.states import JobState
@@ -32,7 +32,7 @@ def test_what_is_known_answers_at_once(yard, mode):
 def test_zero_shot_needs_no_device(yard):
     nowhere = yard.target(cores=9)
     job = asked(yard, "zero-shot", target_id=nowhere)
-    assert yard.read(lambda session: list(Waiting(session).targets())) == []
+    assert yard.read(lambda session: list(JobsWaitingForDevice(session).targets())) == []
     assert (queues.FINISH_JOB, job) in yard.plan(job)
     assert yard.workshop.state(job) == JobState.FINISHING
 
@@ -40,7 +40,7 @@ def test_zero_shot_needs_no_device(yard):
 def test_nobody_tells_zero_shot_that_it_waits_for_a_device(yard):
     job = asked(yard, "zero-shot", target_id=yard.target(cores=9))
     nine = parse_target('{"kind":"llvm","num-cores":9}').text
-    yard.write(lambda session: Waiting(session).tell(nine, "waits", "it is too small"))
+    yard.write(lambda session: JobsWaitingForDevice(session).tell(nine, "waits", "it is too small"))
     assert yard.workshop.reason(job) == ""
 
 
@@ -48,4 +48,4 @@ def test_one_shot_waits_for_the_device_that_checks_it(yard):
     job = asked(yard, "one-shot", target_id=yard.target(cores=9))
     assert yard.plan(job) == []
     assert "waits for a device" in yard.workshop.reason(job)
-    assert len(yard.read(lambda session: list(Waiting(session).targets()))) == 1
+    assert len(yard.read(lambda session: list(JobsWaitingForDevice(session).targets()))) == 1

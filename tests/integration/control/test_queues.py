@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, update
 
+from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, LeaseToken, Token, WorkItem
-from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
 from db.tables import Job, LeaseRow
 from mallorn.core import queues
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.fleet import WorkerInfo
 from services.control.resend_messages import SENT_PER_HAND, STALE_SEC, sweep

@@ -5,9 +5,9 @@ from sqlalchemy import update
 
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.task_histories import Standings
+from db.repositories.task_histories import TaskHistories
 from db.tables import Round
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
 from services.control.planner_input import job_view
 
@@ -15,7 +15,7 @@ from services.control.planner_input import job_view
 def view(yard, job_id):
     def read(session):
         job = Jobs(session).get(job_id, None)
-        return job_view(session, job, JobOptions.model_validate(job.options), Standings(session).of(job))
+        return job_view(session, job, JobOptions.model_validate(job.options), TaskHistories(session).of(job))
 
     return yard.write(read)
 
@@ -111,7 +111,7 @@ def test_times_of_another_measuring_context_are_no_points(yard, pair):
 
 def yard_context(session, job_id):
     """Bind the job to a context in which nobody has measured."""
-    from db.repositories.contexts import Contexts
+    from db.repositories.measuring_contexts import Contexts
 
     target_id = Jobs(session).get(job_id, None).target_id
     Jobs(session).bind_context(job_id, Contexts(session).ensure(target_id, "another", "0.27.0", 8, {}).id)

@@ -6,15 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import event, update
 
-from db.repositories.contexts import Contexts
+from db.repositories.claim_and_release_work import WorkItems
+from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.devices import Devices
 from db.repositories.jobs import Jobs
-from db.repositories.loop_ticks import Ticks
+from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
-from db.repositories.task_histories import Standings
-from db.repositories.waiting_jobs import Waiting
-from db.repositories.work_items import WorkItems
+from db.repositories.task_histories import TaskHistories
 from db.repositories.workers import Workers
 from db.tables import Device, Job, Tick
 from mallorn.core import queues
@@ -154,15 +154,19 @@ def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     why = "the target has 9 cores, this machine has 2"
     words = waiting_words(NINE, ServiceAddress("127.0.0.1:1"), why)
-    yard.write(lambda session: Waiting(session).tell(NINE, words, why))
+    yard.write(lambda session: JobsWaitingForDevice(session).tell(NINE, words, why))
     yard.plan(waits)
     assert yard.workshop.reason(waits) == words
-    assert yard.read(lambda session: list(Waiting(session).targets())) == [NINE]
+    assert yard.read(lambda session: list(JobsWaitingForDevice(session).targets())) == [NINE]
 
 
 def test_what_a_job_waits_for_is_known_whatever_the_words(yard):
     waits = yard.job(target_id=yard.target(cores=9))
-    yard.write(lambda session: Waiting(session).tell(NINE, "no such machine far and wide", "it is too small"))
+    yard.write(
+        lambda session: JobsWaitingForDevice(session).tell(
+            NINE, "no such machine far and wide", "it is too small"
+        )
+    )
     yard.plan(waits)
     assert yard.workshop.reason(waits) == "no such machine far and wide"
     plan_target(yard.workshop.database, waits, "control", WaitLimit(limit_sec=-1.0))
@@ -191,7 +195,7 @@ def test_the_time_in_which_nobody_looked_for_a_device_was_no_waiting(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     long_ago = update(Job).where(Job.id == waits).values(created_at=1.0)
     yard.write(lambda session: session.execute(long_ago))
-    yard.write(lambda session: Ticks(session).begin(queues.SWEEP, 5.0))  # somebody begins to look now
+    yard.write(lambda session: LoopTicks(session).begin(queues.SWEEP, 5.0))  # somebody begins to look now
     for away_sec in (0.0, 3600.0):  # and again, before the first sweep after an hour in which all was stopped
         moved = {"begun_at": Tick.begun_at - away_sec, "since": 1.0 if away_sec else Tick.since}
         yard.write(lambda session, moved=moved: session.execute(update(Tick).values(moved)))
@@ -276,13 +280,13 @@ def counted(yard, monkeypatch, jobs):
     closed = yard.close(min(row.id for row in yard.open_rounds()))
     had_its_part = update(Job).where(Job.id == closed).values(share_pass=1000.0)
     yard.write(lambda session: session.execute(had_its_part))
-    read = Standings.of
+    read = TaskHistories.of
 
     def remember(*args):
         statements.append(args[2])
 
     with monkeypatch.context() as patch:
-        patch.setattr(Standings, "of", lambda self, job: loaded.append(job.id) or read(self, job))
+        patch.setattr(TaskHistories, "of", lambda self, job: loaded.append(job.id) or read(self, job))
         event.listen(yard.workshop.database.engine, "before_cursor_execute", remember)
         opened = yard.opened(closed)
         event.remove(yard.workshop.database.engine, "before_cursor_execute", remember)

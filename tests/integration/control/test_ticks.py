@@ -7,16 +7,16 @@ import pytest
 from celery import Celery
 from sqlalchemy import event, update
 
+from db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
 from db.repositories.devices import Devices
 from db.repositories.leases import Leases, LeaseToken, Token, WorkItem
-from db.repositories.loop_ticks import GAP_SEC, Ticks
 from db.repositories.rounds import Rounds
 from db.tables import Device, Job, LeaseRow, Tick, Worker
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
 from mallorn.core.surviving_loop import Turn
 from services.control import app as control
-from services.control import tasks
+from services.control import celery_tasks as tasks
 from services.control.reap_leases import reap
 from services.control.resend_messages import sweep
 from tests.fixtures.workshop import Workshop
@@ -26,7 +26,7 @@ LEASE_SEC = 60.0
 
 
 def begin(workshop: Workshop, name: str = "loop") -> float | None:
-    return workshop.write(lambda session: Ticks(session).begin(name, 5.0))
+    return workshop.write(lambda session: LoopTicks(session).begin(name, 5.0))
 
 
 def step(workshop: Workshop, seconds: float) -> None:
@@ -169,7 +169,7 @@ def test_a_job_that_cannot_be_told_of_its_loss_keeps_no_other_from_its_work(
     jobs = [workshop.round(each).job_id for each in rounds]
     for round_id in rounds:
         workshop.write(lambda session, at=round_id: Rounds(session).claim(at, "w", -1))
-    tell = "db.repositories.work_items.WorkItems._tell"
+    tell = "db.repositories.claim_and_release_work.WorkItems._tell"
     monkeypatch.setattr(tell, _raise(ValueError("row"), when=lambda loss: loss.job_id == jobs[place]))
     turn = Turn()
     reap(workshop.database, turn)
@@ -194,7 +194,7 @@ def test_a_turn_that_did_not_do_all_counts_as_none(
         patch.setattr(tasks, "reap", _raise(Unavailable("gone")))
         with pytest.raises(Unavailable):
             turns()
-    ages = lambda: workshop.read(lambda session: Ticks(session).ages_sec([queues.REAP]))  # noqa: E731
+    ages = lambda: workshop.read(lambda session: LoopTicks(session).ages_sec([queues.REAP]))  # noqa: E731
     assert ages() == {queues.REAP: None}
     step(workshop, 6.0)
     turns()

@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import func, select, update
 
 from db.repositories.audit import Audit
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
-from db.repositories.models import Models
+from db.repositories.uploaded_models import Models
 from db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
 from mallorn.core.artifact_uris import export_uri, model_uri
 from mallorn.core.settings import Settings

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from db.repositories.statistics import Statistics
-from db.repositories.withdrawals import Withdrawals
+from db.repositories.dataset_statistics import Statistics
+from db.repositories.withdraw_measurements import Withdrawals
 from mallorn.core.values.dataset import DatasetStats
 from mallorn.core.values.fleet import Withdrawn
 from services.coordinator.web import app_context

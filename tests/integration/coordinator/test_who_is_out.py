@@ -22,12 +22,12 @@ from db.repositories.api_keys import ApiKeys
 from db.tables import ApiKeyRow, AuditRow, PutOut, SignIn
 from mallorn.core.api_keys import Scope, allows, digest_of, new_key
 from mallorn.core.errors import Unauthorized
-from mallorn.core.values.api_key import ApiKey, NewApiKey
+from mallorn.core.values.access_control import ApiKey, NewApiKey
 from services.coordinator import keys as key_routes
 from services.coordinator.sign_in import oidc
 from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC
-from services.coordinator.sign_in.provider import Provider
-from services.coordinator.web.dependencies import COOKIE
+from services.coordinator.sign_in.oidc_provider import Provider
+from services.coordinator.web.caller_dependencies import COOKIE
 from services.coordinator.web.rate_limit import RateLimit
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.database import POSTGRES_LONG

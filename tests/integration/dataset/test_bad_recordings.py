@@ -11,7 +11,7 @@ import pytest
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.replay.read_dataset import recorded_tasks
+from research.replay.recorded_tasks_from_dataset import recorded_tasks
 from research.replay.recording_file import write_tasks
 from tests.integration.dataset.conftest import Filled
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from db.repositories.contexts import Contexts
+from db.repositories.measuring_contexts import Contexts
 from research.replay.recording_file import write_tasks
 from tests.fixtures.answers import data, refused
 from tests.integration.dataset.conftest import Filled

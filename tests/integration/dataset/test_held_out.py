@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.held_out import base_without, without
-from db.repositories.model_versions import ModelVersions
+from db.repositories.cost_model_versions import CostModelVersions
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
@@ -39,7 +39,7 @@ def test_a_base_lies_in_a_data_directory_that_has_no_measurements(export: Path, 
     database = Database(f"sqlite:///{tmp_path / 'data' / 'mallorn.db'}")
     with database.session() as session:
         [stored] = (
-            ModelVersions(session).page().items
+            CostModelVersions(session).page().items
         )  # of made-up rows no base beats chance: it is not active
     database.dispose()
     assert (stored.full_name, stored.target) == (str(base.name), TARGET.text)

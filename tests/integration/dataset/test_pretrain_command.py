@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from db.migrate import check
-from db.repositories.model_versions import ModelVersions
+from db.repositories.cost_model_versions import CostModelVersions
 from db.session import Database
 from research.pretraining import pretrain as bases
 from tests.fixtures.answers import data
@@ -36,7 +36,7 @@ def enough(filled: Filled) -> Filled:
 
 def stored_bases(database: Database) -> list[str]:
     with database.session() as session:
-        return [str(found.full_name) for found in ModelVersions(session).page().items]
+        return [str(found.full_name) for found in CostModelVersions(session).page().items]
 
 
 def test_a_base_is_fit_and_shown(pretrain: Type, enough: Filled) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from costmodels.base import CostModel, Groups, Matrix, Vector
 from costmodels.lgbm import LightGBM
-from costmodels.transfer import ManyDomains
+from costmodels.transfer_model_base import ManyDomains
 from db.dataset.snapshots import take_snapshot
+from db.repositories.cost_model_versions import CostModelVersions
 from db.repositories.cost_models import CostModels
-from db.repositories.model_versions import ModelVersions
 from db.repositories.snapshot_rows import Selection
 from db.repositories.targets import Targets
 from db.session import Database
@@ -20,7 +20,7 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import REGISTRY, resolve
 from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.targets import parse_target
-from mallorn.core.values.cost_model_metrics import CostModelMetrics, CostModelVersion
+from mallorn.core.values.cost_model_version import CostModelMetrics, CostModelVersion
 from research.pretraining import pretrain as bases
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_database import training_data_of
@@ -47,7 +47,7 @@ def fit(database: Database, *known: TaskData) -> list[PretrainedBase]:
 
 def versions(database: Database) -> list[CostModelVersion]:
     with database.session() as session:
-        return ModelVersions(session).page().items[::-1]
+        return CostModelVersions(session).page().items[::-1]
 
 
 def test_every_operator_and_target_gets_a_base(database: Database) -> None:
@@ -134,7 +134,7 @@ def test_a_base_that_was_given_up_can_be_activated_by_hand(database: Database) -
     fit(database, *noise())
     [stored] = versions(database)
     with database.transaction() as session:
-        assert ModelVersions(session).activate(stored.id).active
+        assert CostModelVersions(session).activate(stored.id).active
 
 
 @pytest.mark.parametrize(("pairwise", "worth"), [(None, False), (0.549, False), (0.55, True), (0.9, True)])

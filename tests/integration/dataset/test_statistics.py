@@ -6,8 +6,8 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from db.dataset.import_dataset import import_dataset
+from db.repositories.dataset_statistics import Statistics
 from db.repositories.jobs import Jobs
-from db.repositories.statistics import Statistics
 from db.session import Database
 from db.tables import Measurement
 from mallorn.core.values.dataset import DatasetStats

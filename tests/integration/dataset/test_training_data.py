@@ -15,7 +15,7 @@ from research.pretraining.feature_rows import Lowering, rows_for
 from research.pretraining.from_database import training_data_of
 from research.pretraining.from_parquet import read_training_data
 from research.pretraining.training_data import TaskData, TrainingData
-from research.replay.read_dataset import recorded_tasks
+from research.replay.recorded_tasks_from_dataset import recorded_tasks
 from research.replay.recording_file import write_tasks
 from tests.fixtures.inside import Inside
 from tests.integration.dataset.conftest import Filled

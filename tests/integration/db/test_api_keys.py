@@ -8,7 +8,7 @@ from db.repositories.sign_ins import SignIns
 from db.tables import ApiKeyRow, SignIn
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Conflict
-from mallorn.core.values.api_key import NewApiKey
+from mallorn.core.values.access_control import NewApiKey
 from tests.fixtures.rows import Rows
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from db import backups
 from db.backups import STAMP, folder_of, listed, take_before_migrations, take_daily
+from db.check_and_copy_sqlite import check_pages
 from db.migrate import upgrade
-from db.sqlite_integrity import check_pages
 from mallorn.core.errors import StorageFull
 
 BEFORE = "0.2.0.5"

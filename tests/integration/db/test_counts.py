@@ -2,11 +2,11 @@
 
 from sqlalchemy import select
 
+from db.repositories.dataset_statistics import Statistics
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measurement_counts import Counts
 from db.repositories.measurements import Measurements
-from db.repositories.statistics import Statistics
-from db.repositories.withdrawals import Withdrawals
+from db.repositories.withdraw_measurements import Withdrawals
 from db.tables import MeasurementCount
 
 
@@ -63,7 +63,7 @@ def test_what_is_withdrawn_is_counted_as_that(rows):
 
 
 def test_a_device_of_many_rows_is_withdrawn_a_few_at_a_time(rows, monkeypatch):
-    monkeypatch.setattr("db.repositories.withdrawals.AT_A_TIME", 2)
+    monkeypatch.setattr("db.repositories.withdraw_measurements.AT_A_TIME", 2)
     seen = SeenDevice("liar", rows.target_id, "liar", "host", 2, "0.27.0")
     liar = rows.write(lambda session: Devices(session).seen(seen))
     measured(rows, "w0", [rows.ok(slot, device_id=liar) for slot in range(5)])

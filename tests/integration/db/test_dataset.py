@@ -5,17 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import func, select, update
 
-from db.repositories.contexts import Contexts
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
-from db.repositories.models import Models
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import NewSchedule, Schedules
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
+from db.repositories.uploaded_models import Models
 from db.repositories.workers import Workers
 from db.repositories.workloads import Workloads, tir_of
 from db.tables import Measurement, Worker

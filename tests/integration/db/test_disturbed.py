@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import select, update
 
+from db.repositories.busy_hours import BusyHours
 from db.repositories.decision_log import DecisionLog
-from db.repositories.disagreements import Disagreements
+from db.repositories.measurement_listing import Records
 from db.repositories.measurements import Measurements
-from db.repositories.records import Records
 from db.repositories.rounds import Rounds
 from db.repositories.trials import Trials
 from db.tables import Measurement
@@ -76,7 +76,7 @@ def stored_before(rows, day, *latencies_us):
 
 
 def busy_hours(rows):
-    return rows.read(lambda session: Disagreements(session).busy_hours())
+    return rows.read(lambda session: BusyHours(session).busy_hours())
 
 
 def test_hours_whose_times_disagree_with_later_ones_are_found_and_marked(rows):
@@ -84,7 +84,7 @@ def test_hours_whose_times_disagree_with_later_ones_are_found_and_marked(rows):
     stored_before(rows, 2, 10.0, 20.0, 10.0)
     (hour,) = busy_hours(rows)
     assert (hour.job_id, hour.rows, hour.times) == (rows.job_id, 4, pytest.approx(2.5))
-    assert rows.write(lambda session: Disagreements(session).mark(hour)) == 4
+    assert rows.write(lambda session: BusyHours(session).mark(hour)) == 4
     assert busy_hours(rows) == []
     left = rows.read(lambda session: session.scalars(select(Measurement.latency_us)).all())
     assert sorted(us for us in left if us is not None) == [10.0, 10.0, 20.0]

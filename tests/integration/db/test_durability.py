@@ -10,13 +10,13 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import text
 
-from db.repositories.job_events import Events
+from db.repositories.claim_and_release_work import WorkItems
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, LeaseToken, WorkItem
 from db.repositories.measurements import Measurements
-from db.repositories.models import Models
 from db.repositories.rounds import Rounds
-from db.repositories.work_items import WorkItems
+from db.repositories.uploaded_models import Models
 from db.session import Database
 from mallorn.core.errors import Conflict, LeaseLost, StorageFull
 from mallorn.core.states import JobState, RoundState
@@ -24,7 +24,7 @@ from mallorn.core.values.event import OtherEvent
 
 WRITE_UNTIL_KILLED = """
 import sys
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.session import Database
 from mallorn.core.values.event import OtherEvent
 database = Database(sys.argv[1])

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.session import read_clock
 from mallorn.core.errors import NotFound
 from mallorn.core.values.event import OtherEvent

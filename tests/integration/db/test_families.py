@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.families import RANKED_ROUNDS, WorkloadFamilies
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
+from db.repositories.workload_families import RANKED_ROUNDS, WorkloadFamilies
 from db.repositories.workloads import Workloads
 from mallorn.core.states import RoundState
 from mallorn.core.targets import parse_target

@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import text
 
-from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Token
+from db.repositories.measurement_listing import Records
 from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.records import Records
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.trials import Trials
 from mallorn.core.errors import LeaseLost

@@ -3,14 +3,14 @@
 import pytest
 from sqlalchemy import event, text
 
+from db.repositories.fair_shares import FairShares
 from db.repositories.job_progress import progress
-from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
-from db.repositories.records import Records
+from db.repositories.measurement_listing import Records
 from db.repositories.rounds import Rounds, newest_of
 from db.repositories.schedules import Schedules
 from db.repositories.snapshot_rows import Selection, SnapshotRows
-from db.repositories.task_histories import Standings
+from db.repositories.task_histories import TaskHistories
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
@@ -45,9 +45,9 @@ def plans_of(rows, read):
 READS = {
     "progress": lambda rows: lambda session: progress(session, Jobs(session).get(rows.job_id, None)),
     "summaries": lambda rows: lambda session: Tasks(session).summaries(rows.job_id),
-    "standings": lambda rows: lambda session: Standings(session).of(Jobs(session).get(rows.job_id, None)),
-    "claims": lambda rows: lambda session: Shares(session).claims(rows.target_id),
-    "due": lambda rows: lambda session: Shares(session).due(4),
+    "standings": lambda rows: lambda session: TaskHistories(session).of(Jobs(session).get(rows.job_id, None)),
+    "claims": lambda rows: lambda session: FairShares(session).claims(rows.target_id),
+    "due": lambda rows: lambda session: FairShares(session).due(4),
     "history": lambda rows: lambda session: Trials(session).history(rows.workloads["w0"], rows.target_id, 9),
     "family": lambda rows: lambda session: Trials(session).outlines("matmul", rows.target_id),
     "best": lambda rows: lambda session: Trials(session).best(rows.workloads["w0"], rows.target_id, 4),

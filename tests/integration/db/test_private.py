@@ -8,24 +8,24 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from db.repositories.best_records import BestRecords
+from db.repositories.cost_model_versions import CostModelVersions
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.families import WorkloadFamilies
+from db.repositories.dataset_statistics import Statistics
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
-from db.repositories.model_versions import ModelVersions
-from db.repositories.models import Models
-from db.repositories.recordings import Recordings
+from db.repositories.measurements_for_recording import Recordings
 from db.repositories.rounds import Rounds
 from db.repositories.snapshot_rows import Selection, SnapshotRows
-from db.repositories.statistics import Statistics
 from db.repositories.tasks import NewTask, Tasks
+from db.repositories.uploaded_models import Models
+from db.repositories.workload_families import WorkloadFamilies
 from db.repositories.workloads import Networks, Workloads
 from db.tables import Job, Measurement, Round, Task
+from mallorn.core.cost_model_name import scope_of
 from mallorn.core.errors import NotFound
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, RoundState
-from mallorn.core.version_name import scope_of
 from tests.fixtures.rows import Rows, new_job, new_workload
 from tests.fixtures.stored import workload_named
 
@@ -186,14 +186,16 @@ def test_versions_that_learned_for_a_private_job_are_its_owners(private):
     his = private.write(lambda session: add(session, f"{scope_of('bob')}operator:matmul"))
 
     def seen(owner):
-        return {each.id for each in private.read(lambda session: ModelVersions(session).page(owner)).items}
+        return {
+            each.id for each in private.read(lambda session: CostModelVersions(session).page(owner)).items
+        }
 
     assert (seen("ada"), seen("bob"), seen(None)) == ({shared}, {shared, his}, {shared, his})
     with pytest.raises(NotFound):
-        private.read(lambda session: ModelVersions(session).get(his, "ada"))
+        private.read(lambda session: CostModelVersions(session).get(his, "ada"))
     with pytest.raises(NotFound):
-        private.write(lambda session: ModelVersions(session).activate(his, "ada"))
-    assert private.write(lambda session: ModelVersions(session).activate(his, "bob")).active
+        private.write(lambda session: CostModelVersions(session).activate(his, "ada"))
+    assert private.write(lambda session: CostModelVersions(session).activate(his, "bob")).active
 
 
 def test_statistics_call_a_model_as_its_owner_does(private):

@@ -2,15 +2,15 @@
 
 import dataclasses
 
-from db.repositories.contexts import Contexts
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measurements import Measurements
-from db.repositories.recordings import Recordings
+from db.repositories.measurements_for_recording import Recordings
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Choice, ChoiceKind
-from research.replay.read_dataset import measuring_hosts, recorded_tasks
+from research.replay.recorded_tasks_from_dataset import measuring_hosts, recorded_tasks
 from tests.fixtures.rows import new_sketch, new_workload
 
 CHOICES = (Choice(ChoiceKind.TILE, 2, 64, 64),)

@@ -3,16 +3,16 @@
 import pytest
 from sqlalchemy import func, select, update
 
-from db.repositories.activity import Activity, StageRuns
-from db.repositories.job_events import Events
+from db.repositories.dataset_statistics import Statistics
+from db.repositories.fleet_activity import Activity, StageRuns
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
+from db.repositories.measurement_listing import Records
 from db.repositories.measurements import Measurements
-from db.repositories.models import Models
-from db.repositories.records import Records
 from db.repositories.rounds import Rounds
-from db.repositories.statistics import Statistics
-from db.repositories.task_histories import Standings
+from db.repositories.task_histories import TaskHistories
+from db.repositories.uploaded_models import Models
 from db.repositories.workloads import Networks
 from db.tables import Event, Job, Measurement, StageRun
 from mallorn.core.errors import Conflict, NotFound
@@ -117,7 +117,7 @@ def test_rounds_of_a_deleted_job_go_on_telling_the_planner_what_they_brought(row
     worked(rows)
 
     def standing():
-        return rows.read(lambda session: Standings(session).of(Jobs(session).get(other, None)))
+        return rows.read(lambda session: TaskHistories(session).of(Jobs(session).get(other, None)))
 
     before = standing()
     assert [found.best_us for found in before[0].rounds] == [10.0]

@@ -4,8 +4,8 @@ import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
-from db.repositories.models import Models
-from db.repositories.stored_files import LOST_EXPORT, LOST_MODEL, Repairs, StoredFiles
+from db.repositories.stored_and_lost_files import LOST_EXPORT, LOST_MODEL, Repairs, StoredFiles
+from db.repositories.uploaded_models import Models
 from tests.fixtures.rows import MODEL, Rows
 
 

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import delete, func, select, text, update
 
+from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_DEATHS, Leases, LeaseToken, Token, WorkItem
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
-from db.repositories.work_items import WorkItems
 from db.tables import Job, LeaseRow, Measurement, Round
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import RoundState

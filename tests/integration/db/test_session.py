@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import insert, text
 from sqlalchemy.exc import DBAPIError
 
-from db.repositories.models import Models
 from db.repositories.owner_usage import Usage
+from db.repositories.uploaded_models import Models
 from db.session import Database, read_clock
 from db.tables import Task
 from mallorn.core.errors import Unavailable

@@ -4,15 +4,15 @@ import pytest
 from sqlalchemy import update
 
 from benchmarks.filled.plans import listening
-from db.repositories.families import FamilyMember, WorkloadFamilies
+from db.repositories.fair_shares import FairShares
 from db.repositories.feature_cache import Features, ViewOf
-from db.repositories.job_shares import Shares
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
 from db.repositories.sketches import Sketches
-from db.repositories.task_histories import Standings
+from db.repositories.task_histories import TaskHistories
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
+from db.repositories.workload_families import FamilyMember, WorkloadFamilies
 from db.repositories.workloads import Workloads
 from db.tables import Job
 from mallorn.core.states import WorkKind
@@ -35,7 +35,7 @@ def imported(session, rows, tasks):
 def test_a_job_has_any_number_of_tasks(rows, tasks):
     job_id = rows.write(lambda session: imported(session, rows, tasks))
     assert len(rows.read(lambda session: Tasks(session).list(job_id))) == tasks
-    assert len(rows.read(lambda session: Standings(session).of(Jobs(session).get(job_id, None)))) == tasks
+    assert len(rows.read(lambda session: TaskHistories(session).of(Jobs(session).get(job_id, None)))) == tasks
     assert len(rows.read(lambda session: WorkloadFamilies(session).unplaced(job_id))) == tasks
     assert len(rows.read(lambda s: WorkloadFamilies(s).seats(job_id, rows.target_id, "operator"))) == tasks
 
@@ -74,7 +74,7 @@ def test_a_budget_in_minutes_tunes_for_half_of_it_at_least(rows, tasks, minutes,
     def left(session):
         job_id = imported(session, rows, tasks)
         session.execute(update(Job).where(Job.id == job_id).values(minutes=minutes))
-        return Shares(session).seconds_left(job_id)
+        return FairShares(session).seconds_left(job_id)
 
     assert rows.write(left) / 60 == pytest.approx(tunes_min, abs=1.5)
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from db.repositories.job_stages import STAGES
+from db.repositories.claim_and_release_work import WorkItems
+from db.repositories.claim_job_stage import STAGES
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, WorkItem
-from db.repositories.work_items import WorkItems
 from db.tables import LeaseRow
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState

@@ -5,8 +5,8 @@ from sqlalchemy import update
 from db.database_clock import now
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
-from db.repositories.models import Models
-from db.repositories.stored_files import StoredFiles
+from db.repositories.stored_and_lost_files import StoredFiles
+from db.repositories.uploaded_models import Models
 from db.tables import Job
 from tests.fixtures.rows import MODEL, Rows
 

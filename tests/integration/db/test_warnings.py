@@ -1,6 +1,6 @@
 """Warnings of a job: equal ones are counted, and those who follow the job hear of each once."""
 
-from db.repositories.job_events import MOST_KEPT, Events, NewJobWarning, Warnings
+from db.repositories.job_events_and_warnings import MOST_KEPT, Events, NewJobWarning, Warnings
 from db.repositories.jobs import Jobs
 
 

@@ -9,12 +9,12 @@ from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.trials import Trials
-from db.repositories.withdrawals import Withdrawals
+from db.repositories.withdraw_measurements import Withdrawals
 from db.tables import Measurement, Schedule
+from mallorn.core.cost_model_name import base_family
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
-from mallorn.core.version_name import base_family
 from tests.fixtures.schedules import promote
 
 

@@ -79,7 +79,7 @@ class Example:
 
 def first_trace(tir: str, target: str) -> str:
     """The full trace of a valid candidate, from TVM's richest sketch that allows one."""
-    from workers.tvm.program_cache import new_schedule, tune_context
+    from workers.tvm.parsed_program_cache import new_schedule, tune_context
     from workers.tvm.sketches import plain
 
     context = tune_context(tir, target)

@@ -10,7 +10,7 @@ from mallorn.core.values.manifest import MANIFEST, Manifest
 from tests.integration.tvm_graph.conftest import Example
 from workers.finish.shape_dispatch import with_rules
 from workers.interfaces.model_compiler import Extraction
-from workers.tvm.extract_range import extract_range
+from workers.tvm.extract_tasks_of_range import extract_range
 
 
 class InRange(Example):

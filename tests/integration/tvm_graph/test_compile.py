@@ -15,11 +15,11 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from graphc.export import compile_network
 from mallorn.core.values.manifest import RECORDS
-from workers.tvm.accuracy import relative_error
+from workers.tvm.compare_outputs import relative_error
 from workers.tvm.compile_model import compile_default, compile_model
 from workers.tvm.graph_recipes import TUNED
-from workers.tvm.load_network import load_network
-from workers.tvm.run_passes import as_tvm_target, run_steps
+from workers.tvm.import_onnx_to_relax import load_network
+from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 
 Get = Callable[..., Any]
 CLOSE = 1e-4

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from workers.tvm import engine_child
-from workers.tvm.accuracy import compare_models
+from workers.tvm.compare_outputs import compare_models
 from workers.tvm.compile_model import compile_model
 from workers.tvm.model_compiler_child import make_inputs
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from mallorn.core.targets import parse_target
 from research.generate.draw_tasks import Drawn, draw
-from research.generate.networks import DIMENSIONS, network, patterns
-from research.generate.rules import OURS, read_rules
+from research.generate.task_rule_file import OURS, read_rules
+from research.generate.tasks_as_onnx import DIMENSIONS, network, patterns
 from workers.tvm.extract_tasks import extract
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.compile import WrongNumbers, check_numbers
+from cli.compile_and_bench import WrongNumbers, check_numbers
 from cli.schedule_directory import local_model, read_exported
 from mallorn.core.values.manifest import DATABASE, RECORDS, Version
 from tests.fixtures.command_line import mallorn

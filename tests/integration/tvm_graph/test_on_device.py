@@ -11,9 +11,9 @@ from mallorn.core.targets import Target, parse_target
 from tests.fixtures.fleet import TestFleet, running_fleet
 from tests.integration.tvm_graph.conftest import TARGET
 from workers.host.load_meter import Load
-from workers.interfaces.runner import Runner
+from workers.interfaces.device_runner import Runner
 from workers.tvm import engine_child
-from workers.tvm.accuracy import compare_models
+from workers.tvm.compare_outputs import compare_models
 from workers.tvm.compile_model import compile_default, compile_model
 from workers.tvm.model_compiler_child import make_inputs
 from workers.whole_model import quiet_timing

@@ -14,7 +14,7 @@ from tvm.script import tirx as T
 
 from workers.tvm.link_thread_pool import export_with_pool, pool_object
 from workers.tvm.linker import compiler
-from workers.tvm.run_passes import as_tvm_target
+from workers.tvm.run_recipe_passes import as_tvm_target
 
 ROWS = 37
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C compiler")

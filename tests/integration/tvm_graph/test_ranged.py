@@ -17,7 +17,7 @@ from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
 from workers.tvm.compile_model import compile_model
-from workers.tvm.extract_range import extract_range
+from workers.tvm.extract_tasks_of_range import extract_range
 
 BOUNDS: Final = {"batch": [1, 5], "length": [2, 9]}
 

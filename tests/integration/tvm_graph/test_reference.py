@@ -9,9 +9,9 @@ import pytest
 import tvm
 from tvm.script import from_source
 
-from workers.tvm.accuracy import compare
-from workers.tvm.program_cache import parse_module
-from workers.tvm.reference import build_whole, call, needs_positive, reference
+from workers.tvm.compare_outputs import compare
+from workers.tvm.parsed_program_cache import parse_module
+from workers.tvm.reference_outputs import build_whole, call, needs_positive, reference
 
 Get = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS
-from research.tuner_logs.import_records import load_export
+from research.tuner_logs.import_metaschedule_records import load_export
 from research.tuner_logs.read_lines import Problem
 from tests.fixtures.command_line import mallorn
 from workers.tvm.rebuild_schedule import full_trace

@@ -9,9 +9,9 @@ from tests.fixtures.scalars import NETWORKS, branching
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.test_apply_script import run_script
 from workers.tvm import engine_child
-from workers.tvm.accuracy import compare_models
+from workers.tvm.compare_outputs import compare_models
 from workers.tvm.compile_model import compile_default, compile_model
-from workers.tvm.load_network import load_network
+from workers.tvm.import_onnx_to_relax import load_network
 from workers.tvm.model_compiler_child import make_inputs
 
 

@@ -8,16 +8,16 @@ import pytest
 from sqlalchemy import select
 
 from db.migrate import upgrade
-from db.repositories.contexts import Contexts
+from db.repositories.measuring_contexts import Contexts
 from db.session import Database
 from db.tables import Context, Measurement
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS, WORKLOADS
-from research.shared_schedules.exporting import export_schedules
-from research.shared_schedules.folder import PROVENANCE, TARGET
-from research.shared_schedules.merging import import_schedules
-from research.tuner_logs.load_log import find_logs, load_log
+from research.shared_schedules.export_best_records import export_schedules
+from research.shared_schedules.folder_paths import PROVENANCE, TARGET
+from research.shared_schedules.import_folders import import_schedules
+from research.tuner_logs.find_and_load_logs import find_logs, load_log
 from research.tuner_logs.read_lines import Problem
 from tests.fixtures.stock_logs import product, write_log
 

@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from db.dataset.snapshots import silent
 from db.measurement_codec import unpack_times
+from db.repositories.dataset_statistics import Statistics
 from db.repositories.snapshot_rows import Selection
-from db.repositories.statistics import Statistics
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from db.repositories.tuner_log_records import STOCK
@@ -19,7 +19,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import RECORDS
 from research.pretraining.from_database import training_data_of
-from research.tuner_logs.load_log import find_logs, load_log
+from research.tuner_logs.find_and_load_logs import find_logs, load_log
 from research.tuner_logs.read_lines import LoadedLog, Problem
 from tests.fixtures.stock_logs import product, write_log
 from tests.fixtures.stored import workload_named

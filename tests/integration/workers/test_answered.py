@@ -15,7 +15,7 @@ from db.repositories.trials import Trials
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.manifest import read_manifest
-from workers.finish.numeric_check import NumericCheck
+from workers.finish.numeric_checker import NumericCheck
 from workers.finish.run import finish
 from workers.interfaces.model_compiler import Scripts
 from workers.subprocesses.errors import ChildFailed

@@ -5,10 +5,10 @@ import pytest
 
 from costmodels.analytic_draft import Draft
 from costmodels.residual import Residual
+from db.repositories.cost_model_versions import CostModelVersions
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.decision_log import DecisionLog
 from db.repositories.jobs import Jobs
-from db.repositories.model_versions import ModelVersions
 from db.repositories.targets import Targets
 from mallorn.core.errors import Unavailable
 from mallorn.core.registry import resolve
@@ -21,7 +21,7 @@ from searchers.base import searcher_of
 from tests.fixtures.workshop import TARGET
 from tests.unit.research.pretraining.made_up import SHAPES, task_data
 from workers.round.round_context import load_round
-from workers.round.stored_models import model_of
+from workers.round.select_cost_model import model_of
 from workers.round.train_cost_model import train
 
 FAMILY = "operator:matmul"
@@ -211,8 +211,8 @@ def test_a_model_that_stands_on_a_base_proposes_for_new_tasks_itself(workshop, l
 def test_a_refit_stands_on_what_a_roll_back_made_active(workshop, learned):
     tasks = [task_data(shape, target=TARGET.text) for shape in SHAPES[:2]]
     list(pretrain(workshop.database, TrainingData(tasks, "fewer"), "xgboost"))
-    first_version = workshop.read(lambda session: ModelVersions(session).page(version=1).items[0].id)
-    workshop.write(lambda session: ModelVersions(session).activate(first_version))
+    first_version = workshop.read(lambda session: CostModelVersions(session).page(version=1).items[0].id)
+    workshop.write(lambda session: CostModelVersions(session).activate(first_version))
     job = workshop.job(("w0",), cost_model="residual")
     train(workshop, job, a_round(workshop, job).task_id)
     assert active(workshop, "residual").metrics["base"] == learned

@@ -24,9 +24,9 @@ from tests.integration.workers.test_finish import (
     report,
     tuned,
 )
-from workers.finish.contention import DATABASE, WORTH, crossover, loads
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
+from workers.finish.schedules_for_busy_hosts import DATABASE, WORTH, crossover, loads
 from workers.subprocesses.errors import ChildFailed
 
 __all__ = ["check", "exported", "inside"]  # fixtures
@@ -62,7 +62,7 @@ def busy(workshop, exported, inside, monkeypatch):
 
     monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
     monkeypatch.setattr(JobModel, "latencies", latencies)
-    monkeypatch.setattr("workers.finish.contention.be_here", lambda _model: True)
+    monkeypatch.setattr("workers.finish.schedules_for_busy_hosts.be_here", lambda _model: True)
     workshop.graph_answers["write_database"] = write_database
     return figures
 

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from db.measurement_codec import unpack_decisions, unpack_text
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
 from db.repositories.rounds import Rounds
@@ -31,7 +31,7 @@ from searchers.base import DEFAULT, means_of
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
 from workers.finish.contenders import TOP
 from workers.finish.job_model import JobModel
-from workers.finish.numeric_check import NumericCheck
+from workers.finish.numeric_checker import NumericCheck
 from workers.finish.run import finish
 from workers.interfaces.model_compiler import Compiled, Scripts, Untuned
 from workers.measure.base import Need

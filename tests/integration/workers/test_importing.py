@@ -8,10 +8,10 @@ from signal import SIGKILL
 import pytest
 from sqlalchemy import select, update
 
-from db.repositories.contexts import Contexts
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_DEATHS, WorkItem
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.tasks import Tasks
 from db.repositories.workloads import KEPT
 from db.tables import Job, StageRun
@@ -24,8 +24,8 @@ from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
 from tests.unit.children.faces import Misbehaving
 from tests.unit.research.replay.made_up import made_up
-from workers.interfaces.arguments import Arguments
 from workers.interfaces.model_compiler import Extraction, ModelTask
+from workers.interfaces.tensor_arguments import Arguments
 from workers.model_import.run import import_job
 from workers.round.run import words_of
 from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
@@ -289,7 +289,7 @@ def test_a_stage_whose_job_cannot_be_read_after_its_claim_is_given_back(workshop
     def away(_held, _state):
         raise Unavailable("the database does not answer")
 
-    monkeypatch.setattr("workers.process.stage_context._stage", away)
+    monkeypatch.setattr("workers.process.leased_stage._stage", away)
     assert not import_job(workshop, job)
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (held.holder, held.losses) == (None, 0)

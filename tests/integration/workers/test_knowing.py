@@ -14,7 +14,7 @@ from mallorn.core.targets import parse_target
 from searchers.synthetic_space import SyntheticSpace
 from tests.fixtures.workshop import TARGET
 from workers.zero_shot.answer_source import ZeroShotQuery, in_order
-from workers.zero_shot.from_models import FromRoller
+from workers.zero_shot.roller_and_cost_models import FromRoller
 from workers.zero_shot.same_workload import SameWorkload
 from workers.zero_shot.similar_workload import SimilarWorkload
 

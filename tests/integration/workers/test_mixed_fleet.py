@@ -6,10 +6,10 @@ from itertools import cycle
 import pytest
 from sqlalchemy import select
 
-from db.repositories.contexts import Contexts
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, WorkItem
-from db.repositories.task_histories import Standings
+from db.repositories.measuring_contexts import Contexts
+from db.repositories.task_histories import TaskHistories
 from db.repositories.workers import Workers
 from db.tables import Context, Measurement, Schedule
 from mallorn.core.states import JobState, RoundState
@@ -71,7 +71,7 @@ def test_the_best_that_is_planned_with_is_of_the_jobs_own_context(workshop):
     round_id = workshop.next_round(job)
     workshop.bench.endpoint = OTHER
     workshop.run(round_id)
-    (task,) = workshop.read(lambda session: Standings(session).of(Jobs(session).get(job, None)))
+    (task,) = workshop.read(lambda session: TaskHistories(session).of(Jobs(session).get(job, None)))
     (first, *_) = task.rounds
     assert first.trials > 0
     assert first.best_us is None
@@ -82,7 +82,7 @@ def builds(workshop, monkeypatch):
     """The made-up measurer counts as the one whose candidates the worker's own TVM builds."""
     for place in ("device_class_match", "heartbeat"):
         monkeypatch.setattr(f"workers.process.{place}.TVM_VERSION", "0.28.0")
-    monkeypatch.setattr("workers.process.device_class_match.DEVICE", "made-up")
+    monkeypatch.setattr("workers.process.match_devices_and_builder.DEVICE", "made-up")
     return workshop
 
 
@@ -124,7 +124,7 @@ def test_a_worker_with_another_tvm_leaves_the_round_to_one_that_has_the_jobs(bui
 def test_a_job_whose_builders_are_gone_is_paused_with_what_to_do(workshop, builds, monkeypatch):
     job = builds.job(("w0",), trials=32)
     builds.run(builds.next_round(job))
-    monkeypatch.setattr("workers.process.device_class_match.TVM_VERSION", "0.29.0")
+    monkeypatch.setattr("workers.process.match_devices_and_builder.TVM_VERSION", "0.29.0")
     round_id = builds.next_round(job)
     for _ in range(MAX_LOSSES):
         builds.run(round_id)

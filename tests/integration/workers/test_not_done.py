@@ -18,8 +18,8 @@ from workers.finish.job_model import where_it_runs
 from workers.finish.run import finish
 from workers.finish.timing_host import WHY
 from workers.host.load_meter import Load
-from workers.interfaces.engine import LoadedEngine
-from workers.interfaces.runner import Runner
+from workers.interfaces.device_runner import Runner
+from workers.interfaces.whole_model_engine import LoadedEngine
 from workers.measure.tracked_devices import TrackedDevice
 from workers.subprocesses.errors import ChildFailed, ChildTimeout
 

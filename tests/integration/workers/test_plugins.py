@@ -9,7 +9,7 @@ import pytest
 from costmodels.lgbm import LightGBM
 from costmodels.random import RandomModel
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.leases import WorkItem
 from mallorn.core import queues

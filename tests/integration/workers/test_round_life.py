@@ -6,12 +6,12 @@ from socket import gethostname
 
 import pytest
 
+from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
 from db.repositories.rounds import Rounds
-from db.repositories.work_items import WorkItems
 from db.repositories.workers import Workers
 from mallorn.core.errors import (
     HostFault,
@@ -26,8 +26,8 @@ from mallorn.core.log_setup import JsonLines
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
-from services.coordinator.fleet.device_states import state_of_worker
-from workers import tasks
+from services.coordinator.fleet.device_and_worker_states import state_of_worker
+from workers import celery_tasks as tasks
 from workers.process.lease_renewal import LeaseKeeper
 from workers.round.batch_commits import BATCH, Commits
 from workers.round.feature_lookup import FeatureLookup

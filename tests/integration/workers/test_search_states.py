@@ -5,7 +5,7 @@ import pytest
 from benchmarks.lab.unlearned import TWINS
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
-from db.repositories.saved_states import KEPT, SearchStates
+from db.repositories.search_and_finish_states import KEPT, SearchStates
 from mallorn.core.states import JobState
 from searchers.algorithms.random import RandomSearch
 from searchers.stateful import MOST_BYTES, StatefulSearcher

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import REGISTRY
 from mallorn.core.states import JobState

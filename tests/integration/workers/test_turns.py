@@ -4,7 +4,7 @@ import pytest
 
 from db.repositories.jobs import Jobs
 from db.repositories.leases import WorkItem
-from db.repositories.saved_states import FinishSteps
+from db.repositories.search_and_finish_states import FinishSteps
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import JobState, WorkKind

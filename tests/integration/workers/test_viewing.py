@@ -14,8 +14,8 @@ from searchers.space import Candidate, Sketch
 from tests.fixtures.inside import Inside
 from tests.fixtures.rows import Rows
 from tests.unit.tvm_space.programs import TARGET, matmul
-from workers.interfaces.arguments import Arguments
 from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import Program
 from workers.round.feature_lookup import LOWERED, FeatureLookup, WorkloadOnTarget
 from workers.subprocesses.errors import ChildCrashed

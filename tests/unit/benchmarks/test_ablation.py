@@ -11,8 +11,8 @@ from benchmarks.ablation_arms import CHANCE_OPTIONS, WITHOUT, all_arms
 from benchmarks.ablation_report import lines, report
 from benchmarks.cells import Cells
 from benchmarks.lab.unlearned import TWINS
-from mallorn.core.option_kwargs import check_asked
-from mallorn.core.options import JobOptions
+from mallorn.core.check_option_kwargs import check_asked
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY
 
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.cells import Cells
 from benchmarks.families import _cells, _figures, _is_measured
 from benchmarks.families_report import GROUPINGS, Cell, totals
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from mallorn.client import Client
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.event import FamilyChangedEvent

@@ -16,8 +16,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
 from searchers.synthetic_space import SyntheticSpace
-from workers.interfaces.arguments import Arguments, Tensor
 from workers.interfaces.model_compiler import ModelTask
+from workers.interfaces.tensor_arguments import Arguments, Tensor
 
 ARGS = Arguments((Tensor("TENSOR", "float32", (1000, 250)), Tensor("TENSOR", "float32", (250,))))
 TASK = ModelTask("t", 1, "k" * 64, "matmul", "s", 1e6, "", ARGS, (8, 8))

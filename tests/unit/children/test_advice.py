@@ -5,7 +5,7 @@ from signal import SIGKILL, SIGSEGV
 import pytest
 
 from mallorn.core.settings import Settings
-from workers.subprocesses.crash_handling import advice
+from workers.subprocesses.crash_retry_and_advice import advice
 from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
 
 

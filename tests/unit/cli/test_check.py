@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import host_checks, tune
+from cli import host_checks
+from cli import tune_and_resume as tune
 from cli.main import app
 from mallorn.core.errors import HostFault, InvalidModel
 from mallorn.core.targets import Target

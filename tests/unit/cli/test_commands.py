@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.workers import Workers

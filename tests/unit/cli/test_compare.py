@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from mallorn.results.comparison import Side, compare
+from mallorn.results.compare_jobs import Side, compare
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 from tests.fixtures.told import told_job, told_round, told_task

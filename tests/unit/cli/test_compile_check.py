@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from onnx.helper import make_graph, make_model, make_node
 
-from cli.compile import WrongNumbers, check_numbers
+from cli.compile_and_bench import WrongNumbers, check_numbers
 from mallorn.core.targets import parse_target
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.interfaces.model_compiler import Untuned

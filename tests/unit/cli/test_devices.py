@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import archive_and_delete
+from cli import archive_and_delete_jobs as archive_and_delete
 from cli.main import app
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measurements import Measurements

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from db.repositories.api_keys import holds_keys
-from mallorn.core.addresses import check_binding
+from mallorn.core.address_checks import check_binding
 from mallorn.core.errors import InvalidRequest
 from tests.fixtures.answers import data
 from tests.fixtures.coordinator import Coordinator, OwnedRows

@@ -10,7 +10,7 @@ from cli.watch.full_view import RoundsSoFar, WholeView, heaviest, plot
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job
-from mallorn.results.history import CurvePoint
+from mallorn.results.best_so_far_curve import CurvePoint
 from tests.fixtures.told import told_job, told_round, told_task
 
 BLANK = "\u2800"

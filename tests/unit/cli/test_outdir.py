@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from cli.watch import run_to_end
-from cli.watch.run_to_end import Ending
+from cli.watch import follow_and_fetch_schedules as run_to_end
+from cli.watch.follow_and_fetch_schedules import Ending
 from mallorn.check_output_directory import (
     check_model,
     check_target,

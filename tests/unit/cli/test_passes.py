@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 from typer.testing import CliRunner, Result
 
-from cli import passes
+from cli import report_graph_passes as passes
 from cli.main import app
 from graphc.phases import PassEntry
 from tests.fixtures.workshop import MadeUpGraphs

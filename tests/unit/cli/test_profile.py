@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from cli.profile import Kernel, describe, summary
+from cli.profile_kernels import Kernel, describe, summary
 from mallorn.core.values.machine import assumed
-from workers.interfaces.arguments import Arguments, Tensor
 from workers.interfaces.model_compiler import ModelTask
+from workers.interfaces.tensor_arguments import Arguments, Tensor
 
 MACHINE = assumed(cores=2, lanes=16).model_copy(
     update={"gflops": {"float32": 500.0, "bfloat16": 1000.0}, "memory_gbytes_per_sec": 40.0}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.terminal.options import parse_input_shape, parse_options
+from cli.terminal.job_options import parse_input_shape, parse_options
 from cli.terminal.output import print_error, stdout, table
 from cli.terminal.tables import keyed
 from cli.watch import bar_view
@@ -22,7 +22,16 @@ from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job
-from mallorn.wording.units import Column, ago, budget_words, cell, duration, headroom, latency, spent_of
+from mallorn.wording.format_values import (
+    Column,
+    ago,
+    budget_words,
+    cell,
+    duration,
+    headroom,
+    latency,
+    spent_of,
+)
 from tests.fixtures.told import told_round, told_task
 
 

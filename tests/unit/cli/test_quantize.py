@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.quantize_weights import rounded
-from workers.tvm.load_network import load_network
+from workers.tvm.import_onnx_to_relax import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
 Type = Callable[..., Result]

@@ -12,14 +12,14 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from db.migrate import upgrade
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.session import Database
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
-from mallorn.wording.units import TAKE_DATA, placed
+from mallorn.wording.format_values import TAKE_DATA, placed
 from stack.data_directory import DataDir
 from tests.fixtures.answers import data
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -34,7 +34,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     for name in [name for name in os.environ if name.startswith("MALLORN_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("cli.service.read_source.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", NOBODY)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
     settings.cache_clear()
     yield
@@ -205,9 +205,9 @@ def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.service.read_source.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", coordinator.url)
     assert len(data(CliRunner().invoke(app, ["models", "--json"]))) == 1
-    monkeypatch.setattr("cli.service.read_source.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", NOBODY)
     assert data(CliRunner().invoke(app, ["models", "--json"])) == []
 
 
@@ -216,9 +216,9 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.service.read_source.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
-    monkeypatch.setattr("mallorn.core.addresses.os.getuid", lambda: 4242)
+    monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
     looked = CliRunner().invoke(app, ["models", "--json"])
     assert data(looked) == []
     assert f"the service at {coordinator.url} is of user " in looked.stderr

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import recording, wait_until_tuned
+from cli import record_for_replay as recording
+from cli import wait_until_tuned
 from cli.main import app
 from db.migrate import upgrade
 from db.repositories.measurements import Measurements

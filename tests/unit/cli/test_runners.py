@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from cli.example_programs import Callee, run_lines, write_runners
+from cli.write_inference_programs import Callee, run_lines, write_runners
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import TensorSpec
 

@@ -8,8 +8,8 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.terminal.option_groups import shared
-from mallorn.core.option_kwargs import EvaluatorAsked, OptionKwargs
-from mallorn.core.options import EvaluatorOptions, JobOptions
+from mallorn.core.check_option_kwargs import EvaluatorAsked, OptionKwargs
+from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from tests.fixtures.answers import refused
 
 
@@ -61,5 +61,7 @@ def test_what_may_be_asked_for_is_what_a_job_has() -> None:
 def test_tune_refuses_a_wrong_option_before_a_service_is_started(
     monkeypatch: pytest.MonkeyPatch, words: list[str], said: list[str]
 ) -> None:
-    monkeypatch.setattr("cli.tune.connected_stack", lambda *_: pytest.fail("a service was started"))
+    monkeypatch.setattr(
+        "cli.tune_and_resume.connected_stack", lambda *_: pytest.fail("a service was started")
+    )
     refused(CliRunner().invoke(app, ["tune", "net.onnx", *words]), *said)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mallorn.report.style import SERVED
+from mallorn.report.style_and_csp import SERVED
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.markup import Markup
 

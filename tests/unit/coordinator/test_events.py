@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text, update
 
 import mallorn
+from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.jobs import Jobs
-from db.repositories.loop_ticks import Ticks
 from db.session import Database
 from db.tables import Tick
 from mallorn.core import queues
@@ -95,8 +95,8 @@ def test_readyz_tells_for_how_long_nobody_swept_or_reaped(coordinator: Coordinat
     assert "control.sweep had none yet" in control_of(coordinator)
     with coordinator.database.transaction() as session:
         for loop, every_sec in queues.TICKS.items():
-            Ticks(session).begin(loop, every_sec)
-            Ticks(session).done(loop)
+            LoopTicks(session).begin(loop, every_sec)
+            LoopTicks(session).done(loop)
     assert control_of(coordinator) == "ok"
     with coordinator.database.transaction() as session:
         reaper = update(Tick).where(Tick.name == queues.REAP)

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from db.repositories.activity import StageRuns
+from db.repositories.fleet_activity import StageRuns
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.workers import Workers

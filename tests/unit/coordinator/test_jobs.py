@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY
 from tests.fixtures.coordinator import Coordinator
 

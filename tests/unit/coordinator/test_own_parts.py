@@ -7,9 +7,9 @@ import pytest
 from mallorn.core import allowed_classes, registry
 from mallorn.core.allowed_classes import ANY, check_classes
 from mallorn.core.api_keys import digest_of
+from mallorn.core.check_option_kwargs import check_options
 from mallorn.core.errors import ClassRefused, InvalidRequest, PluginFailed
-from mallorn.core.option_kwargs import check_options
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import check_name, resolve
 from searchers.algorithms.sa import Annealing
 from tests.fixtures.coordinator import Coordinator, Start
@@ -69,7 +69,7 @@ def test_what_is_listed_nearly_is_not_listed(listed: str) -> None:
 
 def test_one_of_ours_is_named_by_its_name_alone() -> None:
     with pytest.raises(InvalidRequest, match="has a name here") as caught:
-        check_name("measurer", "workers.measure.simulated:SimulatedMeasurer")
+        check_name("measurer", "workers.measure.simulated_measurer:SimulatedMeasurer")
     assert caught.value.hint == "known: simulated"
 
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text, update
 
 from db.repositories.api_keys import ApiKeys
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.sign_ins import SignIns
 from db.tables import Base, Job, Round

@@ -6,7 +6,7 @@ from threading import Event
 import anyio
 import pytest
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState

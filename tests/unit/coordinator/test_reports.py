@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from db.repositories.jobs import Jobs
-from mallorn.report.style import SERVED
+from mallorn.report.style_and_csp import SERVED
 from services.coordinator import reports as service
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round

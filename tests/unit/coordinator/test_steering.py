@@ -2,9 +2,9 @@
 
 from httpx import Response
 
+from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, LeaseToken, WorkItem
-from db.repositories.work_items import WorkItems
 from mallorn.core import queues
 from mallorn.core.states import JobState, WorkKind
 from mallorn.server_sent_events import parse_events

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mallorn.core.addresses import check_binding, is_loopback
+from mallorn.core.address_checks import check_binding, is_loopback
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from services.coordinator.serve import serve

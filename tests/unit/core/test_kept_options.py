@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from mallorn.core.errors import UnknownName
-from mallorn.core.options import EvaluatorOptions, JobOptions, KeptOptions
+from mallorn.core.job_options import EvaluatorOptions, JobOptions, KeptOptions
 from mallorn.core.values.job import JobStatus
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from costmodels.ensemble import LEARNERS, PRIOR
+from costmodels.best_of_models import LEARNERS, PRIOR
 from mallorn.core.cost_model_libraries import LIBRARIES, PARTS, extras_of, libraries_of, runnable
 from mallorn.core.registry import REGISTRY
 
@@ -38,7 +38,7 @@ def test_without_their_libraries_these_models_do_not_run_and_all_others_do() -> 
 
 def test_a_worker_begins_without_them() -> None:
     libraries = sorted(frozenset().union(*LIBRARIES.values()))
-    asked = [sys.executable, "-c", "import sys, workers.tasks; print([*sys.modules])"]
+    asked = [sys.executable, "-c", "import sys, workers.celery_tasks; print([*sys.modules])"]
     imported = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     assert [library for library in libraries if f"'{library}'" in imported] == []
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mallorn import Client
-from mallorn.core.addresses import NotYours, check_yours, listener_uid
+from mallorn.core.address_checks import NotYours, check_yours, listener_uid
 from mallorn.core.settings import settings
 
 ADDRESSES = [

@@ -3,7 +3,7 @@
 import pytest
 
 from mallorn.core.errors import InvalidRequest, InvalidTarget
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import REGISTRY
 from mallorn.core.stand_in_measurers import (
     DEVICE,

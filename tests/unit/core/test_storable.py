@@ -2,7 +2,7 @@
 
 import pytest
 
-from mallorn.core.storable import check_storable, read_json, told
+from mallorn.core.storable_json import check_storable, read_json, told
 from mallorn.core.targets import parse_target
 
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from mallorn.core.states import JobState
-from mallorn.core.values.cost_model_metrics import CostModelMetrics
+from mallorn.core.values.cost_model_version import CostModelMetrics
 from mallorn.core.values.event import (
     KINDS,
     FailedEvent,

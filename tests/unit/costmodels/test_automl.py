@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from costmodels import automl
-from costmodels.automl import START, AutoML
+from costmodels import tune_lightgbm as automl
 from costmodels.base import CostModel
 from costmodels.testing import StoredModelTestCase, easy_data
+from costmodels.tune_lightgbm import START, AutoML
 from mallorn.core.errors import Unavailable
 from mallorn.core.install_command import install_line
 

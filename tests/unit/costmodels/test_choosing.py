@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.active_selection import chosen, even
+from costmodels.select_training_rows import chosen, even
 from costmodels.testing import easy_data
 
 ROWS, LABELS, GROUPS = easy_data(400, seed=0)

@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.analytic_draft import Draft
 from costmodels.base import FAILED_LABEL, CostModel, Prediction
-from costmodels.ensemble import DEVIATIONS, FEWEST_ROWS, Ensemble, scaled, spread_factor
+from costmodels.best_of_models import DEVIATIONS, FEWEST_ROWS, BestOfModels, scaled, spread_factor
 from costmodels.metrics import coverage
 from costmodels.testing import Data, StoredModelTestCase, easy_data
 from mallorn.core.registry import REGISTRY
@@ -17,12 +17,12 @@ from searchers.synthetic_space import SyntheticSpace
 class TestEnsemble(StoredModelTestCase):
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
-        return Ensemble
+        return BestOfModels
 
 
 @pytest.fixture(scope="module")
-def learned() -> Ensemble:
-    model = Ensemble()
+def learned() -> BestOfModels:
+    model = BestOfModels()
     model.fit(*easy_data(400, seed=0), seed=0)
     return model
 
@@ -30,7 +30,7 @@ def learned() -> Ensemble:
 def test_until_data_exists_the_draft_answers() -> None:
     space = SyntheticSpace(128, 128, 64)
     features = space.features(space.sample(np.random.default_rng(0), 20))
-    model = Ensemble()
+    model = BestOfModels()
     assert model.chosen == "draft"
     np.testing.assert_array_equal(model.predict(features).mean, Draft().predict(features).mean)
     few = FEWEST_ROWS - 1
@@ -38,10 +38,10 @@ def test_until_data_exists_the_draft_answers() -> None:
     assert model.chosen == "draft"
 
 
-def test_with_data_a_learner_answers_and_is_named_after_loading(learned: Ensemble) -> None:
+def test_with_data_a_learner_answers_and_is_named_after_loading(learned: BestOfModels) -> None:
     assert learned.chosen != "draft"
     assert learned.chosen in REGISTRY["cost_model"]
-    assert Ensemble.load(learned.save()).chosen == learned.chosen
+    assert BestOfModels.load(learned.save()).chosen == learned.chosen
 
 
 def noisy_data(rows: int, seed: int) -> Data:
@@ -51,7 +51,7 @@ def noisy_data(rows: int, seed: int) -> Data:
 
 
 def test_four_fifths_of_what_it_has_not_seen_lie_in_its_80_percent_intervals() -> None:
-    model = Ensemble()
+    model = BestOfModels()
     model.fit(*noisy_data(600, seed=0), seed=0)
     features, labels, _ = noisy_data(2000, seed=1)
     assert 0.72 < coverage(*model.predict(features), labels, DEVIATIONS) < 0.88
@@ -59,7 +59,7 @@ def test_four_fifths_of_what_it_has_not_seen_lie_in_its_80_percent_intervals() -
 
 def test_failures_alone_leave_the_prior() -> None:
     features, labels, groups = easy_data(60, seed=0)
-    model = Ensemble()
+    model = BestOfModels()
     model.fit(features, np.full_like(labels, FAILED_LABEL), groups, seed=0)
     assert model.chosen == "draft"
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel, Matrix, Vector
-from costmodels.decision_examples import GOOD_A_TASK, MOST_GOOD, choices_of
-from costmodels.generator import GeneratorModel
+from costmodels.decision_generator import GeneratorModel
+from costmodels.generator_examples import GOOD_A_TASK, MOST_GOOD, choices_of
 from costmodels.labels import labels
-from costmodels.partial_rows import prefixes
+from costmodels.partial_schedules import prefixes
 from costmodels.testing import StoredModelTestCase
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace

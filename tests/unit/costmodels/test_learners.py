@@ -8,7 +8,7 @@ from sklearn.tree import ExtraTreeRegressor
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
 from costmodels.forest import Forest, as_trees
-from costmodels.headfirst import HeadFirst
+from costmodels.forest_plus_lfbo import ForestPlusLFBO
 from costmodels.lfbo import LFBO, chances
 from costmodels.lgbm import LightGBM, LightGBMRank
 from costmodels.metrics import pairwise_accuracy
@@ -43,7 +43,7 @@ class TestForest(StoredModelTestCase):
 class TestHeadFirst(StoredModelTestCase):
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
-        return HeadFirst
+        return ForestPlusLFBO
 
 
 class TestLFBO(StoredModelTestCase):
@@ -83,10 +83,10 @@ def test_the_head_is_ordered_better_than_by_a_model_that_slow_rows_teach_as_much
         model.fit(features[:2000], labels[:2000], groups[:2000], seed=0)
         return pairwise_accuracy(model.predict(features[2000:][head]).mean, law, groups[: len(head)])
 
-    assert ordered(HeadFirst()) > ordered(XGBoost())
+    assert ordered(ForestPlusLFBO()) > ordered(XGBoost())
 
 
-@pytest.mark.parametrize("make", [LightGBM, LightGBMRank, Forest, HeadFirst, LFBO])
+@pytest.mark.parametrize("make", [LightGBM, LightGBMRank, Forest, ForestPlusLFBO, LFBO])
 class TestEveryLearner:
     def test_its_spread_covers_what_it_misses(self, make: Callable[[], CostModel]) -> None:
         features, labels, groups = easy_data(600, seed=0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel
-from costmodels.batches import rank_push
 from costmodels.dense_layers import AdamW, forward, gradients, initial
+from costmodels.minibatches_and_gradients import rank_push
 from costmodels.mlp import MLP
 from costmodels.score_calibration import UNSCALED, fit_scale
 from costmodels.testing import StoredModelTestCase, easy_data

@@ -8,13 +8,13 @@ import pytest
 from costmodels.analytic_draft import Draft
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.metrics import pairwise_accuracy
-from costmodels.moa import MoA
+from costmodels.moa_momentum import MoA
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.residual import TRUSTED_ROWS, Residual, trust
-from costmodels.statements import Statements
+from costmodels.statement_boosters import Statements
 from costmodels.testing import StoredModelTestCase, assert_same, easy_data
 from costmodels.tlp import TLP
-from costmodels.transfer import name_of
+from costmodels.transfer_model_base import name_of
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest
 

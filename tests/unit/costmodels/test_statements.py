@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel
+from costmodels.statement_boosters import Statements, StatementsRank
 from costmodels.statement_sums import LISTED, by_value, lines_of, lists
-from costmodels.statements import Statements, StatementsRank
 from costmodels.testing import StoredModelTestCase, easy_data
 from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel
-from costmodels.static import Static, left_out_error
+from costmodels.ridge_on_code_counts import RidgeOnCodeCounts, left_out_error
 from costmodels.testing import StoredModelTestCase, easy_data
 from mallorn.core.errors import InvalidRequest
 
@@ -16,7 +16,7 @@ class TestStatic(StoredModelTestCase):
 
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
-        return Static
+        return RidgeOnCodeCounts
 
 
 def test_errors_on_rows_left_out_are_those_of_as_many_fits() -> None:
@@ -37,7 +37,7 @@ def test_what_is_linear_is_learned_exactly_and_what_is_far_away_is_unsure() -> N
     features[:, :3] = rng.normal(size=(200, 3))
     labels = (features[:, 0] - 2 * features[:, 1]).astype(np.float32)
     labels -= labels.max()
-    model = Static()
+    model = RidgeOnCodeCounts()
     model.fit(features, labels, np.zeros(200, dtype=np.int64), seed=0)
     mean, std = model.predict(features)
     np.testing.assert_allclose(mean, labels, atol=0.05)
@@ -47,4 +47,4 @@ def test_what_is_linear_is_learned_exactly_and_what_is_far_away_is_unsure() -> N
 def test_rows_of_another_view_are_refused() -> None:
     features, labels, groups = easy_data(20, seed=0)
     with pytest.raises(InvalidRequest, match="are no code: each has 48 columns"):
-        Static().fit(features, labels, groups, seed=0)
+        RidgeOnCodeCounts().fit(features, labels, groups, seed=0)

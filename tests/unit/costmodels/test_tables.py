@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from costmodels.network_inputs import columns, tables_of
+from costmodels.standardize_inputs import columns, tables_of
 from costmodels.views import View
 
 SMALL = View("small", 1, (3, 4))  # present, parent, and two columns of values

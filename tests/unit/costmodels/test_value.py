@@ -10,18 +10,10 @@ from hypothesis import strategies as st
 from costmodels.base import CostModel, Matrix, Vector
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
-from costmodels.partial_rows import (
-    DECIDED,
-    LAST,
-    STEP,
-    continued,
-    outermost,
-    prefixes,
-    reproducible,
-)
+from costmodels.partial_schedules import DECIDED, LAST, STEP, continued, outermost, prefixes, reproducible
+from costmodels.partial_values import ValueModel
 from costmodels.testing import StoredModelTestCase
-from costmodels.value import ValueModel
-from costmodels.value_states import MOST_STATES, journeys_of
+from costmodels.value_iteration_states import MOST_STATES, journeys_of
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace
 

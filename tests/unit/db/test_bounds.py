@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from db.dataset import unpacked_size
+from db.dataset import check_unpacked_size as unpacked_size
 from mallorn.core.errors import InvalidRequest
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from costmodels.views import CODE
+from workers.features.assembly_counts_view import COLUMNS, describe_code
 from workers.features.assembly_parser import functions_of
-from workers.features.code import COLUMNS, describe_code
 
 X86 = """
 \t.type\t__tvm_ffi_main,@function

@@ -6,7 +6,7 @@ import pytest
 from costmodels.views import LOOPS
 from searchers.space import Matrix, Sketch
 from tests.unit.features.sketches import PRODUCT_WORK, SUM_WORK, factored, product
-from workers.features.loops import (
+from workers.features.loop_tree_view import (
     BLOCK,
     DEPTH,
     EXTENT,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from workers.interfaces.model_compiler import Reference
-from workers.tvm.accuracy import compare, compare_models, relative_error, rounded_error, tolerance
+from workers.tvm.compare_outputs import compare, compare_models, relative_error, rounded_error, tolerance
 
 REF = np.array([1.0, -4.0, 2.0], "float32")
 

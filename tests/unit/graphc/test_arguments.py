@@ -5,7 +5,7 @@ from typing import Any
 
 from tvm import te, topi
 
-from workers.interfaces.arguments import pack_arguments, unpack_arguments
+from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
 from workers.tvm.program_arguments import FREE_RANGE, arguments
 
 Program = Callable[..., Any]

@@ -12,8 +12,8 @@ from graphc.quant import bf16_dot_products
 from searchers.decision_space import SketchRules
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import NHWC, difference, program, random, run
-from workers.features.loops import LoopsView
-from workers.tvm.program_cache import parse_tvm_target
+from workers.features.loop_tree_view import LoopsView
+from workers.tvm.parsed_program_cache import parse_tvm_target
 from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
 

@@ -14,8 +14,8 @@ from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.test_keep_block_quantized_weights import WIDE, runs_here
 from workers.tvm.loop_nests import nests
 from workers.tvm.rebuild_schedule import full_trace, rebuild
-from workers.tvm.reference import portable
-from workers.tvm.run_passes import as_tvm_target
+from workers.tvm.reference_outputs import portable
+from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
 from workers.tvm.tuning_database import replay
 from workers.tvm.workload_key import canonical

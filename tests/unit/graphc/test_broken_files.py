@@ -15,7 +15,7 @@ from benchmarks.mutant_files import MODELS, mutant
 from benchmarks.mutants import ending
 from mallorn.core.errors import InvalidModel
 from workers.interfaces.model_compiler import ModelCompiler
-from workers.tvm.load_network import load_network
+from workers.tvm.import_onnx_to_relax import load_network
 
 FEW, COUNT = 10, 40
 

@@ -12,8 +12,8 @@ from tvm import relax
 from tests.unit.graphc.networks import UNOPTIMIZED
 from tests.unit.graphc.test_int8_dot_products import WIDE, WITHOUT
 from workers.tvm.graph_recipes import TUNED
-from workers.tvm.load_network import load_network
-from workers.tvm.run_passes import as_tvm_target, operators, run_steps
+from workers.tvm.import_onnx_to_relax import load_network
+from workers.tvm.run_recipe_passes import as_tvm_target, operators, run_steps
 
 onnxruntime = pytest.importorskip("onnxruntime")
 from tests.unit.graphc.test_import_quantized_operators import (  # noqa: E402 (they need onnxruntime)

@@ -27,8 +27,8 @@ from tests.unit.graphc.networks import (
 )
 from tests.unit.graphc.pass_conformance import PassConformance
 from workers.features.base import AlignedDecisions
-from workers.features.loops import LoopsView
-from workers.features.primitives import Primitives
+from workers.features.loop_tree_view import LoopsView
+from workers.features.schedule_primitives_view import Primitives
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.program_blocks import blocks_of, operator_of
 from workers.tvm.rebuild_schedule import rebuild

@@ -12,7 +12,7 @@ from tvm import relax
 
 from graphc.export.compile_network import read_graph
 from tests.unit.graphc.networks import UNOPTIMIZED
-from workers.tvm.run_passes import operators
+from workers.tvm.run_recipe_passes import operators
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype("float32")
 

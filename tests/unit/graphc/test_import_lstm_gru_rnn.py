@@ -13,8 +13,8 @@ from tvm import relax
 from graphc.rnn.scan_function import Scan
 from mallorn.core.errors import InvalidModel
 from tests.unit.graphc.networks import HASWELL, UNOPTIMIZED
-from workers.tvm.load_network import load_network
-from workers.tvm.run_passes import as_tvm_target
+from workers.tvm.import_onnx_to_relax import load_network
+from workers.tvm.run_recipe_passes import as_tvm_target
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 4, 6, 20
 WIDE = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'

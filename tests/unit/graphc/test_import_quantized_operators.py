@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from tests.unit.graphc.networks import UNOPTIMIZED
-from workers.tvm.load_network import load_network
+from workers.tvm.import_onnx_to_relax import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
 quantization = pytest.importorskip("onnxruntime.quantization")

@@ -12,10 +12,10 @@ from mallorn.core.targets import Target
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, NHWC, program, run
 from workers.device.target_support import why_not
-from workers.tvm.intrinsics import load_intrinsics
 from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.run_passes import as_tvm_target
+from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
+from workers.tvm.tensor_intrinsics import load_intrinsics
 
 TARGETS = {
     "512 bits": '{"kind":"llvm","mcpu":"znver4","num-cores":1}',

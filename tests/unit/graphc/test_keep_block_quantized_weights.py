@@ -18,8 +18,8 @@ from tests.unit.graphc.networks import HASWELL, difference
 from tests.unit.graphc.test_int8_dot_products import WIDE
 from workers.tvm.extract_tasks import describe
 from workers.tvm.graph_recipes import TUNED
-from workers.tvm.load_network import load_network
-from workers.tvm.run_passes import as_tvm_target, operators, run_steps
+from workers.tvm.import_onnx_to_relax import load_network
+from workers.tvm.run_recipe_passes import as_tvm_target, operators, run_steps
 from workers.tvm.workload_key import canonical
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -13,7 +13,7 @@ from tvm import relax
 
 from mallorn.core.errors import InvalidModel
 from tests.unit.graphc.networks import UNOPTIMIZED
-from workers.tvm.load_network import load_network
+from workers.tvm.import_onnx_to_relax import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
 Arrays = Mapping[str, Any]

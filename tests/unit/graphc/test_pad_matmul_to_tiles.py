@@ -13,16 +13,7 @@ from tvm import relax
 from graphc.core.graph_rewriting import ROWS, whole_columns, whole_rows
 from graphc.matmul.fuse_transposes_into_batched_matmul import FuseTransposesIntoBatchedMatmul
 from graphc.matmul.pad_matmul_to_tiles import PadMatmulToTiles
-from tests.unit.graphc.networks import (
-    HASWELL,
-    difference,
-    network,
-    program,
-    random,
-    rewritten,
-    run,
-    weights,
-)
+from tests.unit.graphc.networks import HASWELL, difference, network, program, random, rewritten, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 from workers.tvm.sketches import design_space
 

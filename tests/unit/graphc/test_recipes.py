@@ -100,7 +100,7 @@ def test_naming_a_recipe_loads_no_tvm() -> None:
 )
 def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: int) -> None:
     from graphc.core.pass_registry import make_pass
-    from workers.tvm.run_passes import as_tvm_target
+    from workers.tvm.run_recipe_passes import as_tvm_target
 
     with as_tvm_target(attrs):
         assert make_pass({"call": "mallorn.lanes", "args": []}) == lanes

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 from mallorn.core.errors import InvalidModel
 from workers.tvm.extract_tasks import extract
 from workers.tvm.graph_recipes import TUNED, stored_recipe
-from workers.tvm.node_errors import unsized_node
+from workers.tvm.name_failing_onnx_node import unsized_node
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 

@@ -13,8 +13,8 @@ from tvm import relax
 
 from graphc.export.export_checks import error_of_steps
 from tests.unit.graphc.networks import UNOPTIMIZED, difference
-from workers.tvm.load_network import load_network
-from workers.tvm.run_passes import as_tvm_target
+from workers.tvm.import_onnx_to_relax import load_network
+from workers.tvm.run_recipe_passes import as_tvm_target
 
 DTYPES = {TensorProto.FLOAT16: "float16", TensorProto.BFLOAT16: ml_dtypes.bfloat16}
 KINDS = pytest.mark.parametrize("kind", DTYPES, ids=["float16", "bfloat16"])

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from db.repositories.job_events import Events
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn import Client

@@ -1,6 +1,6 @@
 """A job's way down, from its rounds."""
 
-from mallorn.results.history import CurvePoint, at_seconds, at_trials, curve, reached
+from mallorn.results.best_so_far_curve import CurvePoint, at_seconds, at_trials, curve, reached
 from tests.fixtures.told import told_round, told_task
 
 TASKS = [told_task(0, 4.0, weight=2), told_task(1, 10.0)]

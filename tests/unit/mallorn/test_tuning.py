@@ -16,11 +16,12 @@ import pytest
 import mallorn
 import mallorn.job
 import mallorn.server_sent_events
-from cli.service import connect
-from cli.service.connect import Connected
+from cli.service import connect_or_start_stack as connect
+from cli.service.connect_or_start_stack import Connected
 from db.migrate import upgrade
 from db.session import Database
-from mallorn import Client, Job, tuning
+from mallorn import Client, Job
+from mallorn import tune_model as tuning
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.install_command import MissingPackage, install_line
 from mallorn.core.settings import settings
@@ -29,7 +30,7 @@ from mallorn.core.values.manifest import Manifest
 from mallorn.http import Connection
 from mallorn.job import JobFailed
 from stack.data_directory import DataDir
-from stack.in_process import NothingRuns
+from stack.in_process_coordinator import NothingRuns
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 from tests.fixtures.models import onnx_bytes

@@ -6,7 +6,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.machine import Machine, assumed
 from mallorn.core.values.trial import Trial
-from workers.interfaces.arguments import Arguments
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureResult, Program
 from workers.measure.roofline_check import BEYOND, least_believed_us, reject_implausible
 

@@ -12,12 +12,12 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
-from workers.interfaces.arguments import Arguments, Tensor
 from workers.interfaces.candidate_compiler import Library
+from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import Builds, Built
-from workers.measure.validate import home
-from workers.subprocesses.call import Call
+from workers.measure.validate_candidates import home
+from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tvm.error import RPCError
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import WorkKind
 from mallorn.core.targets import parse_target
@@ -29,14 +29,14 @@ from tests.fixtures.faulty_device import (
     raises,
 )
 from tests.fixtures.waiting import PATIENCE
-from workers.interfaces.arguments import Arguments
-from workers.interfaces.runner import Runner
+from workers.interfaces.device_runner import Runner
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure import device_runs
 from workers.measure.base import MeasureInput, Program
 from workers.measure.build_candidates import Built
 from workers.measure.device_runs import DeviceRuns
 from workers.process.retry_rules import GIVEN_BACK, OTHER_HOST, retry_rule_for
-from workers.tvm import rpc_session
+from workers.tvm import remote_device as rpc_session
 
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments((("TENSOR", "float32", (4,)),)), flops=1.0)
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})

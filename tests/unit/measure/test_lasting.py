@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.core.options import EvaluatorOptions
-from workers.measure.stopping.take_timing import Patience, Piece, take_timing
+from mallorn.core.job_options import EvaluatorOptions
+from workers.measure.stopping.incremental_timing import Patience, Piece, take_timing
 
 OPTIONS = st.builds(
     EvaluatorOptions,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mallorn.core.options import EvaluatorOptions, JobOptions
-from workers.interfaces.arguments import Arguments, Tensor
+from mallorn.core.job_options import EvaluatorOptions, JobOptions
+from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.measure.base import Program
-from workers.measure.run_timeout import HOPELESS, OVERHEAD_SEC, run_timeout_sec
+from workers.measure.run_timeout_and_retakes import HOPELESS, OVERHEAD_SEC, run_timeout_sec
 
 OPTIONS = JobOptions(run_timeout_sec=10.0)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from workers.device.device_class import DeviceClass
-from workers.device.device_requests import Requests
+from workers.device.device_request_queue import DeviceRequestQueue
 
 FAST, SLOW = DeviceClass("fast", "0.27.0", 2), DeviceClass("slow", "0.27.0", 2)
 
@@ -29,7 +29,7 @@ class Client:
         return True
 
 
-def offer(requests: Requests, name: str, kind: DeviceClass) -> Device:
+def offer(requests: DeviceRequestQueue, name: str, kind: DeviceClass) -> Device:
     about = {"host_class": kind.host_class, "tvm_version": kind.tvm_version, "threads": kind.threads}
     device = Device({"mallorn": about})
     device.pending_matchkeys.add(f"key-{name}")
@@ -37,14 +37,14 @@ def offer(requests: Requests, name: str, kind: DeviceClass) -> Device:
     return device
 
 
-def ask(requests: Requests, wanted: str) -> Client:
+def ask(requests: DeviceRequestQueue, wanted: str) -> Client:
     client = Client()
     requests.ask(client, wanted)
     return client
 
 
 def test_a_client_gets_a_device_of_its_class_however_many_others_are_free() -> None:
-    requests = Requests()
+    requests = DeviceRequestQueue()
     offer(requests, "a", FAST)
     slow = offer(requests, "b", SLOW)
     assert ask(requests, SLOW.text).got == ["b"]
@@ -54,7 +54,7 @@ def test_a_client_gets_a_device_of_its_class_however_many_others_are_free() -> N
 
 
 def test_who_waits_for_a_class_holds_up_nobody_who_waits_for_another() -> None:
-    requests = Requests()
+    requests = DeviceRequestQueue()
     first, second, third = ask(requests, SLOW.text), ask(requests, FAST.text), ask(requests, FAST.text)
     offer(requests, "a", FAST)
     assert (first.got, second.got, third.got) == ([], ["a"], [])
@@ -63,7 +63,7 @@ def test_who_waits_for_a_class_holds_up_nobody_who_waits_for_another() -> None:
 
 
 def test_who_hung_up_gets_nothing_and_is_forgotten() -> None:
-    requests = Requests()
+    requests = DeviceRequestQueue()
     gone = ask(requests, SLOW.text)
     gone.gone = True
     waiting = ask(requests, FAST.text)
@@ -73,7 +73,7 @@ def test_who_hung_up_gets_nothing_and_is_forgotten() -> None:
 
 
 def test_a_device_whose_class_changed_while_it_was_free_is_of_the_new_one() -> None:
-    requests = Requests()
+    requests = DeviceRequestQueue()
     device = offer(requests, "a", FAST)
     device.told = {"mallorn": {**device.told["mallorn"], "host_class": SLOW.host_class}}
     assert ask(requests, FAST.text).got == []
@@ -82,6 +82,6 @@ def test_a_device_whose_class_changed_while_it_was_free_is_of_the_new_one() -> N
 
 @pytest.mark.parametrize("about", [{}, {"mallorn": None}, {"mallorn": {"host_class": "fast"}}])
 def test_a_device_that_nobody_can_read_is_of_no_class(about: Any) -> None:
-    requests = Requests()
+    requests = DeviceRequestQueue()
     requests.put((Device(about), "odd", 9091, "key"))
     assert ask(requests, FAST.text).got == []

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mallorn.core.options import EvaluatorOptions
-from workers.measure import run_timeout
-from workers.measure.run_timeout import Retakes
+from mallorn.core.job_options import EvaluatorOptions
+from workers.measure import run_timeout_and_retakes as run_timeout
+from workers.measure.run_timeout_and_retakes import Retakes
 
 
 class Clock:

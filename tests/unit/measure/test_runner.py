@@ -8,15 +8,15 @@ import pytest
 from tvm.error import RPCError
 
 from mallorn.core.errors import PluginFailed
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from workers.device.rpc_handshake import DEATH_NOTICE
-from workers.device.slice_times import SliceTimes
-from workers.interfaces.arguments import Arguments
-from workers.interfaces.runner import LibraryRun
+from workers.device.slice_timing_result import SliceTimes
+from workers.interfaces.device_runner import LibraryRun
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.stopping import StoppingRule
 from workers.tvm import runner_child
-from workers.tvm.rpc_session import CandidateTimeout
+from workers.tvm.remote_device import CandidateTimeout
 
 WHERE = ("tracker", "llvm")
 

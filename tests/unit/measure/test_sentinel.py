@@ -14,7 +14,7 @@ from searchers.space import Candidate, Sketch
 from workers.measure.base import MeasureInput, MeasureResult
 from workers.measure.build_candidates import Builds, Built
 from workers.measure.device_runs import DeviceRuns
-from workers.measure.sentinel import Sentinel
+from workers.measure.timing_drift_detector import TimingDriftDetector
 
 BEST, LAST = (
     Built(MeasureInput(at, Candidate("s", (at,)), Sketch("s", "[]", ())), Path(f"{at}.so"), (), 1.0)
@@ -52,7 +52,7 @@ class Device:
         return ran(0, known_us * share, disturbed=0.5 if share < 0 else 0.0)
 
     def watched(self, results: Sequence[MeasureResult]) -> list[MeasureResult]:
-        return list(Sentinel(cast("DeviceRuns", self), cast("Builds", self)).watch(iter(results)))
+        return list(TimingDriftDetector(cast("DeviceRuns", self), cast("Builds", self)).watch(iter(results)))
 
 
 @pytest.mark.parametrize("again", [0.96, 1.0, 1.04])

@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import REGISTRY, resolve
 from workers.measure.stopping import Fixed, StoppingRule, take_times
 from workers.measure.stopping.adaptive import Adaptive, Racing

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from workers.measure.clock_check import ImpossibleTime, check_times
+from workers.measure.check_reported_times import ImpossibleTime, check_times
 from workers.tvm import runner_child
 
 

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 
 from mallorn.core.errors import NoDevice, Unavailable
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceInfo
 from searchers.space import Candidate, Sketch
 from tests.fixtures.faces import OddRunner
 from tests.fixtures.waiting import PATIENCE
-from workers.interfaces import runner as module
-from workers.interfaces.arguments import Arguments
-from workers.interfaces.runner import Runner
+from workers.interfaces import device_runner as module
+from workers.interfaces.device_runner import Runner
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure import device_runs as timing
 from workers.measure.base import MeasureInput, Program
 from workers.measure.build_candidates import Built

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target, parse_target
 from searchers.space import Candidate, Sketch
 from tests.fixtures.faces import OddBuilder, OddRunner
 from workers.device.device_class import Endpoint
-from workers.interfaces.arguments import Arguments
 from workers.interfaces.candidate_compiler import Library
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, Program
 from workers.measure.testing import MeasurerTestCase, Workplace
 from workers.measure.tracked_devices import Fleet, TrackedDevice

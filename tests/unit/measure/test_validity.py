@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from mallorn.core.errors import MallornError
-from workers.measure.validate import home, validate
-from workers.subprocesses.call import Call
+from workers.measure.validate_candidates import home, validate
+from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import ChildCrashed
 from workers.subprocesses.process_pool import ChildPool, Finished
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from services.planner.families.base import Member, Placement, Ranking
-from services.planner.families.dynamic import ByEvidence
+from services.planner.families.families_by_evidence import ByEvidence
 
 MATMUL, SOFTMAX = "dynamic:matmul", "dynamic:softmax"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.options import LARGEST_ROUND
+from mallorn.core.job_options import LARGEST_ROUND
 from services.planner.fair_share import MAX_PRIORITY, JobShare, charged, deal_slots, in_turn
 
 ROUNDS = 1000

@@ -3,7 +3,7 @@
 import pytest
 
 from mallorn.report.chart import HEIGHT, SECONDS, TRIALS, WIDTH, chart, even_ticks, log_ticks, padded
-from mallorn.results.history import CurvePoint
+from mallorn.results.best_so_far_curve import CurvePoint
 from tests.fixtures.markup import Markup, assert_inert
 
 POINTS = [CurvePoint(16, 10.0, 1000.0, 0), CurvePoint(32, 20.0, 1000.0, 1), CurvePoint(64, 75.0, 100.0, 2)]

@@ -17,7 +17,7 @@ from mallorn.core.values.decision_log import LoggedRound
 from mallorn.report.notebook_card import card
 from mallorn.report.page import page
 from mallorn.report.report_data import Failure, ReportData, grouped
-from mallorn.report.style import scoped
+from mallorn.report.style_and_csp import scoped
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
 from tests.fixtures.markup import assert_inert

@@ -5,7 +5,7 @@ from typing import Any
 
 from mallorn.report.html import el, facts, table
 from mallorn.report.sections import _option
-from mallorn.wording.units import Column
+from mallorn.wording.format_values import Column
 from tests.fixtures.markup import Markup
 
 FIRST: Column[Any] = Column("A", itemgetter(0))

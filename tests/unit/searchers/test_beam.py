@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Matrix, Prediction, Vector
-from costmodels.decision_proposer import ValuesPrefixes
+from costmodels.decision_model_interfaces import ValuesPrefixes
 from costmodels.labels import labels
-from costmodels.partial_rows import LAST, prefixes
-from costmodels.value import ValueModel
+from costmodels.partial_schedules import LAST, prefixes
+from costmodels.partial_values import ValueModel
 from searchers.algorithms.beam import Beam
 from searchers.base import Searcher
 from searchers.decision_features import describe
@@ -21,7 +21,7 @@ from searchers.learning.knobs import ordered, pick
 from searchers.space import Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
 from searchers.testing import SearcherTestCase
-from searchers.tile_arrays import Rows
+from searchers.tile_factorizations import Rows
 
 
 class TestBeam(SearcherTestCase):

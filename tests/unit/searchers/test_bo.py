@@ -5,7 +5,7 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from searchers.algorithms.bo import ROWS, BayesianOptimisation, contextual_variance, spread
-from searchers.algorithms.gp import ACQUISITIONS, GaussianProcess, matern
+from searchers.algorithms.gaussian_process import ACQUISITIONS, GaussianProcess, matern
 from searchers.algorithms.random import RandomSearch
 from searchers.base import Searcher, Trial
 from searchers.simulate_search import best_us, simulate

@@ -10,8 +10,8 @@ from costmodels.xgb import XGBoost
 from searchers.algorithms.felix import ASCENT, Felix, Surrogate
 from searchers.base import Searcher
 from searchers.batch_searcher import Request
-from searchers.decision_points import genes_of
 from searchers.decision_space import SketchRules
+from searchers.decision_vector_encoding import genes_of
 from searchers.simulate_search import trained
 from searchers.space import Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace

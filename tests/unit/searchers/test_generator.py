@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from costmodels.base import CostModel
-from costmodels.generator import GeneratorModel as Model
+from costmodels.decision_generator import GeneratorModel as Model
 from costmodels.labels import labels
-from searchers.algorithms.generator import GENERATED, Generator
+from searchers.algorithms.sample_decision_model import GENERATED, Generator
 from searchers.base import Searcher
 from searchers.batch_searcher import Request
 from searchers.synthetic_space import SyntheticSpace

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchers.decision_points import Genes, genes_of, whole_parts
 from searchers.decision_space import SketchRules
+from searchers.decision_vector_encoding import Genes, genes_of, whole_parts
 from searchers.space import Choice, ChoiceKind, Sketch
 
 EXTENTS = st.sampled_from([1, 2, 7, 12, 64, 97, 112, 224, 360, 1000])

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.guided import Guided
+from searchers.algorithms.guided_walk import Guided
 from searchers.algorithms.step_gains import Directions
 from searchers.base import Searcher, Trial
 from searchers.batch_searcher import Request
+from searchers.bounded_trial_history import fastest
 from searchers.space import Candidate
 from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
 from searchers.testing import SearcherTestCase
-from searchers.timed_candidates import fastest
 
 
 class TestGuided(SearcherTestCase):

@@ -5,8 +5,8 @@ import pytest
 
 from mallorn.core.outcomes import Outcome
 from searchers.base import Trial
+from searchers.bounded_trial_history import fastest, latest
 from searchers.synthetic_space import SyntheticSpace
-from searchers.timed_candidates import fastest, latest
 
 CANDIDATES = SyntheticSpace(64, 64, 64).sample(np.random.default_rng(0), 6)
 HISTORY = [

@@ -9,7 +9,7 @@ from costmodels.random import RandomModel
 from costmodels.xgb import XGBoost
 from searchers.algorithms.es import EvolutionStrategy
 from searchers.algorithms.ga import Genetic
-from searchers.algorithms.guided import Guided
+from searchers.algorithms.guided_walk import Guided
 from searchers.algorithms.random import RandomSearch
 from searchers.algorithms.sa import Annealing
 from searchers.base import Searcher, Trial

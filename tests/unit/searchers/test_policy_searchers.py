@@ -12,12 +12,12 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.machine import assumed
 from searchers.algorithms.beam import Beam
 from searchers.algorithms.felix import Felix
-from searchers.algorithms.generator import Generator
 from searchers.algorithms.mcts import Mcts
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.qlearning import QLearning
 from searchers.algorithms.random import RandomSearch
 from searchers.algorithms.reinforce import Reinforce
+from searchers.algorithms.sample_decision_model import Generator
 from searchers.base import Searcher, Trial
 from searchers.batch_searcher import Request
 from searchers.decision_space import DecisionSpace

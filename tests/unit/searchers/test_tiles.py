@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchers.space import Choice, ChoiceKind
-from searchers.tile_arrays import TileRule, compositions, divisors, prime_powers, tilings
+from searchers.tile_factorizations import TileRule, compositions, divisors, prime_powers, tilings
 
 EXTENTS = st.integers(1, 4096)
 WIDTHS = st.integers(1, 5)

@@ -11,7 +11,7 @@ from costmodels.random import RandomModel
 from costmodels.views import LOOPS, VIEWS
 from mallorn.core.errors import InvalidRequest
 from searchers.algorithms.es import EvolutionStrategy
-from searchers.algorithms.guided import Guided
+from searchers.algorithms.guided_walk import Guided
 from searchers.pooled_searcher import score
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace

@@ -9,10 +9,10 @@ import tvm
 
 from mallorn.core.targets import Target
 from workers.device.target_support import why_not
-from workers.interfaces.probes import Finds
+from workers.interfaces.hardware_probes import Finds
 from workers.tvm import cpu_probes
 from workers.tvm.dot_instructions import dots
-from workers.tvm.program_cache import parse_tvm_target
+from workers.tvm.parsed_program_cache import parse_tvm_target
 
 
 def target(**facts: str) -> str:

@@ -11,14 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from mallorn.core.errors import HostFault, StorageFull
-from workers.tvm.linker import (
-    LinkError,
-    NoLinker,
-    check_linking,
-    link_command,
-    link_shared,
-    prepare_linking,
-)
+from workers.tvm.linker import LinkError, NoLinker, check_linking, link_command, link_shared, prepare_linking
 
 
 @pytest.fixture(autouse=True)

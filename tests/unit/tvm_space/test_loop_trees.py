@@ -10,9 +10,9 @@ from costmodels.views import LOOPS
 from searchers.decision_space import SketchRules
 from searchers.space import ChoiceKind, Matrix, Sketch
 from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, softmax
-from workers.features.loops import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
+from workers.features.loop_tree_view import BLOCK, EXTENT, INLINED, ORDINAL, PARENT, TILED, LoopsView
 from workers.features.resolved_trace import steps_of
-from workers.tvm.program_cache import instructions, new_schedule
+from workers.tvm.parsed_program_cache import instructions, new_schedule
 from workers.tvm.rebuild_schedule import bind
 from workers.tvm.sketches import design_space
 

@@ -9,7 +9,7 @@ import tvm
 from tvm.s_tir.schedule import Trace
 
 from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
-from workers.tvm.program_cache import is_choice, new_schedule, parse_tvm_target, tune_context
+from workers.tvm.parsed_program_cache import is_choice, new_schedule, parse_tvm_target, tune_context
 from workers.tvm.rebuild_schedule import full_trace, rebuild, validate
 from workers.tvm.sketches import design_space, plain, trace_text
 

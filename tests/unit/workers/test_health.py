@@ -95,6 +95,6 @@ def test_it_rests_between_two_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     import_module("workers.app")
     rested: list[bool] = []
     here = SimpleNamespace(health=SimpleNamespace(recover=lambda: rested.append(True)))
-    monkeypatch.setattr("workers.process.runtime.runtime", lambda: here)
+    monkeypatch.setattr("workers.process.worker_runtime.runtime", lambda: here)
     task_postrun.send(sender=None)
     assert rested == [True]

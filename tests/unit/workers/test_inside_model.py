@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from workers.finish.inside_model import WORTH, choose
+from workers.finish.decide_inside_model import WORTH, choose
 
 
 def candidate(task: str, slot: int) -> Any:

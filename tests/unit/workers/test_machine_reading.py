@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
-from workers.device.slice_times import Slice
-from workers.hardware_probe.probe_times import Timed, caches, machine_of
-from workers.interfaces.arguments import Arguments
-from workers.interfaces.probes import Finds, Probe
+from workers.device.slice_timing_result import Slice
+from workers.hardware_probe.machine_from_probe_times import Timed, caches, machine_of
+from workers.interfaces.hardware_probes import Finds, Probe
+from workers.interfaces.tensor_arguments import Arguments
 
 KB = 1024
 CURVE = {

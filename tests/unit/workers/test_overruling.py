@@ -10,8 +10,8 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Sketch
 from workers.finish.verifier import Verifier
-from workers.interfaces.arguments import Arguments
-from workers.interfaces.runner import LibraryRun
+from workers.interfaces.device_runner import LibraryRun
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, Program
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})

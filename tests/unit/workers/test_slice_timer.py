@@ -8,8 +8,8 @@ import pytest
 
 from workers.device import slice_timer
 from workers.device.slice_timer import SliceTimer
-from workers.host.contention import ContentionReading
 from workers.host.load_meter import Load
+from workers.host.processor_contention import ContentionReading
 
 
 class Host:

@@ -7,8 +7,8 @@ import pytest
 
 from mallorn.core import queues
 from mallorn.core.settings import Settings
-from workers import tasks
-from workers.process.runtime import Runtime
+from workers import celery_tasks as tasks
+from workers.process.worker_runtime import Runtime
 
 SENT = list[tuple[Any, ...]]
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from workers.finish.numeric_check import Unchecked
+from workers.finish.numeric_checker import Unchecked
 from workers.finish.verifier import Verifier
+from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.model_compiler import Reference
-from workers.interfaces.runner import LibraryRun
 from workers.measure.base import MeasureInput, Program
 from workers.subprocesses.errors import ChildCrashed, ChildKilled
 

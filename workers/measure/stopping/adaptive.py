@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from workers.measure.stopping.base import StoppingRule
-from workers.measure.stopping.time_interval import Interval, interval
+from workers.measure.stopping.confidence_interval import Interval, interval
 
 # How many times too long a single slice may be for a cause that is not the candidate's.
 DISTURBED: Final = 2.0

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import resolve
 

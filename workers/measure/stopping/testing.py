@@ -4,9 +4,9 @@
 import numpy as np
 import pytest
 
-from mallorn.core.options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions
 from workers.measure.stopping.base import StoppingRule, take_times
-from workers.measure.stopping.take_timing import Patience, Piece, take_timing
+from workers.measure.stopping.incremental_timing import Patience, Piece, take_timing
 
 EVALUATORS = (
     EvaluatorOptions(),

@@ -7,8 +7,8 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest
 from research.generate.draw_tasks import MOST_CHANGES, Drawn, draw
-from research.generate.networks import BUILDERS, DIMENSIONS, network, patterns
-from research.generate.rules import OURS, Kind, read_rules
+from research.generate.task_rule_file import OURS, Kind, read_rules
+from research.generate.tasks_as_onnx import BUILDERS, DIMENSIONS, network, patterns
 
 
 @pytest.fixture(scope="module")

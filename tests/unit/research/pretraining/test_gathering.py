@@ -4,7 +4,7 @@ import pytest
 
 from db.measurement_codec import pack_decisions
 from mallorn.core.outcomes import Outcome
-from research.pretraining.sample_tasks import NOWHERE, TaskKey, TaskSample, WorkloadFacts
+from research.pretraining.sample_rows_per_task import NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from research.pretraining.training_data import TaskData
 from searchers.space import Sketch
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.options import JobOptions
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.targets import Target, parse_target
@@ -17,7 +17,7 @@ from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import write_tasks
 from searchers.space import Candidate
 from tests.unit.research.replay.made_up import made_up
-from workers.interfaces.arguments import Arguments
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, Program
 from workers.measure.testing import MeasurerTestCase, Workplace
 

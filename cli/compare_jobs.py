@@ -1,0 +1,87 @@
+"""The command that puts jobs beside one another."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+
+from cli.service.read_only_client import reader
+from cli.terminal.option_groups import shared
+from cli.terminal.output import JsonOption, Place, print_json, print_note, stdout, table
+from mallorn.core.errors import InvalidRequest
+from mallorn.results.compare_jobs import Comparison, Side
+from mallorn.results.compare_jobs import compare as compared
+from mallorn.wording.format_values import Column, duration, latency
+
+DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "families", "round_size")
+Line = list[str]  # what is told, and of every job
+
+
+@shared
+def compare(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB JOB...", help="The ids of two or more jobs.")],
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Put jobs beside one another: latency, trials, seconds, the same at equal effort, and task by task."""
+    if len(jobs) < 2:
+        raise InvalidRequest("one job has nothing to be compared with", hint="mallorn compare JOB OTHER")
+    with reader(*place) as api:
+        found = compared([Side.of(job.status, job.tasks(), list(job.rounds())) for job in map(api.job, jobs)])
+    if as_json:
+        print_json(found)
+        return
+    stdout().print(table(_facts(found), _columns(found, "JOB")))
+    stdout().print()
+    weights = [next(weight for weight in task.weight if weight is not None) for task in found.tasks]
+    tasks = [
+        _latencies(f"{task.name} x{weight}", task.latency_us, task.trials)
+        for task, weight in zip(found.tasks, weights, strict=True)
+    ]
+    stdout().print(table(tasks, _columns(found, "TASK")))
+    if told := found.judgement:
+        stdout().print()
+        # Who is the fastest and by which figure, and a word on the other one where it says the opposite.
+        for line in filter(None, (told.why, told.note)):
+            stdout().print(line)
+    for warning in found.warnings:
+        print_note(f"beware: {warning}")
+
+
+def _columns(found: Comparison, first: str) -> list[Column[Line]]:
+    own = [Column[Line](job.id, partial(_cell, at)) for at, job in enumerate(found.jobs, 1)]
+    return [Column[Line](first, partial(_cell, 0)), *own]
+
+
+def _cell(at: int, line: Line) -> str:
+    return line[at]
+
+
+def _facts(found: Comparison) -> Iterator[Line]:
+    jobs = found.jobs
+    yield ["name", *(job.name for job in jobs)]
+    yield ["state", *(job.state for job in jobs)]
+    for option in DIFFERENT:
+        chosen = [str(job.options.get(option)) for job in jobs]
+        if len(set(chosen)) > 1:
+            yield [option.replace("_", " "), *chosen]
+    yield ["trials", *(f"{job.trials} ({job.failures} failed)" for job in jobs)]
+    yield ["time", *("-" if job.seconds is None else duration(job.seconds) for job in jobs)]
+    yield _latencies("model", [job.model_us for job in jobs])
+    yield _latencies("sum over tasks", [job.reached_us for job in jobs])
+    yield _latencies(f"after {found.equal_trials} trials", [job.at_equal_trials_us for job in jobs])
+    yield _latencies(f"after {duration(found.equal_seconds)}", [job.at_equal_seconds_us for job in jobs])
+
+
+def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int | None] = ()) -> Line:
+    """Latencies, all but the first with their ratio to it; of tasks also the trials."""
+    first, *others = values
+    ratios = (f" (x{value / first:.3f})" if value is not None and first else "" for value in others)
+    told = [latency(first), *(latency(value) + ratio for value, ratio in zip(others, ratios, strict=True))]
+    if trials:
+        told = [
+            f"{words}, {count} trials" if count else words for words, count in zip(told, trials, strict=True)
+        ]
+    return [fact, *told]

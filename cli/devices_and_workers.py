@@ -1,0 +1,103 @@
+"""`mallorn devices` and `mallorn workers`: who measures and works, and taking back what a device told."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from cli.archive_and_delete_jobs import YesOption, ask
+from cli.dataset_options import DAY
+from cli.terminal.option_groups import shared
+from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows
+from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
+from mallorn.wording.format_values import Column, ago, duration
+from mallorn.wording.machines import PARTLY, machine_words, sandbox_word
+
+COLUMNS: Final = (
+    Column[DeviceStatus]("DEVICE", lambda row: row.name),
+    Column[DeviceStatus]("STATE", lambda row: row.state),
+    Column[DeviceStatus]("SEEN", lambda row: ago(row.seen_sec)),
+    Column[DeviceStatus]("THREADS", lambda row: row.threads),
+    Column[DeviceStatus]("TVM", lambda row: row.tvm_version),
+    Column[DeviceStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
+    Column[DeviceStatus]("TARGET", lambda row: row.target, cut=True),
+)
+WORKER_COLUMNS: Final = (
+    Column[WorkerStatus]("WORKER", lambda row: row.id),
+    Column[WorkerStatus]("STATE", lambda row: row.state),
+    Column[WorkerStatus]("BUSY WITH", lambda row: row.busy_with or "nothing"),
+    Column[WorkerStatus]("UP", lambda row: duration(row.uptime_sec)),
+    Column[WorkerStatus]("SEEN", lambda row: ago(row.seen_sec)),
+    Column[WorkerStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
+)
+MINUTE: Final = "%Y-%m-%dT%H:%M"
+app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+@shared
+def devices(ctx: typer.Context, as_json: JsonOption = False, *, address: Address) -> None:
+    """List the devices that measure."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with client(*address) as api:
+        rows = api.devices()
+    print_rows(rows, COLUMNS, as_json, "no devices; start one with   mallorn device")
+    for row in () if as_json else rows:
+        if row.online:
+            print_note(f"{row.name}: {machine_words(row.machine)}")
+            note_gaps(row.name, row.info.sandbox)
+
+
+@app.command()
+@shared
+def withdraw(
+    device: Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, as the list shows it.")],
+    since: Annotated[
+        datetime | None,
+        typer.Option(metavar="TIME", formats=[DAY, MINUTE], help="Only what it measured from then on, UTC."),
+    ] = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    *,
+    address: Address,
+) -> None:
+    """Take back all that a device measured, and the schedules and cost models that rest on it."""
+    from_sec = None if since is None else since.replace(tzinfo=UTC).timestamp()
+    with client(*address) as api:
+        if not yes:
+            told = words(api.withdraw_device(device, from_sec, dry_run=True))
+            ask(f"Take back {told}?", f"mallorn devices withdraw {device} --yes", yes)
+        found = api.withdraw_device(device, from_sec)
+    if as_json:
+        print_json(found)
+        return
+    print_note(f"taken back: {words(found)}")
+    if found.jobs:
+        print_note(f"exports stay as they are; anew without it   mallorn resume {found.jobs[0]} --trials 64")
+    print_note(f"{device} still measures where it runs: stop it there")
+
+
+def words(found: Withdrawn) -> str:
+    """What goes, in one line."""
+    jobs = f" of {', '.join(found.jobs)}" if found.jobs else ""
+    return (
+        f"{found.measurements} measurements, {found.schedules} schedules{jobs}, "
+        f"{found.cost_models} active cost models"
+    )
+
+
+@shared
+def workers(*, as_json: JsonOption = False, address: Address) -> None:
+    """List the workers that search, build and drive devices."""
+    with client(*address) as api:
+        rows = api.workers()
+    print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")
+    for row in () if as_json else rows:
+        note_gaps(row.id, row.info.sandbox)
+
+
+def note_gaps(name: str, sandbox: str) -> None:
+    """What walls are missing, where some are."""
+    if sandbox_word(sandbox) == PARTLY:
+        print_note(f"{name}: sandbox {sandbox}")

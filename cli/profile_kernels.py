@@ -1,0 +1,131 @@
+"""The command that says where a tuned model's time goes, beside the most that the machine allows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cli.compile_and_bench import ModelArgument, SchedulesOption, TargetOption, VersionOption, compile_tuned
+from cli.schedule_directory import local_model, read_exported
+from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.core.values.manifest import Version
+from mallorn.core.values.roofline import element_bytes, peak_gflops
+from mallorn.onnx_export import existing
+from mallorn.wording.format_values import Column, latency
+
+if TYPE_CHECKING:
+    from mallorn.core.values.machine import Machine
+    from workers.interfaces.model_compiler import ModelTask
+
+SECONDS: Final = 2.0
+
+
+def profile(
+    model: ModelArgument,
+    schedules: SchedulesOption,
+    target: TargetOption = None,
+    version: VersionOption = Version.ALONE,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to watch it run.")] = SECONDS,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where a model's time goes with its schedules, kernel by kernel, beside the machine's limits."""
+    from workers.whole_model.engines import TUNED, Engines
+
+    model, exported = existing(model), read_exported(schedules, target, version)
+    with local_model(model, exported) as whole:
+        library = whole.folder / "tuned.so"
+        compile_tuned(whole, exported, library)
+        with Engines(whole, [TUNED]) as engines:
+            engines.load({TUNED: library})
+            whole_us = engines.latencies()[TUNED].median
+            times_us = engines.kernel_times(seconds)[TUNED]
+        tasks = {task.name: task for task in whole.tasks()}
+        # A GPU's peak is not this processor's.
+        machine = whole.machine() if whole.target.is_cpu else None
+    kernels = describe(times_us, tasks, machine)
+    if as_json:
+        limits = machine and _limits(machine)
+        kernel_rows = [asdict(kernel) for kernel in kernels]
+        print_json({"latency_us": whole_us, "machine": limits, "kernels": kernel_rows})
+        return
+    stdout().print(table(kernels, COLUMNS))
+    for line in summary(whole_us, kernels, machine):
+        print_note(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel where it runs in the model; what no task tells of it is None."""
+
+    kernel: str
+    calls: int | None
+    time_us: float  # of all of them
+    share: float
+    gflops: float | None = None
+    floor_us: float | None = None  # what its arithmetic alone would take at the machine's peak
+    gbytes_per_sec: float | None = None
+
+
+COLUMNS: Final = (
+    Column[Kernel]("KERNEL", lambda kernel: kernel.kernel),
+    Column[Kernel]("CALLS", lambda kernel: kernel.calls),
+    Column[Kernel]("TIME", lambda kernel: latency(kernel.time_us)),
+    Column[Kernel]("SHARE", lambda kernel: f"{kernel.share:.0%}"),
+    Column[Kernel]("GFLOP/S", lambda kernel: f"{kernel.gflops:.0f}" if kernel.gflops else ""),
+    Column[Kernel](
+        "OF PEAK", lambda kernel: f"{kernel.floor_us / kernel.time_us:.0%}" if kernel.floor_us else ""
+    ),
+    Column[Kernel]("GB/S", lambda kernel: f"{kernel.gbytes_per_sec:.0f}" if kernel.gbytes_per_sec else ""),
+)
+
+
+def describe(
+    times_us: Mapping[str, float], tasks: "Mapping[str, ModelTask]", machine: "Machine | None"
+) -> list[Kernel]:
+    """The kernels, the longest first."""
+    total_us = sum(times_us.values())
+    slowest_first = sorted(times_us.items(), key=lambda item: -item[1])
+    return [_kernel(name, time_us, total_us, tasks.get(name), machine) for name, time_us in slowest_first]
+
+
+def _kernel(
+    name: str, time_us: float, total_us: float, task: "ModelTask | None", machine: "Machine | None"
+) -> Kernel:
+    share = time_us / total_us
+    if task is None:
+        return Kernel(name, None, time_us, share)
+    flops = task.flops * task.weight
+    # Every argument is read or written once.
+    moved = sum(element_bytes(dtype) * prod(shape) for _, dtype, shape in task.args.args)
+    peak = machine and peak_gflops(machine, {dtype for _, dtype, _ in task.args.args})
+    return Kernel(
+        kernel=name,
+        calls=task.weight,
+        time_us=time_us,
+        share=share,
+        gflops=flops / time_us / 1e3,
+        floor_us=flops / peak / 1e3 if peak else None,
+        gbytes_per_sec=moved * task.weight / time_us / 1e3,
+    )
+
+
+def summary(whole_us: float, kernels: Sequence[Kernel], machine: "Machine | None") -> list[str]:
+    """The sum, what lies between it and the whole model, and how far the arithmetic alone would go."""
+    inside_us = sum(kernel.time_us for kernel in kernels)
+    lines = [
+        f"the model takes {latency(whole_us)}, its kernels {latency(inside_us)} of it as they were watched"
+    ]
+    if machine is not None:
+        gflops, gbytes = _limits(machine).values()
+        floor_us = sum(kernel.floor_us or 0.0 for kernel in kernels)
+        lines += [
+            f"this machine allows {gflops:.0f} GFLOP/s, and reads memory at {gbytes:.0f} GB/s",
+            f"the model's arithmetic alone would take {latency(floor_us)} at that speed",
+        ]
+    return lines
+
+
+def _limits(machine: "Machine") -> dict[str, float]:
+    return {"gflops": peak_gflops(machine, ["float32"]), "gbytes_per_sec": machine.memory_gbytes_per_sec}

@@ -1,0 +1,140 @@
+"""The command that makes a file to search in without a device: all that was measured of some tasks."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cli.service.connect_or_start_stack import Connected, connected_stack, wait_for_device
+from cli.terminal.interrupts import interruptible
+from cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
+from cli.terminal.output import JsonOption, print_note, print_rows
+from cli.terminal.progress_bars import upload_with_bar
+from cli.wait_until_tuned import SEARCHERS, wait_until_tuned
+from mallorn.core.check_option_kwargs import OptionKwargs
+from mallorn.core.errors import InvalidModel, InvalidRequest
+from mallorn.core.settings import Settings
+from mallorn.core.targets import LOCAL
+from mallorn.core.version import VERSION
+from mallorn.wording.format_values import Column
+
+if TYPE_CHECKING:
+    from research.replay.recorded_task import RecordedTask
+
+ROUND_SIZE: Final = 16
+#: More than any model has tasks: the budget of each task alone shall end a job.
+MOST_TASKS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTask:
+    """What a recording has of a task."""
+
+    name: str
+    op: str
+    sketches: int
+    candidates: int
+    failures: int
+    best_us: float | None
+
+
+COLUMNS: Final = (
+    Column[WrittenTask]("NAME", lambda task: task.name),
+    Column[WrittenTask]("OPERATOR", lambda task: task.op),
+    Column[WrittenTask]("SKETCHES", lambda task: task.sketches),
+    Column[WrittenTask]("CANDIDATES", lambda task: task.candidates),
+    Column[WrittenTask]("FAILURES", lambda task: task.failures),
+    Column[WrittenTask]("BEST (us)", lambda task: task.best_us),
+)
+
+
+def record(
+    models: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[MODEL]...", help="ONNX files to measure; without any, only what is there."),
+    ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="Keep so many tasks, of every operator some; default: all.")
+    ] = None,
+    only: OnlyOption = None,
+    candidates: Annotated[
+        int,
+        typer.Option(
+            min=2, help="Distinct candidates to measure of each task; tasks with fewer are left out."
+        ),
+    ] = 400,
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")] = Path("recording.parquet"),
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data", help="A data directory to measure in or to read; repeatable.  [MALLORN_DATA_DIR]"
+        ),
+    ] = None,
+    target: TargetOption = LOCAL,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure many candidates of some tasks into a file on which searchers are compared without a device."""
+    # Whoever lacks pyarrow shall hear of it before hours of measuring, not after.
+    from research.replay import recording_file  # noqa: F401
+
+    directories = [path.expanduser() for path in data or [Settings().data_dir]]
+    if models:
+        _check(models, directories)
+        with interruptible(), connected_stack(None, None, directories[0]) as stack:
+            wait_for_device(stack)
+            for model in models:
+                _measure(stack, model, candidates, target, seed, only or [])
+    rows = [
+        WrittenTask(task.name, task.op, len(task.sketches), len(task.trials), task.failures, task.optimum_us)
+        for task in _export(directories, candidates, tasks, out)
+    ]
+    print_rows(rows, COLUMNS, as_json, "")
+    print_note(f"{sum(row.candidates for row in rows)} candidates of {len(rows)} tasks in {out}")
+
+
+def _check(models: Sequence[Path], directories: Sequence[Path]) -> None:
+    for model in models:
+        if not model.is_file():
+            raise InvalidModel(f"there is no file {str(model)!r}", hint="give the path of an .onnx file")
+    if len(directories) > 1:
+        raise InvalidRequest(
+            "models are measured in one data directory", hint=f"mallorn record MODEL --data {directories[0]}"
+        )
+
+
+def _measure(
+    stack: Connected, model: Path, candidates: int, target: str, seed: int, only: Sequence[str]
+) -> None:
+    """The tasks of a model by each of the searchers in turn; no job measures what an earlier one has."""
+    model_id = upload_with_bar(stack.api, str(model))
+    # One round is to spare: what tells of a worker and not of its candidate is not recorded.
+    for search, count in zip(SEARCHERS, (candidates // 2, -(-candidates // 2) + ROUND_SIZE), strict=True):
+        options: OptionKwargs = {
+            "search": search,
+            "task_trials": count,
+            "policy": "round-robin",
+            "round_size": ROUND_SIZE,
+            "stopping": "fixed",  # a recording's times shall all be equally good
+            "only": list(only),
+        }
+        job = stack.api.tune(model_id, target, count * MOST_TASKS, None, seed, model.stem, **options)
+        print_note(f"job {job.id}: {count} candidates of each task of {model} by {search}")
+        wait_until_tuned(job, f"mallorn show {job.id}")
+
+
+def _export(
+    directories: Sequence[Path], candidates: int, tasks: int | None, out: Path
+) -> "list[RecordedTask]":
+    """Write what the data directories have, and say what was written."""
+    from research.replay.recorded_task import of_every_kind
+    from research.replay.recorded_tasks_from_dataset import collect
+    from research.replay.recording_file import write_tasks
+
+    found, hosts = collect(directories, candidates)
+    kept = found if tasks is None else of_every_kind(found, tasks)
+    write_tasks(out, kept, {"hosts": hosts, "mallorn": VERSION, "written_at": int(time.time())})
+    return kept

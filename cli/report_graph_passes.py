@@ -1,0 +1,95 @@
+"""The command that says which graph passes fire on a model, and why the others leave it as it is."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import typer
+from pydantic_core import to_jsonable_python
+
+from cli.host_checks import target_here, tvm_process
+from cli.run_service_part import installed
+from cli.terminal.job_options import ShapeOption, TargetOption, known, parse_input_shape
+from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.core.targets import LOCAL
+from mallorn.onnx_export import as_onnx, existing
+from mallorn.wording.format_values import Column
+
+if TYPE_CHECKING:
+    from graphc.phases import PassEntry
+    from workers.interfaces.model_compiler import PassReport
+
+T = TypeVar("T")
+
+
+def passes(
+    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help="An ONNX file.")] = None,
+    target: TargetOption = LOCAL,
+    recipe: Annotated[str, typer.Option("--recipe", help=f"One of {known('recipe')}.")] = "tuned",
+    precision: Annotated[str, typer.Option("--precision", help="float32, or bf16.")] = "float32",
+    input_shape: ShapeOption = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", metavar="PASS", help="Leave a pass out, by its name. Repeatable."),
+    ] = None,
+    dump: Annotated[
+        Path | None,
+        typer.Option("--dump", metavar="DIR", help="Write the program after each phase, as TVMScript."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the graph passes, or report for a model where each fired and why it left the rest."""
+    with installed("worker"), tvm_process() as graphs:
+        if model is None:
+            _print(graphs.list_passes(), ENTRY_COLUMNS, as_json)
+            return
+        if dump is not None:
+            dump.mkdir(parents=True, exist_ok=True)
+        shapes = dict(parse_input_shape(text) for text in input_shape or ())
+        text, name = _recipe(target, recipe, precision)
+        with as_onnx(existing(model)) as file:
+            reports = graphs.report_passes(
+                str(file.absolute()),
+                text,
+                name,
+                shapes,
+                without or [],
+                str(dump.absolute()) if dump else None,
+            )
+    _print(reports, REPORT_COLUMNS, as_json)
+    if dump is not None and not as_json:
+        print_note(f"the program after each phase is in {dump}")
+
+
+def _recipe(target: str, recipe: str, precision: str) -> tuple[str, str]:
+    """The target's text, and the name of the recipe in the form that suits it. Raises InvalidRequest."""
+    from workers.tvm.graph_recipes import recipe_for
+
+    parsed, _ = target_here(target, elsewhere=True)
+    return parsed.text, recipe_for(recipe, parsed, precision).name
+
+
+def _print(values: Sequence[T], columns: Sequence[Column[T]], as_json: bool) -> None:
+    if as_json:
+        print_json(to_jsonable_python(values))
+    else:
+        stdout().print(table(values, columns))
+
+
+def _why_not(report: "PassReport") -> str:
+    reasons = [f"{count} x {reason}" for reason, count in report.left.items()]
+    return report.skipped or "; ".join(reasons)
+
+
+REPORT_COLUMNS: "Final[Sequence[Column[PassReport]]]" = (
+    Column("PHASE", lambda report: report.phase),
+    Column("PASS", lambda report: report.name),
+    Column("MATCHED", lambda report: report.matched),
+    Column("FIRED", lambda report: report.fired),
+    Column("WHY NOT", _why_not),
+)
+ENTRY_COLUMNS: "Final[Sequence[Column[PassEntry]]]" = (
+    Column("PASS", lambda entry: entry.name),
+    Column("PHASES", lambda entry: ", ".join(entry.phases)),
+    Column("PURPOSE", lambda entry: entry.purpose),
+)

@@ -1,0 +1,155 @@
+"""The parts of the service, one command each, all configured by `MALLORN_*`."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from cli.terminal.explain_error import missing_package
+from mallorn.core.address_checks import LAST_PORT
+from mallorn.core.artifact_uris import open_store
+from mallorn.core.errors import InvalidRequest, Unavailable
+from stack.temporary_files import own_folder
+
+HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
+
+
+@own_folder("coordinator")
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to bind. [MALLORN_HOST]")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=LAST_PORT, help="Port to bind. [MALLORN_PORT]")
+    ] = None,
+) -> None:
+    """Run the coordinator: the HTTP API and the page."""
+    from mallorn.core.log_setup import set_up
+    from mallorn.core.settings import settings
+
+    set_up("coordinator", settings())
+    with installed("server"):
+        from services.coordinator.serve import serve as serve_coordinator
+    end_on_sigterm()  # uvicorn raises the signal once more when it has shut down
+    wanted = {"host": host, "port": port}
+    serve_coordinator(settings().model_copy(update={k: v for k, v in wanted.items() if v is not None}))
+
+
+@own_folder("worker")
+def worker(
+    queues: Annotated[str, typer.Option(help="Comma-separated; all of them by default.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the slot, unique on its host.")] = "",
+) -> None:
+    """Run one worker slot. It imports, measures rounds, trains and finishes, one at a time."""
+    from mallorn.core.log_setup import set_up
+    from mallorn.core.queues import WORKER_QUEUES
+    from mallorn.core.settings import settings
+
+    wanted = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
+    unknown = sorted(set(wanted) - set(WORKER_QUEUES))
+    if unknown:
+        raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
+    set_up("worker", settings())
+    with installed("worker"):
+        from stack.run_celery import run_worker
+        from workers.app import app
+        from workers.sandbox.sandbox_support import reached
+    open_store(settings().artifacts)
+    reached(settings().sandbox)  # where it is required and not to be had, no worker starts
+    _check_tables(settings().database_url)
+    run_worker(app, wanted, name or f"worker-{os.getpid()}")
+
+
+@own_folder("control")
+def control(
+    beat: Annotated[
+        bool, typer.Option("--beat", help="Run the clock that wakes sweep and reap instead.")
+    ] = False,
+) -> None:
+    """Run planning, sweeping and reaping. With --beat the clock that wakes them."""
+    from mallorn.core.log_setup import set_up
+    from mallorn.core.queues import CONTROL
+    from mallorn.core.settings import settings
+
+    set_up("beat" if beat else "control", settings())
+    with installed("server"):
+        from services.control.app import app
+        from stack.run_celery import run_beat, run_worker
+    if beat:
+        run_beat(app)
+    else:
+        open_store(settings().artifacts)
+        _check_tables(settings().database_url)
+        run_worker(app, (CONTROL,), f"control-{os.getpid()}")
+
+
+@own_folder("tracker")
+def tracker(
+    host: HostOption = "",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=LAST_PORT, help="Port to bind. [MALLORN_TRACKER]")
+    ] = None,
+) -> None:
+    """Run TVM's RPC tracker, where devices register."""
+    from mallorn.core.log_setup import set_up
+    from mallorn.core.settings import settings
+
+    os.environ["TVM_USE_RUNTIME_LIB"] = "1"
+    with installed("worker"):
+        from workers.device.serve_tracker import serve_tracker
+    known_host, known_port = settings().tracker_address
+    set_up("tracker", settings())
+    end_on_sigterm()
+    serve_tracker(host or known_host, known_port if port is None else port, key=settings().fleet_key)
+
+
+def migrate() -> None:
+    """Bring the database to this version's tables."""
+    from mallorn.core.settings import settings
+
+    with installed("server"):
+        from db.backups import take_before_migrations
+        from db.bundled.load_bundled import bring_along
+        from db.migrate import upgrade
+    if backup := take_before_migrations(settings().database_url, settings().keep_backups):
+        typer.echo(f"The database as it was is kept in {backup}.", err=True)
+    upgrade(settings().database_url)
+    if settings().shipped and (rows := bring_along(settings().database_url)):
+        typer.echo(f"{rows:,} measurements and the bases that learned from them came along.", err=True)
+    typer.echo("The database is up to date.", err=True)
+
+
+def _check_tables(url: str) -> None:
+    """Raise Conflict where the tables are another version's; a database that is away is waited for."""
+    from db.migrate import check
+    from db.session import Database
+
+    database = Database(url)
+    try:
+        with suppress(Unavailable):
+            check(database)
+    finally:
+        database.dispose()
+
+
+@contextmanager
+def installed(extra: str) -> Iterator[None]:
+    """Turn a missing library into the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (missing := missing_package(error, extra)) is None:
+            raise
+        raise missing from None
+
+
+def end_on_sigterm() -> None:
+    """Leave by the ordinary way out when told to stop, so that clean-up runs."""
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, leave)

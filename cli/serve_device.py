@@ -1,0 +1,77 @@
+"""The command that offers this machine as a measuring device."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cli.run_service_part import installed
+from cli.terminal.output import print_note
+from mallorn.core.address_checks import LAST_PORT
+from mallorn.core.targets import LOCAL
+from stack.temporary_files import own_folder
+
+if TYPE_CHECKING:
+    from mallorn.core.targets import Target
+
+PORTS: Final = 100
+LOCAL_WORDS: Final = (LOCAL, "auto")
+
+
+@own_folder("device")
+def device(
+    target: Annotated[
+        str, typer.Option(help="`local` finds out what this machine is; or a JSON target.")
+    ] = "local",
+    tracker: Annotated[str, typer.Option(help="HOST:PORT of the tracker.  [MALLORN_TRACKER]")] = "",
+    host: Annotated[
+        str, typer.Option(help="Address to bind: loopback, or one private interface.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=LAST_PORT - PORTS, help="First port to try; the next hundred follow.")
+    ] = 9091,
+    name: Annotated[str, typer.Option(help="Name of the device; default: host and target.")] = "",
+    log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
+) -> None:
+    """Measure candidates on this machine. Needs TVM's runtime library alone."""
+    from mallorn.core.log_setup import set_up
+    from mallorn.core.settings import Settings, settings
+
+    # Read by TVM once, when it is imported.
+    os.environ["TVM_USE_RUNTIME_LIB"] = "1"
+    known = Settings(tracker=tracker) if tracker else settings()
+    with installed("worker"):
+        from workers.device.key_agent import kept
+        from workers.device.serve_device import serve_device
+    key = kept(lambda: known.fleet_key)
+    is_local = target in LOCAL_WORDS
+    wanted = _target(target)
+    called = name or f"{os.uname().nodename}-{wanted.key}"
+    set_up("device", known)
+    print_note(f"device {called} measures for {wanted}")
+    log_path = log.absolute() if log else None
+    ports = range(port, port + PORTS)
+    serve_device(
+        known.tracker_address,
+        wanted,
+        host,
+        ports,
+        name=called,
+        is_local=is_local,
+        log_path=log_path,
+        sandbox=known.sandbox,
+        key=key,
+    )
+
+
+def _target(text: str) -> "Target":
+    from mallorn.core.targets import parse_target
+    from workers.device.detect_host import detect_target
+    from workers.device.target_support import check_executable
+
+    if text in LOCAL_WORDS:
+        return detect_target()
+    wanted = parse_target(text)
+    check_executable(wanted)
+    return wanted

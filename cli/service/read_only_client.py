@@ -1,0 +1,115 @@
+"""Where commands that only look get their answers: a coordinator, else what lies in the data directory."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from cli.terminal.output import print_note
+from mallorn.client import Client
+from mallorn.core.address_checks import NotYours, check_yours
+from mallorn.core.errors import Conflict, NotFound, Unavailable
+from mallorn.core.settings import DEFAULT_URL, Settings
+from mallorn.core.version import API
+from mallorn.job import Job
+from mallorn.wording.format_values import spent_of
+from stack.data_directory import DataDir
+from stack.in_process_coordinator import HERE, data_words, hints_for, served_here
+
+HEALTHY: Final = {"status": "ok"}
+PROBE_SEC: Final = 2.0
+FIRST_STEP: Final = "mallorn tune model.onnx"
+
+
+@dataclass(frozen=True)
+class ReadFrom:
+    """A client to look with; `still` is the data directory it reads while no service runs there."""
+
+    api: Client
+    named: DataDir | None = None
+    still: DataDir | None = None
+
+    @property
+    def words(self) -> str:
+        """What a command needs to find the same directory again."""
+        return data_words(self.named)
+
+
+@contextmanager
+def source(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[ReadFrom]:
+    """Look at the coordinator that is named or runs on the data directory, else at the directory itself."""
+    directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
+    stack = None if url else directory.running_stack()
+    usual = data is None and "MALLORN_DATA_DIR" not in os.environ
+    if url is None and stack is None and usual and _is_ours(DEFAULT_URL) and _answers(DEFAULT_URL):
+        url = DEFAULT_URL
+    if url:
+        with Client(url, api_key) as api:
+            yield ReadFrom(api)
+        return
+    with hints_for(directory):
+        if stack:
+            with Client(stack.url, api_key) as api:
+                yield ReadFrom(api, named=directory)
+            return
+        with served_here(directory) as transport, Client(HERE, api_key, transport) as api:
+            yield ReadFrom(api, named=directory, still=directory)
+
+
+@contextmanager
+def reader(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Client]:
+    """The client of a `source`."""
+    with source(url, api_key, data) as found:
+        yield found.api
+
+
+def find_job(api: Client, job: str | None) -> Job:
+    """The job that is named by its id or the beginning of it; without a name the newest. Raises NotFound."""
+    if job is not None:
+        return api.job(job)
+    newest = api.newest_job()
+    if newest is None:
+        raise NotFound("no jobs yet", hint=FIRST_STEP)
+    print_note(f"job {newest.id} ({newest.status.name}), the newest")
+    return newest
+
+
+def check_open(found: ReadFrom, job: Job) -> None:
+    """Raise Conflict for a job that has ended, which no service needs to say."""
+    if found.still is not None and job.status.state.final:
+        raise Conflict(f"job {job.id} has ended: {job.status.state}", hint=f"mallorn show {job.id}")
+
+
+def check_moves(found: ReadFrom, job: Job) -> None:
+    """Raise Unavailable, with the command to type, for a job that stands still because no service runs."""
+    state = job.status.state
+    if found.still is None or state.final:
+        return
+    spent = f"{spent_of(job.status)} trials"
+    raise Unavailable(
+        f"job {job.id} stands still at {spent} ({state}): no service runs on {found.still.path}",
+        hint=f"mallorn resume {job.id}",
+    )
+
+
+def _is_ours(url: str) -> bool:
+    """Whether nobody else is seen to listen there; another's service is named, and left alone."""
+    try:
+        check_yours(url)
+    except NotYours as error:
+        print_note(f"{error.message}; it is asked when it is named: --url {url}")
+        return False
+    return True
+
+
+def _answers(url: str) -> bool:
+    """Whether a coordinator answers there, and not just anything."""
+    try:
+        said = httpx.get(f"{url}{API}/healthz", timeout=PROBE_SEC, trust_env=False).json()
+    except (httpx.TransportError, ValueError):
+        return False
+    return isinstance(said, dict) and HEALTHY.items() <= said.items()

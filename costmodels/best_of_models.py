@@ -1,0 +1,125 @@
+"""A choice of models: the draft until data exist, then the model that ordered the newest rows best.
+
+Spreads are scaled so that four fifths of the labels lie within 1.28 of them.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.metrics import pairwise_accuracy
+from costmodels.serialization import as_array, pack, unpack
+from costmodels.splits import Split, newest, rebased
+from costmodels.views import check_rows
+from mallorn.core.registry import resolve
+from mallorn.core.values.machine import Machine
+
+SHARE: Final = 0.8
+DEVIATIONS: Final = 1.2816  # of a normal distribution, on either side, that hold that share
+LEAST_SPREAD: Final = 1e-3
+WIDEST: Final = 10.0  # a larger factor means that the held-out rows are of another kind
+KIND = "ensemble"
+PRIOR: Final = "draft"
+LEARNERS: Final = ("xgboost", "lightgbm", "forest", "mlp")
+FEWEST_ROWS: Final = 32  # below it four learners cannot be told apart
+MOST_JUDGED: Final = 1500  # rows in the comparison; the winner learns from all
+CLEARLY: Final = 0.005  # share of pairs by which a later learner must win
+
+
+def spread_factor(prediction: Prediction, labels: Vector) -> float:
+    """The factor for spreads, from held-out rows; 1 if there are none."""
+    if not len(labels):
+        return 1.0
+    off = np.abs(prediction.mean - labels) / np.maximum(prediction.std, LEAST_SPREAD)
+    # With n rows the next one lies below the k-th of them with probability k / (n + 1).
+    rank = min(len(off), int(np.ceil(SHARE * (len(off) + 1)))) - 1
+    return float(np.clip(np.sort(off)[rank] / DEVIATIONS, 1 / WIDEST, WIDEST))
+
+
+def scaled(prediction: Prediction, factor: float) -> Prediction:
+    """The same scores with wider or narrower spreads."""
+    mean, std = prediction
+    return Prediction(mean, np.maximum(std * np.float32(factor), np.float32(LEAST_SPREAD)))
+
+
+class JudgedModel(NamedTuple):
+    """The chosen model, the share of the newest pairs that it ordered, and the factor for its spreads."""
+
+    name: str
+    accuracy: float
+    factor: float
+    model: CostModel
+
+
+class BestOfModels(CostModel):
+    """Chooses by validation on the newest rows, and scales spreads so that 80 % intervals hold about 80 %.
+
+    The newest fifth of each group is held out, every learner is fit on the rest, and the one that orders the
+    newest best learns again from everything. The prior competes too: it stays while it is the best.
+    """
+
+    def __init__(self, machine: Machine | None = None) -> None:
+        self._machine = machine
+        self._best = _prior(machine)
+
+    @classmethod
+    def made_for(cls, machine: Machine | None) -> "BestOfModels":
+        return cls(machine)
+
+    @property
+    def chosen(self) -> str:
+        """The name of the model that answers."""
+        return self._best.name
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        self._best = _prior(self._machine)
+        if len(labels) < FEWEST_ROWS:
+            return
+        split = newest(groups, MOST_JUDGED, seed=seed)
+        models = {name: _made(name, self._machine) for name in (PRIOR, *LEARNERS)}
+        judged = [
+            _judge(name, model, features, labels, groups, split, seed) for name, model in models.items()
+        ]
+        best = judged[0]
+        for other in judged[1:]:
+            best = other if other.accuracy > best.accuracy + CLEARLY else best
+        best.model.fit(features, labels, groups, seed=seed)
+        self._best = best
+
+    def predict(self, features: Matrix) -> Prediction:
+        return scaled(self._best.model.predict(features), self._best.factor)
+
+    def save(self) -> bytes:
+        name, accuracy, factor, model = self._best
+        numbers = {"name": name, "accuracy": accuracy, "factor": factor}
+        return pack(KIND, numbers, {"model": as_array(model.save())})
+
+    @classmethod
+    def load(cls, blob: bytes) -> "BestOfModels":
+        numbers, arrays = unpack(KIND, blob)
+        ensemble = cls()
+        inner: CostModel = resolve("cost_model", numbers["name"]).load(arrays["model"].tobytes())
+        ensemble._best = JudgedModel(numbers["name"], numbers["accuracy"], numbers["factor"], inner)
+        return ensemble
+
+
+def _prior(machine: Machine | None) -> JudgedModel:
+    return JudgedModel(PRIOR, 0.5, 1.0, _made(PRIOR, machine))
+
+
+def _made(name: str, machine: Machine | None) -> CostModel:
+    kind: type[CostModel] = resolve("cost_model", name)
+    return kind.made_for(machine)
+
+
+def _judge(
+    name: str, model: CostModel, features: Matrix, labels: Vector, groups: Groups, split: Split, seed: int
+) -> JudgedModel:
+    train, test = split
+    model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
+    prediction, truth = model.predict(features[test]), labels[test]
+    accuracy = pairwise_accuracy(prediction.mean, truth, groups[test])
+    chance = 0.5 if np.isnan(accuracy) else accuracy
+    return JudgedModel(name, chance, spread_factor(prediction, truth), model)

@@ -1,0 +1,35 @@
+"""What models of prefixes share: boosters on whole schedules beside boosters on those decided in part."""
+
+from typing import ClassVar, Self
+
+import xgboost
+
+from costmodels.base import CostModel, Matrix, Prediction
+from costmodels.serialization import as_array, pack, unpack
+from costmodels.xgb import XGBoost
+from costmodels.xgboost_ensemble import as_arrays, from_arrays
+
+
+class PrefixBoosters(CostModel):
+    """Whole schedules are scored as by `xgboost`; what the other boosters say is for the subclass."""
+
+    KIND: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._whole = XGBoost()
+        self._boosters: list[xgboost.Booster] = []
+
+    def predict(self, features: Matrix) -> Prediction:
+        return self._whole.predict(features)
+
+    def save(self) -> bytes:
+        arrays = {"whole": as_array(self._whole.save()), **as_arrays(self._boosters)}
+        return pack(self.KIND, {"members": len(self._boosters)}, arrays)
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        model = cls()
+        model._whole = XGBoost.load(arrays["whole"].tobytes())
+        model._boosters = from_arrays(arrays, numbers["members"], cls.KIND)
+        return model

@@ -1,0 +1,99 @@
+"""Ridge regression on counts of the generated code (Tuna): one linear model per family and target."""
+
+from typing import ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.ensemble_spread import UNKNOWN, ignorant, importance
+from costmodels.serialization import pack, unpack
+from costmodels.standardize_inputs import HingeFeatures, inputs_of
+from costmodels.views import CODE, check_rows, check_width
+
+KIND: Final = "static"
+STRENGTHS: Final = np.logspace(-1, 4, 11)  # of the ridge; chosen by leave-one-out error
+LEAST_NOISE: Final = 1e-6
+
+
+class RidgeFit(NamedTuple):
+    """Coefficients, their posterior covariance in units of the noise, and the noise."""
+
+    coefficients: Column
+    unsure: Column
+    noise: float
+
+
+class RidgeOnCodeCounts(CostModel):
+    """Linear in the counts and in how far each is above some of its quantiles.
+
+    The spread is that of Bayesian regression: wide for rows unlike the training rows.
+    """
+
+    view: ClassVar[str] = CODE.name
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._inputs: HingeFeatures | None = None
+        self._ridge = RidgeFit(np.empty(0), np.empty((0, 0)), UNKNOWN)
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        check_width(features, self.view)
+        self._forget()
+        if not len(labels):
+            return
+        self._inputs = inputs_of(features)
+        self._ridge = _fit(self._rows(features), labels.astype(np.float64), importance(labels))
+
+    def _rows(self, features: Matrix) -> Column:
+        assert self._inputs is not None  # noqa: S101
+        bent = self._inputs.of(features).astype(np.float64)
+        return np.hstack([np.ones((len(features), 1)), bent])
+
+    def predict(self, features: Matrix) -> Prediction:
+        if self._inputs is None:
+            return ignorant(len(features))
+        check_width(features, self.view)
+        rows = self._rows(features)
+        mean = np.einsum("nc,c->n", rows, self._ridge.coefficients)
+        leaning = np.einsum("nc,cd,nd->n", rows, self._ridge.unsure, rows, optimize=True)
+        std = self._ridge.noise * np.sqrt(1 + np.maximum(leaning, 0))
+        return Prediction(mean.astype(np.float32), std.astype(np.float32))
+
+    def save(self) -> bytes:
+        inputs = self._inputs._asdict() if self._inputs else {}
+        arrays = {"coefficients": self._ridge.coefficients, "unsure": self._ridge.unsure}
+        return pack(KIND, {"noise": self._ridge.noise}, {**inputs, **arrays})
+
+    @classmethod
+    def load(cls, blob: bytes) -> "RidgeOnCodeCounts":
+        numbers, arrays = unpack(KIND, blob)
+        model = cls()
+        model._ridge = RidgeFit(arrays["coefficients"], arrays["unsure"], numbers["noise"])
+        if "columns" in arrays:
+            model._inputs = HingeFeatures(*(arrays[name] for name in HingeFeatures._fields))
+        return model
+
+
+def _fit(rows: Column, labels: Column, weights: Column) -> RidgeFit:
+    """The ridge with the least weighted leave-one-out error."""
+    root = np.sqrt(weights / weights.mean())
+    middle = float(np.average(labels, weights=weights))
+    truth = root * (labels - middle)
+    left, size, right = np.linalg.svd(rows * root[:, None], full_matrices=False)
+    errors = [left_out_error(left, size, truth, strength) for strength in STRENGTHS]
+    inverse = 1 / (size**2 + STRENGTHS[np.argmin(errors)])
+    coefficients = right.T @ (size * inverse * (left.T @ truth))
+    coefficients[0] += middle
+    noise = max(min(errors), LEAST_NOISE) ** 0.5 if len(labels) > 1 else UNKNOWN
+    return RidgeFit(coefficients, (right.T * inverse) @ right, noise)
+
+
+def left_out_error(left: Column, size: Column, truth: Column, strength: float) -> float:
+    """The weighted mean squared leave-one-out error, from the decomposition of the rows."""
+    kept = size**2 / (size**2 + strength)
+    lever = np.einsum("nc,c->n", left**2, kept)
+    errors = (truth - left @ (kept * (left.T @ truth))) / np.maximum(1 - lever, LEAST_NOISE)
+    return float(np.mean(errors**2))

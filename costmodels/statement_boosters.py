@@ -1,0 +1,110 @@
+"""Trees over statements, whose scores add up to that of their candidate (MetaSchedule's idea)."""
+
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
+from costmodels.ensemble_spread import draws, ignorant, importance
+from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
+from costmodels.serialization import pack, unpack
+from costmodels.statement_sums import Lines, by_order, by_value, lines_of
+from costmodels.views import STATEMENTS, check_rows, check_width
+from costmodels.xgboost_ensemble import (
+    MEMBERS,
+    Objective,
+    Push,
+    as_arrays,
+    as_data,
+    from_arrays,
+    grow_by,
+    opinions,
+)
+
+ORDER: Final = 1.0  # weight of the ranking loss beside the squared error
+
+
+class Statements(CostModel):
+    """Bootstrapped boosters, trained on the squared error of the sum over a candidate's statements.
+
+    The cost of a statement is learned from the cost of whole programs, so a new combination of known
+    statements is scored well.
+    """
+
+    KIND: ClassVar[str] = "statements"
+    view: ClassVar[str] = STATEMENTS.name
+    RANKS: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._boosters: list[xgboost.Booster] = []
+        self._middle, self._calibration = 0.0, UNCALIBRATED
+
+    def fit(self, features: Matrix, labels: Vector, groups: Indices, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        check_width(features, self.view)
+        self._forget()
+        lines = lines_of(features)
+        if not len(lines.row):
+            return
+        rng, weight = np.random.default_rng(seed), importance(labels)
+        self._middle = float(np.average(labels, weights=weight))
+        data = as_data(lines.features, np.zeros(len(lines.row), dtype=np.float32))
+        drawn = draws(rng, len(labels), MEMBERS)
+        for counts in drawn:
+            goal = self._goal(lines, labels, groups, counts * weight, rng)
+            self._boosters.append(grow_by(goal, data, 0.0, rng))
+        self._calibration = calibrated(self._raw(lines), labels, drawn == 0, curve=self.RANKS)
+
+    def _goal(
+        self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
+    ) -> Objective:
+        del groups, rng  # labels are relative to their group's best already
+        goal = labels.astype(np.float64) - self._middle
+        return lambda scores, _: by_value(lines, scores, goal, weight)
+
+    def _raw(self, lines: Lines) -> Column:
+        scores = opinions(self._boosters, lines.features) if len(lines.row) else np.empty((MEMBERS, 0))
+        return self._middle + np.stack([lines.sums(member) for member in scores])
+
+    def predict(self, features: Matrix) -> Prediction:
+        if not self._boosters:
+            return ignorant(len(features))
+        check_width(features, self.view)
+        return self._calibration(self._raw(lines_of(features)))
+
+    def save(self) -> bytes:
+        numbers = {**self._calibration.numbers, "middle": self._middle, "members": len(self._boosters)}
+        return pack(self.KIND, numbers, {**self._calibration.arrays(), **as_arrays(self._boosters)})
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        model = cls()
+        model._middle, model._calibration = numbers["middle"], ScoreCalibration.stored(numbers, arrays)
+        model._boosters = from_arrays(arrays, numbers["members"], cls.KIND)
+        return model
+
+
+class StatementsRank(Statements):
+    """The same with LambdaRank added, on lists of a task's rows that are drawn anew for every tree."""
+
+    KIND: ClassVar[str] = "statements-rank"
+    RANKS: ClassVar[bool] = True
+
+    def _goal(
+        self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
+    ) -> Objective:
+        goal = labels.astype(np.float64) - self._middle
+        often = weight / importance(labels)
+
+        def objective(scores: NDArray[Any], _: xgboost.DMatrix) -> Push:
+            slope, bend = by_value(lines, scores, goal, weight)
+            push = often * by_order(lines, scores, goal, groups, rng)
+            return slope + ORDER * push[lines.row], bend
+
+        return objective

@@ -1,0 +1,97 @@
+"""Owners: signed out, put out whole, let in again, erased."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import delete, exists, select, update
+from sqlalchemy.orm import class_mapper
+
+from db.database_clock import now
+from db.repositories.base import Repository
+from db.repositories.fail_pause_cancel_job import cancel
+from db.repositories.jobs import ACTIVE
+from db.session import Database
+from db.tables import ApiKeyRow, AuditRow, Job, Model, PutOut, SignIn
+from mallorn.core.api_keys import OwnerDeed, digest_of, new_id
+from mallorn.core.errors import Conflict
+from mallorn.core.states import JobState
+from mallorn.core.values.access_control import OwnerStatus
+
+NAMED: Final[tuple[Any, ...]] = (ApiKeyRow, SignIn, Job, Model, AuditRow)
+BATCH: Final = 200  # rows of one transaction: an owner may have ten thousand
+
+
+class Owners(Repository):
+    """Who may come in at all, by name."""
+
+    def is_put_out(self, owner: str) -> bool:
+        """Whether nobody comes in under this name, whatever they bring."""
+        return bool(self.session.scalar(select(exists().where(PutOut.owner_digest == digest_of(owner)))))
+
+    def list(self) -> list[OwnerStatus]:
+        """All who have, or had, a key, a sign-in or a job, by name."""
+        put_out = dict(self.session.execute(select(PutOut.owner_digest, PutOut.at)).all())
+        names = {name for each in NAMED[:3] for name in self.session.scalars(select(each.owner).distinct())}
+        return [OwnerStatus(owner=name, put_out_at=put_out.get(digest_of(name))) for name in sorted(names)]
+
+    def sign_out(self, owner: str) -> None:
+        """End all sign-ins of an owner, by whichever key or provider."""
+        self.changed(delete(SignIn).where(SignIn.owner == owner))
+
+    def put_out(self, owner: str) -> None:
+        """Let nobody in under this name; its keys are revoked for ever, its sign-ins end."""
+        row = self.insert(PutOut).values(owner_digest=digest_of(owner))
+        self.changed(row.on_conflict_do_nothing())
+        good = ApiKeyRow.owner == owner, ApiKeyRow.revoked_at.is_(None)
+        self.changed(update(ApiKeyRow).where(*good).values(revoked_at=now()))
+        self.sign_out(owner)
+
+    def let_in(self, owner: str) -> None:
+        """They may sign in, and get new keys; the old ones stay revoked."""
+        self.changed(delete(PutOut).where(PutOut.owner_digest == digest_of(owner)))
+
+    def cancel(self, owner: str) -> bool:
+        """End some of an owner's jobs; whether there were any."""
+        under_way = Job.owner == owner, Job.state.in_((*ACTIVE, JobState.PAUSED)), Job.deleted_at.is_(None)
+        jobs = self.session.scalars(select(Job.id).where(*under_way).order_by(Job.id).limit(BATCH)).all()
+        for job_id in jobs:
+            with suppress(Conflict):  # it has ended by itself
+                cancel(self.session, job_id, None, "as its owner was put out")
+        return bool(jobs)
+
+    def rename(self, table: Any, owner: str, name: str) -> bool:
+        """Write another name into some rows of an owner; whether there were any."""
+        key = class_mapper(table).primary_key[0]
+        rows = self.session.scalars(select(key).where(table.owner == owner).limit(BATCH)).all()
+        new = {"owner": name} | ({"name": name} if table is ApiKeyRow else {})
+        return self.changed(update(table).where(key.in_(rows), table.owner == owner).values(new)) > 0
+
+
+BEGINS: Final = {
+    OwnerDeed.SIGN_OUT: Owners.sign_out,
+    OwnerDeed.PUT_OUT: Owners.put_out,
+    OwnerDeed.LET_IN: Owners.let_in,
+    OwnerDeed.ERASE: Owners.put_out,
+}
+
+
+def treat(database: Database, deed: OwnerDeed, owner: str) -> OwnerStatus:
+    """Do it, in as many transactions as it takes; the owner as they are from now on."""
+    with database.transaction() as session:
+        BEGINS[deed](Owners(session), owner)
+        at = session.scalar(select(PutOut.at).where(PutOut.owner_digest == digest_of(owner)))
+    if at is not None:
+        _repeat(database, lambda owners: owners.cancel(owner))
+    name = f"erased-{new_id()}" if deed is OwnerDeed.ERASE else owner
+    for table in NAMED if deed is OwnerDeed.ERASE else ():
+        _repeat(database, partial(Owners.rename, table=table, owner=owner, name=name))
+    return OwnerStatus(owner=name, put_out_at=at)
+
+
+def _repeat(database: Database, some: Callable[[Owners], bool]) -> None:
+    more = True
+    while more:
+        with database.transaction() as session:
+            more = some(Owners(session))

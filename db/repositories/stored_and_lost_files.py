@@ -1,0 +1,103 @@
+"""What rows say of files in the artifact store and of bytes of their own, and once one is lost."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from sqlalchemy import Select, select, update
+
+from db.database_clock import now
+from db.repositories.base import Repository
+from db.repositories.cost_model_versions import CostModelVersions
+from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from db.repositories.jobs import Jobs
+from db.repositories.uploaded_models import Models
+from db.tables import CostModelRow, Job, Model
+from mallorn.core.cost_model_name import CostModelName
+from mallorn.core.errors import Conflict
+
+LOST_MODEL: Final = NewJobWarning(
+    "model file", "the uploaded model was found missing or damaged", "submit the same model file again"
+)
+LOST_EXPORT: Final = NewJobWarning(
+    "exported files", "they were found missing", "mallorn resume JOB --trials N   exports them again"
+)
+
+
+class Repairs(Repository):
+    """No measurement, schedule or version of a cost model is deleted."""
+
+    def lose_model(self, model_id: str) -> Sequence[str]:
+        """Tell the jobs of a model that its file is gone; which they are. Rows without a job go."""
+        for owner in self.session.scalars(select(Model.owner).where(Model.id == model_id)).all():
+            with suppress(Conflict):
+                Models(self.session).delete(model_id, owner)
+        users = Job.model_id == model_id, Job.deleted_at.is_(None)
+        jobs = self.session.scalars(select(Job.id).where(*users).order_by(Job.id)).all()
+        for job_id in jobs:
+            Warnings(self.session).add(job_id, LOST_MODEL)
+        return jobs
+
+    def lost_models(self) -> set[str]:
+        """Models of which every job has been told that the file is gone."""
+        query = select(Job.model_id, Job.warnings).where(Job.deleted_at.is_(None))
+        told: set[str] = set()
+        untold: set[str] = set()
+        for model_id, warnings in self.session.execute(query):
+            knows = any(warning.source == LOST_MODEL.source for warning in warnings)
+            (told if knows else untold).add(model_id)
+        return told - untold
+
+    def lose_export(self, job_id: str) -> None:
+        """The job has no exported files from now on, and says why."""
+        Jobs(self.session).record(job_id, export_uri=None, export_deleted_at=now())
+        Warnings(self.session).add(job_id, LOST_EXPORT)
+
+    def retire(self, version_id: int, instead: int | None) -> None:
+        """Make an earlier version of a cost model active in place of this one; None: no version is."""
+        if instead is not None:
+            CostModelVersions(self.session).activate(instead)
+            return
+        retired = update(CostModelRow).where(CostModelRow.id == version_id)
+        self.changed(retired.values(active=False))
+
+
+class StoredCostModel(NamedTuple):
+    """A version and its bytes."""
+
+    id: int
+    name: CostModelName
+    blob: bytes
+
+
+class StoredFiles(Repository):
+    """All that can be missing or damaged without the database noticing."""
+
+    def models(self) -> Sequence[str]:
+        """The ids of all uploaded models: the SHA-256 of their bytes."""
+        return self.session.scalars(select(Model.id).distinct().order_by(Model.id)).all()
+
+    def exports(self) -> dict[str, str]:
+        """Where the files of each finished job lie, by its id."""
+        kept = Job.export_uri.is_not(None), Job.deleted_at.is_(None), Job.export_deleted_at.is_(None)
+        rows = self.session.execute(select(Job.id, Job.export_uri).where(*kept).order_by(Job.id))
+        return {job_id: uri for job_id, uri in rows if uri is not None}
+
+    def cost_models(self) -> Iterator[StoredCostModel]:
+        """Every active version, one at a time: their bytes together may be many."""
+        query = select(CostModelRow.id).where(CostModelRow.active).order_by(CostModelRow.id)
+        return self._one_by_one(query)
+
+    def cost_models_before(self, version_id: int) -> Iterator[StoredCostModel]:
+        """The earlier versions of its line, the newest first."""
+        own = self.session.get_one(CostModelRow, version_id)
+        same = CostModelRow.family == own.family, CostModelRow.target_id == own.target_id
+        earlier = CostModelRow.name == own.name, CostModelRow.version < own.version
+        query = select(CostModelRow.id).where(*same, *earlier)
+        return self._one_by_one(query.order_by(CostModelRow.version.desc()))
+
+    def _one_by_one(self, query: Select[int]) -> Iterator[StoredCostModel]:
+        for row_id in self.session.scalars(query).all():
+            row = self.session.get_one(CostModelRow, row_id)
+            yield StoredCostModel(row.id, CostModelName(row.family, row.name, row.version), row.blob)
+            self.session.expunge(row)

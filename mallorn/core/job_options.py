@@ -1,0 +1,257 @@
+"""What a job may ask for, as one schema for API, CLI and table."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Annotated, Any, Final, Literal, Self, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+
+from mallorn.core.errors import UnknownName
+from mallorn.core.registry import REGISTRY
+from mallorn.core.states import SEARCH, Mode
+
+LARGEST_ROUND: Final = 64  # candidates
+
+
+def _in_order(bounds: list[int]) -> list[int]:
+    if bounds[0] > bounds[1]:
+        raise ValueError("the least comes first, and the largest after it")
+    if not bounds[1]:
+        raise ValueError("the largest is at least 1")
+    return bounds
+
+
+SizeRange = Annotated[
+    list[Annotated[int, Field(ge=0, le=65_536)]], Field(min_length=2, max_length=2), AfterValidator(_in_order)
+]
+
+
+class EvaluatorOptions(BaseModel):
+    """How one timing is taken; names and defaults are MetaSchedule's but for `min_repeat_ms`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: Annotated[int, Field(ge=1, le=1000, description="Runs whose mean is one repeat.")] = 3
+    repeat: Annotated[int, Field(ge=1, le=100, description="Repeats, whose median is the latency.")] = 1
+    min_repeat_ms: Annotated[
+        int, Field(ge=0, le=10_000, description="A repeat that is shorter is given more runs.")
+    ] = 100
+
+
+class SimulatedOptions(BaseModel):
+    """What the measurer `simulated` pretends to be; its formula is in workers.measure.simulated_measurer."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: Annotated[int, Field(ge=0, description="Decides what every candidate takes.")] = 0
+    device_sec: Annotated[
+        float, Field(ge=0, le=600, description="Seconds that a candidate keeps its device.")
+    ] = 0.0
+    failure_rate: Annotated[
+        float, Field(ge=0, le=1, description="The share of candidates that fail, always the same ones.")
+    ] = 0.0
+
+
+class JobOptions(BaseModel):
+    """Every choice has a name from mallorn.core.registry and a default that a newcomer should keep.
+
+    What is said of an option here is what command line, page and reference say.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    recipe: Annotated[
+        str,
+        Field(
+            description="Graph passes before tuning; direct has no Winograd, plain is stock compile_relax's."
+        ),
+    ] = "tuned"
+    precision: Annotated[
+        Literal["float32", "bf16"],
+        Field(
+            description="Of the factors of products with constant weights; sums stay float32. "
+            "bf16 is for CPUs with AVX512-BF16."
+        ),
+    ] = "float32"
+    mode: Annotated[
+        Mode,
+        Field(
+            description="How schedules are come by: search measures candidates; one-shot builds and checks "
+            "what is known to be good; zero-shot only hands it out."
+        ),
+    ] = SEARCH
+    search: Annotated[str, Field(description="Proposes candidates.")] = "portfolio"
+    cost_model: Annotated[str, Field(description="Predicts which candidates are fast.")] = "xgboost"
+    sampler: Annotated[str, Field(description="Picks a round's batch out of the scored pool.")] = "topk"
+    stopping: Annotated[str, Field(description="Decides when one timing is good enough.")] = "racing"
+    policy: Annotated[str, Field(description="Decides which task is next.")] = "dynatune"
+    families: Annotated[
+        str, Field(description="Decides which tasks share measurements and a cost model.")
+    ] = "operator"
+    contests: Annotated[
+        Literal["inside", "apart"],
+        Field(
+            description="Decides close contests between schedules: times inside the whole model, or apart "
+            "from it."
+        ),
+    ] = "inside"
+    contention: Annotated[
+        Literal["off", "on"],
+        Field(
+            description="Also looks for the schedules that are fastest beside other programs, tells from how "
+            "many on they win, and exports both."
+        ),
+    ] = "off"
+    wait_for_quiet: Annotated[
+        Literal["off", "on"],
+        Field(
+            description="Times candidates in quiet moments alone: a round waits as long as other programs "
+            "disturb its device, and the job says which do. Off: times are taken in the gaps that they leave."
+        ),
+    ] = "off"
+    private: Annotated[
+        Literal["off", "on"],
+        Field(
+            description="Keeps what only this model holds from other owners: its programs, what is measured "
+            "of them, and the cost models that learn from it."
+        ),
+    ] = "off"
+    measurer: Annotated[
+        str,
+        Field(
+            description="Builds and times: tvm on a device, replay from a recording, simulated by a formula."
+        ),
+    ] = "tvm"
+    recording: Annotated[
+        str,
+        Field(
+            description="What replay answers from: a file of `mallorn record`, by its absolute path or "
+            "URL as workers see it."
+        ),
+    ] = ""
+    simulated: Annotated[
+        SimulatedOptions, Field(description="What simulated pretends to be: seed, device_sec, failure_rate.")
+    ] = SimulatedOptions()
+    round_size: Annotated[
+        Annotated[int, Field(ge=1, le=LARGEST_ROUND)] | None,
+        Field(description="Candidates a round; without it as many as the planner finds right."),
+    ] = None
+    task_trials: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        Field(description="The budget of every task alone; without it as much as the job's allows."),
+    ] = None
+    only: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        Field(
+            description="Tune only tasks whose names match one of these patterns, as conv2d*; "
+            "the others keep what is known."
+        ),
+    ] = []
+    build_timeout_sec: Annotated[
+        float, Field(gt=0, le=600, description="Seconds until a build is given up.")
+    ] = 30.0
+    run_timeout_sec: Annotated[
+        float, Field(gt=0, le=600, description="Seconds until a run on the device is given up.")
+    ] = 10.0
+    evaluator: Annotated[
+        EvaluatorOptions, Field(description="How one timing is taken: number, repeat, min_repeat_ms.")
+    ] = EvaluatorOptions()
+    input_shapes: Annotated[
+        dict[str, list[Annotated[int, Field(ge=1)]]],
+        Field(description="Binds the free dimensions of the model's inputs."),
+    ] = {}
+    dynamic: Annotated[
+        dict[str, SizeRange],
+        Field(
+            description="Tunes for a range of sizes of each free dimension: its least and its largest. "
+            "One that begins with 0 grows, as the length of a cache does, and is computed as long as it is."
+        ),
+    ] = {}
+
+    @property
+    def beside_others(self) -> bool:
+        """Whether a version for busy machines is asked for."""
+        return self.contention == "on"
+
+    @property
+    def waits_for_quiet(self) -> bool:
+        """Whether a round waits where others disturb its device."""
+        return self.wait_for_quiet == "on"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether what it brings is kept from other owners."""
+        return self.private == "on"
+
+    @property
+    def searches(self) -> bool:
+        """Whether candidates are measured, or what is known answers."""
+        return self.mode == SEARCH
+
+    def timing(self) -> dict[str, object]:
+        """What of the options must be equal for two times to compare: part of the measuring context."""
+        return self.evaluator.model_dump() | {"stopping": self.stopping, "cache": "warm"}
+
+    def timing_beside(self, programs: int) -> dict[str, object]:
+        """The same of times inside the whole model, beside so many other programs."""
+        return {"cache": "model", "beside": programs}
+
+
+class KeptOptions(JobOptions):
+    """The options of a submitted job, whichever version stored them.
+
+    Keys that this version does not know are passed over. An option of whose value it can make nothing is as
+    by default for those who look; whoever works for the job asks `check_known`.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    _strange: tuple[str, ...] = PrivateAttr(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_patience(cls, stored: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return read(stored)
+        except ValidationError as error:
+            known, problems = deepcopy(stored), error.errors()
+        for problem in problems:
+            _drop(known, problem["loc"])
+        kept = read(known)
+        strange = {str(each["loc"][0]) for each in problems if each["type"] != "extra_forbidden"}
+        kept._strange = tuple(sorted(strange))
+        return kept
+
+    def check_known(self) -> None:
+        """Raise UnknownName where another version has to do the work: its value of an option is none here."""
+        if self._strange:
+            asked = ", ".join(self._strange)
+            raise UnknownName(
+                f"this job has a value of another version for {asked}, and waits for a part of that version",
+                hint="bring all parts to one version: docs/runbook.md, Upgrade",
+            )
+
+
+def _drop(stored: Any, place: Sequence[int | str]) -> None:
+    """Take away what is at this place, or the whole list that it is in."""
+    for key in place:
+        if isinstance(stored, dict) and isinstance(stored.get(key), dict) and key != place[-1]:
+            stored = stored[key]
+        elif isinstance(stored, dict):
+            stored.pop(key, None)
+            return
+
+
+def choices(option: str) -> list[str]:
+    """The names that an option may have; none where it is no choice."""
+    annotation = JobOptions.model_fields[option].annotation
+    named = get_args(annotation) if get_origin(annotation) is Literal else sorted(REGISTRY.get(option, ()))
+    return list(named)

@@ -1,0 +1,123 @@
+"""Jobs beside one another: where each ended, what each had at equal effort, and task by task."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.results.best_so_far_curve import CurvePoint, at_seconds, at_trials, curve, reached
+from mallorn.results.fastest_job import JobResult, Judgement, judge
+
+# Whoever differs in one of these has times that do not compare.
+TIMING: Final = ("stopping", "evaluator")
+
+
+@dataclass(frozen=True)
+class Side:
+    """All that is compared of one job."""
+
+    job: JobStatus
+    tasks: Sequence[TaskStatus]
+    points: Sequence[CurvePoint]
+    best_us: Mapping[int, float | None]  # by task: what this job had, whatever another job found later
+
+    @classmethod
+    def of(cls, job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> "Side":
+        """A job as its coordinator tells it."""
+        return cls(job, tasks, curve(rounds, tasks, job.created_at), reached(rounds, tasks))
+
+    @property
+    def seconds(self) -> float | None:
+        """From submit to the end; of a job that goes on, to its newest point."""
+        if self.job.finished_at is not None:
+            return self.job.finished_at - self.job.created_at
+        return self.points[-1].sec if self.points else None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTask:
+    """A workload in every job, in their order; None where a job has no such task."""
+
+    workload: str
+    name: str
+    weight: list[int | None]
+    latency_us: list[float | None]
+    trials: list[int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Where a list has an entry a job, they stand in the order given."""
+
+    jobs: list[JobResult]
+    judgement: Judgement | None
+    equal_trials: int
+    equal_seconds: float
+    tasks: list[ComparedTask]
+    warnings: list[str]
+
+
+def compare(sides: Sequence[Side]) -> Comparison:
+    """All of them beside one another."""
+    trials = min(side.points[-1].trials if side.points else 0 for side in sides)
+    seconds = min(side.points[-1].sec if side.points else 0.0 for side in sides)
+    jobs = [_standing(side, trials, seconds) for side in sides]
+    warnings = _warnings(sides)
+    judgement = None if warnings else judge(jobs)
+    return Comparison(jobs, judgement, trials, seconds, _tasks(sides), warnings)
+
+
+def _standing(side: Side, trials: int, seconds: float) -> JobResult:
+    job = side.job
+    tuned = job.finish_report.latency_us.get("tuned")
+    return JobResult(
+        id=job.id,
+        name=job.name,
+        state=job.state,
+        target=job.target,
+        model_id=job.model_id,
+        options=job.chosen(),
+        trials=job.progress.trials,
+        failures=sum(job.progress.failures.values()),
+        seconds=side.seconds,
+        model_us=job.median_us("tuned"),
+        interval_us=None if tuned is None else (tuned.low, tuned.high),
+        steady=job.finish_report.steady,
+        untuned_us=job.median_us("untuned"),
+        reached_us=side.points[-1].total_us if side.points else None,
+        at_equal_trials_us=at_trials(side.points, trials),
+        at_equal_seconds_us=at_seconds(side.points, seconds),
+    )
+
+
+def _tasks(sides: Sequence[Side]) -> list[ComparedTask]:
+    """One a workload, those of the first job first."""
+    found: dict[str, list[tuple[TaskStatus, float | None] | None]] = {}
+    for at, side in enumerate(sides):
+        for task in side.tasks:
+            had = task, side.best_us[task.index]
+            found.setdefault(task.workload, [None] * len(sides))[at] = had
+    return [
+        ComparedTask(
+            workload=workload,
+            name=next(each[0].name for each in row if each is not None),
+            weight=[each and each[0].weight for each in row],
+            latency_us=[each and each[1] for each in row],
+            trials=[each and each[0].trials for each in row],
+        )
+        for workload, row in found.items()
+    ]
+
+
+def _warnings(sides: Sequence[Side]) -> list[str]:
+    """Why the times of these jobs say little beside one another."""
+    said = []
+    if len({side.job.target for side in sides}) > 1:
+        said.append("the jobs have different targets: their times do not compare")
+    timings = [[side.job.chosen().get(key) for key in TIMING] for side in sides]
+    if any(timing != timings[0] for timing in timings):
+        said.append("the jobs were timed in different ways (stopping, evaluator): their times do not compare")
+    if len({side.job.model_id for side in sides}) > 1:
+        said.append("the jobs have different models: compare their tasks, not their totals")
+    return said

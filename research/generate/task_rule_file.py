@@ -1,0 +1,119 @@
+"""The rule file: kinds of tasks, the shapes they have in real networks, and how these may be changed."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mallorn.core.errors import InvalidRequest, NotFound
+from research.generate.rule_expressions import Expression, Values, parse
+
+OURS: Final = Path(__file__).with_name("rules.toml")
+VERSION: Final = 1
+LARGEST_DIMENSION: Final = 1 << 20
+
+
+class _KindIn(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(min_length=1, max_length=40, pattern=r"^[a-z0-9-]+$")
+    build: str
+    seeds: list[dict[str, int]] = Field(min_length=1)
+    where: list[str] = []
+    changes: dict[str, list[str]] = Field(min_length=1)
+
+
+class _RulesIn(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: int
+    kind: list[_KindIn] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of task."""
+
+    name: str
+    build: str  # research.generate.tasks_as_onnx.BUILDERS
+    seeds: Sequence[Values]
+    where: Sequence[Expression]
+    changes: Mapping[str, Sequence[Expression]]
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The names of a shape's numbers."""
+        return tuple(self.seeds[0])
+
+    def allows(self, shape: Values) -> bool:
+        """True if a shape meets the kind's conditions."""
+        fits = all(1 <= size <= LARGEST_DIMENSION for size in shape.values())
+        return fits and all(condition.value(shape) for condition in self.where)
+
+
+def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
+    """The kinds of a rule file; `builders` gives the numbers that each builder needs.
+
+    Raises NotFound or InvalidRequest before anything is drawn.
+    """
+    kinds = [_kind(raw, builders) for raw in _parsed(path).kind]
+    if len({kind.name for kind in kinds}) < len(kinds):
+        raise _wrong(path, "two kinds have one name")
+    return kinds
+
+
+def _parsed(path: Path) -> _RulesIn:
+    try:
+        found: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NotFound(
+            f"cannot read {path}: {error.strerror}", hint="mallorn dataset generate --help"
+        ) from None
+    except ValueError as error:
+        raise _wrong(path, f"it is no TOML: {error}") from None
+    if found.get("version") != VERSION:
+        raise _wrong(path, f"its version is {found.get('version')!r}, this Mallorn reads {VERSION}")
+    try:
+        return _RulesIn.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _wrong(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
+    if raw.build not in builders:
+        known = ", ".join(sorted(builders))
+        raise InvalidRequest(f"{raw.name}: there is no builder {raw.build!r}", hint=f"known: {known}")
+    needed = set(builders[raw.build])
+    kind = Kind(
+        name=raw.name,
+        build=raw.build,
+        seeds=raw.seeds,
+        where=[parse(text) for text in raw.where],
+        changes={name: [parse(text) for text in texts] for name, texts in raw.changes.items()},
+    )
+    for shape in raw.seeds:
+        _same(f"{raw.name}: a seed", set(shape), needed)
+    texts = [*kind.where, *(text for some in kind.changes.values() for text in some)]
+    named = {name for text in texts for name in text.names} | set(kind.changes)
+    _same(f"{raw.name}: a rule", named | needed, needed)
+    for shape in raw.seeds:
+        if not kind.allows(shape):
+            raise InvalidRequest(f"{raw.name}: its rules forbid its own seed {shape}", hint="change `where`")
+    return kind
+
+
+def _same(who: str, found: set[str], needed: set[str]) -> None:
+    if found != needed:
+        other = ", ".join(sorted(found ^ needed))
+        raise InvalidRequest(
+            f"{who} should be about {', '.join(sorted(needed))}, and differs in {other}",
+            hint="mallorn dataset generate --help",
+        )
+
+
+def _wrong(path: Path, what: str) -> InvalidRequest:
+    return InvalidRequest(f"{path} is no rule file: {what}", hint="mallorn dataset generate --help")

@@ -1,0 +1,135 @@
+"""Recorded tasks out of a dataset, with their sketches fitted to each workload.
+
+Sketches are named by their traces, and a trace does not tell how long the loops are: workloads that differ in
+sizes alone share a row of the dataset, whose extents and locations are those of the workload that came first.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from costmodels.labels import UNINFORMATIVE
+from db.repositories.measurements_for_recording import MeasuredTask, Recordings
+from db.repositories.measuring_contexts import Contexts
+from db.repositories.sketches import Sketches
+from db.repositories.targets import Targets
+from db.repositories.workloads import Workloads
+from db.session import Database
+from mallorn.core.errors import NotFound
+from mallorn.core.values.candidate import Candidate
+from mallorn.core.values.trial import Trial
+from research.replay.recorded_task import RecordedTask
+from searchers.space import Choice, ChoiceKind, Sketch
+from workers.round.round_context import descriptors_of
+
+# Without names and addresses.
+HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "accelerator"}
+
+
+def fitted(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
+    """The sketch with the extents that its candidates' tiles have, and the locations that they take."""
+    parts = [[each.decisions[columns] for each in candidates] for columns, _ in sketch.places]
+    choices = tuple(_fitted(choice, part) for choice, part in zip(sketch.choices, parts, strict=True))
+    return replace(sketch, choices=choices)
+
+
+def _fitted(choice: Choice, decisions: Sequence[tuple[int, ...]]) -> Choice:
+    if choice.kind is ChoiceKind.TILE:
+        return replace(choice, extent=prod(decisions[0]))
+    if choice.kind is ChoiceKind.LOCATION:
+        return replace(choice, values=tuple(sorted({value for (value,) in decisions})), weights=())
+    return choice
+
+
+def collect(
+    directories: Sequence[Path], candidates: int
+) -> tuple[list[RecordedTask], list[dict[str, object]]]:
+    """The tasks of some data directories and the hosts that measured them.
+
+    Of tasks with the same target and context the first is taken. Raises NotFound if there is none.
+    """
+    tasks: dict[tuple[str, str, str], RecordedTask] = {}
+    hosts: list[dict[str, object]] = []
+    for database in _datasets(directories):
+        for task in recorded_tasks(database, candidates):
+            tasks.setdefault((task.workload, task.target, str(task.context)), task)
+        hosts += [host for host in measuring_hosts(database) if host not in hosts]
+    if not tasks:
+        raise NotFound(
+            f"no task in {', '.join(map(str, directories))} has {candidates} measured candidates",
+            hint="mallorn record MODEL.onnx   (or be content with fewer: --candidates 100)",
+        )
+    return list(tasks.values()), hosts
+
+
+def _datasets(directories: Sequence[Path]) -> Iterator[Database]:
+    for directory in directories:
+        file = directory / "mallorn.db"
+        if not file.is_file():
+            raise NotFound(
+                f"there is no dataset in {directory}", hint=f"mallorn record MODEL.onnx --data {directory}"
+            )
+        database = Database(f"sqlite:///{file.absolute()}")
+        yield database
+        database.dispose()
+
+
+def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
+    """Every workload of the dataset with at least so many distinct candidates, by measuring context."""
+    with database.session() as session:
+        return list(_tasks(session, candidates))
+
+
+def measuring_hosts(database: Database) -> list[dict[str, object]]:
+    """The hosts that measured, as their devices describe them."""
+    with database.session() as session:
+        return [
+            {
+                "host_class": device.host_class,
+                "threads": device.threads,
+                "tvm_version": device.tvm_version,
+                **device.info.model_dump(include=HOST_FACTS, exclude_defaults=True),
+            }
+            for device in Recordings(session).devices()
+        ]
+
+
+def _tasks(session: Session, candidates: int) -> Iterator[RecordedTask]:
+    for measured in Recordings(session).measured():
+        trials = _distinct(Recordings(session).trials(measured))
+        if len(trials) >= candidates:
+            yield _task(session, measured, trials)
+
+
+def _distinct(trials: Sequence[Trial]) -> list[Trial]:
+    """The first informative measurement of each candidate."""
+    first: dict[Candidate, Trial] = {}
+    for trial in trials:
+        if trial.outcome not in UNINFORMATIVE:
+            first.setdefault(trial.candidate, trial)
+    return list(first.values())
+
+
+def _task(session: Session, measured: MeasuredTask, trials: Sequence[Trial]) -> RecordedTask:
+    workload = Workloads(session).get(measured.workload_id)
+    of_sketch: dict[str, list[Candidate]] = {}
+    for trial in trials:
+        of_sketch.setdefault(trial.candidate.sketch, []).append(trial.candidate)
+    stored = Sketches(session).by_key(of_sketch.keys()).values()
+    return RecordedTask(
+        workload=workload.key,
+        name=workload.name,
+        op=workload.op,
+        structure=workload.structure,
+        flops=workload.flops,
+        args=workload.args,
+        descriptors=descriptors_of(workload),
+        target=Targets(session).get(measured.target_id).text,
+        context=Contexts(session).get(measured.context_id).measured_on.model_dump(),
+        sketches=tuple(fitted(sketch, of_sketch[sketch.key]) for sketch in stored),
+        trials=tuple(trials),
+    )

@@ -1,0 +1,75 @@
+"""How the folder looks: a directory a target, in it one an operator, in that a JSON database of stock TVM.
+
+    llvm-znver4-2.4698dce24e19/
+        target.json
+        conv2d/
+            database_workload.json          as stock MetaSchedule reads them
+            database_tuning_record.json
+            database_provenance.json        a line for each record: who measured it, where, when
+
+Everything is sorted, and nothing tells when it was written: the same records are the same bytes.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.storable_json import read_json
+from mallorn.core.targets import Target, parse_target
+from mallorn.core.values.base import Value
+from mallorn.core.values.manifest import RECORDS, MeasuredOn
+
+PROVENANCE: Final = "database_provenance.json"
+TARGET: Final = "target.json"
+EXAMPLE: Final = "mallorn schedules export DIR   (makes one)"
+
+
+class SharedRecord(Value):
+    """Where a record of the folder comes from."""
+
+    dataset: str
+    row: int
+    created_at: float
+    origin: str
+    name: str  # of its workload
+    measured_on: MeasuredOn
+
+
+def directory_of(root: Path, target: Target) -> Path:
+    """That of a target, named so that people find it."""
+    attrs = target.attrs
+    parts = target.kind, attrs.get("mcpu") or attrs.get("arch") or attrs.get("tag"), attrs.get("num-cores")
+    words = "-".join(str(part).replace("/", "-") for part in parts if part)
+    return root / f"{words}.{target.key}"
+
+
+def write_target(directory: Path, target: Target) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / TARGET).write_text(json.dumps(target.attrs, indent=1, sort_keys=True) + "\n")
+
+
+def databases(root: Path) -> Iterator[tuple[Target, Path]]:
+    """Every database under a folder, or in the directory of one target. Raises NotFound for none."""
+    targets = sorted(root.rglob(TARGET))
+    if not targets:
+        raise NotFound(f"{root} is no folder of schedules: no {TARGET} in it", hint=EXAMPLE)
+    for file in targets:
+        target = parse_target(file.read_text(errors="replace"))
+        yield from ((target, found.parent) for found in sorted(file.parent.rglob(RECORDS)))
+
+
+def write_provenance(directory: Path, lines: list[SharedRecord]) -> None:
+    text = "".join(json.dumps(line.model_dump(mode="json"), sort_keys=True) + "\n" for line in lines)
+    (directory / PROVENANCE).write_text(text)
+
+
+def read_provenance(directory: Path) -> list[SharedRecord]:
+    """One for each record, in their order. Raises InvalidRequest for a file that is torn or not there."""
+    file = directory / PROVENANCE
+    try:
+        return [SharedRecord.model_validate(read_json(line)) for line in file.read_text().splitlines()]
+    except (OSError, ValueError) as error:
+        why = "is missing" if isinstance(error, OSError) else "cannot be read"
+        raise InvalidRequest(f"{file} {why}", hint=EXAMPLE) from None

@@ -1,0 +1,161 @@
+"""Decision vectors as points, for searchers that need distances, directions and averages.
+
+A tile becomes the exponents of its extent's primes, one column per loop; a list becomes one column per value.
+Any point decodes to a well-formed decision vector, the nearest one up to rounding.
+"""
+
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from searchers.space import Choice, ChoiceKind, Sketch
+from searchers.tile_factorizations import Rows, TileRule, prime_powers
+
+Points = NDArray[np.float64]
+
+
+class Gene(Protocol):
+    """One choice: its number of integers, and of columns."""
+
+    width: int
+    columns: int
+
+    def encode(self, rows: Rows) -> Points: ...
+
+    def decode(self, points: Points) -> Rows: ...
+
+    def project(self, points: Points) -> Points: ...
+
+    def logs(self) -> Points: ...
+
+
+class TileGene:
+    """The exponents of each prime in each of the factors."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.width = choice.width
+        self._primes = prime_powers(choice.extent)
+        self._rule = TileRule(choice)
+        self.columns = self.width * len(self._primes)
+
+    def encode(self, rows: Rows) -> Points:
+        points = np.zeros((len(rows), self.columns))
+        for at, (prime, power) in enumerate(self._primes):
+            for exponent in range(1, power + 1):
+                points[:, at * self.width : (at + 1) * self.width] += rows % prime**exponent == 0
+        return points
+
+    def decode(self, points: Points) -> Rows:
+        rows = np.ones((len(points), self.width), dtype=np.int32)
+        for at, (prime, power) in enumerate(self._primes):
+            exponents = whole_parts(points[:, at * self.width : (at + 1) * self.width], power)
+            rows *= np.power(prime, exponents, dtype=np.int32)
+        return self._rule.repair(rows)
+
+    def project(self, points: Points) -> Points:
+        parts = [
+            _onto_simplex(points[:, at * self.width : (at + 1) * self.width], power)
+            for at, (_, power) in enumerate(self._primes)
+        ]
+        return np.hstack([np.zeros((len(points), 0)), *parts])
+
+    def logs(self) -> Points:
+        parts = [np.eye(self.width) * np.log2(prime) for prime, _ in self._primes]
+        return np.vstack([np.zeros((0, self.width)), *parts])
+
+
+class ListGene:
+    """One column for each value that can be drawn; the largest column is the choice."""
+
+    width = 1
+
+    def __init__(self, choice: Choice) -> None:
+        weights = choice.weights or (1.0,) * len(choice.values)
+        possible = [value for value, weight in zip(choice.values, weights, strict=True) if weight > 0]
+        self._values = np.array(possible, dtype=np.int32)
+        self.columns = len(possible)
+
+    def encode(self, rows: Rows) -> Points:
+        return np.asarray(rows == self._values, dtype=np.float64)
+
+    def decode(self, points: Points) -> Rows:
+        chosen: Rows = self._values[points.argmax(axis=1)]
+        return chosen[:, None]
+
+    def project(self, points: Points) -> Points:
+        return _onto_simplex(points, 1)
+
+    def logs(self) -> Points:
+        return np.eye(self.columns)
+
+
+class Genes:
+    """The genes of one sketch."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch = sketch
+        self._genes: list[Gene] = [
+            TileGene(choice) if choice.kind is ChoiceKind.TILE else ListGene(choice)
+            for choice in sketch.choices
+        ]
+        self._rows = np.cumsum([gene.width for gene in self._genes])[:-1]
+        self._points = np.cumsum([gene.columns for gene in self._genes])[:-1]
+        self.columns = sum(gene.columns for gene in self._genes)
+
+    def encode(self, rows: Rows) -> Points:
+        """One point for each decision vector."""
+        if not self._genes:
+            return np.zeros((len(rows), 0))
+        parts = np.split(rows, self._rows, axis=1)
+        return np.hstack([gene.encode(part) for gene, part in zip(self._genes, parts, strict=True)])
+
+    def decode(self, points: Points) -> Rows:
+        """One well-formed decision vector for each point; what was encoded comes back unchanged."""
+        if not self._genes:
+            return np.zeros((len(points), 0), dtype=np.int32)
+        parts = np.split(points, self._points, axis=1)
+        return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
+
+    def project(self, points: Points) -> Points:
+        """The nearest points whose factors multiply up and whose shares of each list add up to one."""
+        if not self._genes:
+            return points
+        parts = np.split(points, self._points, axis=1)
+        near = [gene.project(part) for gene, part in zip(self._genes, parts, strict=True)]
+        return np.hstack(near)
+
+    def logs(self) -> Points:
+        """The matrix from points to log2 of every factor, beside the columns of lists."""
+        parts = [gene.logs() for gene in self._genes]
+        whole = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
+        row = column = 0
+        for part in parts:
+            whole[row : row + part.shape[0], column : column + part.shape[1]] = part
+            row, column = row + part.shape[0], column + part.shape[1]
+        return whole
+
+
+@lru_cache(maxsize=1024)
+def genes_of(sketch: Sketch) -> Genes:
+    """The genes of a sketch, cached."""
+    return Genes(sketch)
+
+
+def whole_parts(points: Points, total: int) -> Rows:
+    """The nearest points with whole, non-negative coordinates that add up to `total`."""
+    shares = _onto_simplex(points, total)
+    whole = np.floor(shares + 1e-9)
+    missing = total - whole.sum(axis=1, keepdims=True)
+    by_remainder = np.argsort(whole - shares, axis=1, kind="stable")
+    rank = np.argsort(by_remainder, axis=1, kind="stable")
+    return np.asarray(whole + (rank < missing), dtype=np.int32)
+
+
+def _onto_simplex(points: Points, total: int) -> Points:
+    """Project onto the points with non-negative coordinates that add up to `total`."""
+    falling = -np.sort(-points, axis=1)
+    excess = (falling.cumsum(axis=1) - total) / np.arange(1, points.shape[1] + 1)
+    last = (falling > excess).sum(axis=1, keepdims=True) - 1
+    return np.asarray(np.maximum(points - np.take_along_axis(excess, last, axis=1), 0.0))

@@ -1,0 +1,85 @@
+"""The Celery tasks of the queue `control`: thin doors into planning, sweeping and reaping.
+
+What a newer version says besides in a message is passed over.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+
+from db.backups import take_daily
+from db.repositories.control_loop_ticks import LoopTicks
+from mallorn.core import queues
+from mallorn.core.device_wait_hint import ServiceAddress
+from mallorn.core.errors import StorageFull
+from mallorn.core.log_setup import about
+from mallorn.core.settings import settings
+from mallorn.core.surviving_loop import Turn
+from services.control.app import app, database, send
+from services.control.delete_expired import tidy
+from services.control.plan_target import plan_target
+from services.control.reap_leases import reap
+from services.control.resend_messages import sweep
+from services.control.wait_for_device import WaitLimit
+from services.control.wake_messages import Message
+
+log = logging.getLogger(__name__)
+HOLDER = f"control-{uuid.uuid4().hex[:8]}"
+PATIENCE = WaitLimit(settings().device_wait_sec, ServiceAddress.of(settings()))
+
+
+@app.task(name=queues.PLAN)
+def plan(job_id: str, *_newer: object) -> None:
+    """Open the next rounds of a job, or end its tuning."""
+    with about(job=job_id):
+        messages = plan_target(database(), job_id, HOLDER, PATIENCE)
+    for name, *args in messages or ():  # None: the sweeper finds what is news to who plans right now
+        send(name, *args)
+
+
+@app.task(name=queues.SWEEP)
+def sweep_lost_messages(*_newer: object) -> None:
+    """Repeat messages that the broker may have lost."""
+    _have_turn(queues.SWEEP, lambda turn: sweep(database(), turn))
+
+
+@app.task(name=queues.REAP)
+def reap_expired_leases(*_newer: object) -> None:
+    """Return the work of dead workers to the queue."""
+    _have_turn(queues.REAP, lambda turn: reap(database(), turn, settings().lease_sec))
+
+
+@app.task(name=queues.TIDY)
+def tidy_up(*_newer: object) -> None:
+    """Delete what has been kept for long enough."""
+    _have_turn(queues.TIDY, lambda turn: tidy(database(), settings(), turn))
+
+
+@app.task(name=queues.BACK_UP)
+def back_up(*_newer: object) -> None:
+    """Copy a SQLite database once a day."""
+    _have_turn(queues.BACK_UP, _back_up)
+
+
+def _have_turn(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> None:
+    """Unless it had one just now: each message that piled up while control was down costs one statement."""
+    with database().transaction() as session:
+        steady_sec = LoopTicks(session).begin(loop, queues.TICKS[loop])
+    if steady_sec is None:
+        return
+    turn = Turn(steady_sec)
+    for name, *args in act(turn) or ():
+        send(name, *args)
+    if turn.whole:
+        with database().transaction() as session:
+            LoopTicks(session).done(loop)
+
+
+def _back_up(_turn: Turn) -> None:
+    try:
+        made = take_daily(settings().database_url, settings().keep_backups)
+    except StorageFull as error:
+        log.error("%s   next: %s", error.message, error.hint)
+        return
+    if made is not None:
+        log.info("the database is backed up in %s", made)

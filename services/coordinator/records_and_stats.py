@@ -1,0 +1,52 @@
+"""Measurements of the dataset, one by one and counted."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from db.repositories.dataset_statistics import Statistics
+from db.repositories.jobs import Jobs
+from db.repositories.measurement_listing import Records
+from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import parse_target
+from mallorn.core.values.dataset import DatasetStats, Record
+from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.caller_dependencies import OwnerDep
+from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+
+router = APIRouter(tags=["dataset"])
+
+
+@router.get("/records")
+def list_records(
+    parts: PartsDep,
+    owner: OwnerDep,
+    job: Annotated[str | None, Query(description="Only measurements of this job.")] = None,
+    workload: Annotated[str | None, Query(description="Only measurements of this workload key.")] = None,
+    target: Annotated[str | None, Query(description="Only measurements for this target.")] = None,
+    outcome: Annotated[Outcome | None, Query(description="Only candidates that ended so.")] = None,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 100,
+) -> PageOut[Record]:
+    """List measurements of the owner's jobs, newest first."""
+    target_key = parse_target(target).key if target else None
+    with parts.database.session() as session:
+        if job is not None:  # an empty page would hide a mistyped id
+            Jobs(session).check_measured(job, owner)
+        page = Records(session).page(
+            owner,
+            job_id=job,
+            workload=workload,
+            target=target_key,
+            outcome=outcome,
+            cursor=cursor,
+            limit=limit,
+        )
+    return PageOut(items=page.items, next_cursor=page.cursor)
+
+
+@router.get("/dataset/stats")
+def dataset_stats(parts: PartsDep, owner: OwnerDep) -> DatasetStats:
+    """Count what the owner's jobs measured: by target, operator, model and outcome, and day by day."""
+    with parts.patient.session() as session:
+        return Statistics(session).of(owner)

@@ -1,0 +1,109 @@
+"""The belief: a power law on log latency, its priors shared inside a family.
+
+A task without a valid result is expected at its FLOPs' time at the rate of its relatives.
+"""
+
+from collections.abc import Sequence
+from math import log
+from typing import Final
+
+import numpy as np
+
+from services.planner.belief import Belief, Forecast
+from services.planner.curve_fit import REFERENCE, Array, NextBest, fit
+from services.planner.learning_curve_points import Curve, curve, draws_shift
+from services.planner.planner_values import TaskView
+from services.planner.shared_priors import SharedPriors, curve_priors
+from services.planner.student_t_forecast import StudentT, forecasts, lower_side
+
+# Below this the FLOPs do not determine the time: the task moves memory.
+FEW_FLOPS: Final = 1e4
+ASSUMED_GFLOPS: Final = 50.0
+ASSUMED_SD: Final = 1.5
+SMALLEST_SD: Final = 0.3
+# A memory mover without others to compare with is assumed this much (in logs) below the job's average.
+MOVER_OFFSET: Final = -2.0
+MOVER_US: Final = 10.0
+# How many times slower than a first batch's best a default schedule is assumed to be.
+UNTUNED_FACTOR: Final = 4.0
+LEVEL_FREEDOM: Final = 5.0
+# Prior number of leaps.
+LEAPS: Final = 0.25
+
+
+def levels(tasks: Sequence[TaskView], groups: SharedPriors) -> tuple[Array, Array]:
+    """Mean and standard deviation of the log latency of each task's first batch, without its own rounds."""
+    computes = np.array([task.flops >= FEW_FLOPS for task in tasks])
+    known = np.array([float(task.best_us is not None) for task in tasks])
+    log_us = np.array([log(task.best_us) if task.best_us else 0.0 for task in tasks])
+    work = np.array([log(task.flops) if task.flops >= FEW_FLOPS else 0.0 for task in tasks])
+    rate = log_us - work
+    per_flop = log(1e-3 / ASSUMED_GFLOPS)
+    mean, sd = _pooled(rate, known * computes, per_flop, groups)
+    mover = float(log_us[known > 0].mean()) + MOVER_OFFSET if known.any() else log(MOVER_US)
+    mover_mean, mover_sd = _pooled(log_us, known * ~computes, mover, groups)
+    return np.where(computes, work + mean, mover_mean), np.where(computes, sd, mover_sd)
+
+
+def _pooled(value: Array, known: Array, reference: float, groups: SharedPriors) -> tuple[Array, Array]:
+    # Once anything is known the reference is dropped: a job's choices must not depend on its scale.
+    mean = groups.pool(value, known, reference, job_shrinkage=0.0)
+    off = np.where(known > 0, (value - mean) ** 2, 0.0)
+    variance = groups.pool(off, known, ASSUMED_SD**2)
+    return mean, np.maximum(np.sqrt(np.maximum(variance, 0.0)), SMALLEST_SD)
+
+
+class PowerLaw(Belief):
+    """Exact posteriors over a grid of curve shapes; refit only where rounds or relatives changed."""
+
+    def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
+        if not tasks:
+            return []
+        # A fixed order, because sums depend on it in the last digit.
+        order = sorted(range(len(tasks)), key=lambda at: (tasks[at].index, tasks[at].id))
+        known = forecasts(_predict([tasks[at] for at in order], size))
+        placed = dict(zip(order, known, strict=True))
+        return [placed[at] for at in range(len(tasks))]
+
+
+def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
+    curves = [curve(task.points, task.known_us) for task in tasks]
+    looks = _outlooks(tasks, curves)
+    untuned = [look.centre + log(UNTUNED_FACTOR) for look in looks]
+    best = [
+        us if task.best_us is None else log(task.best_us) for task, us in zip(tasks, untuned, strict=True)
+    ]
+    return StudentT(
+        centre=_column([look.centre for look in looks]) - draws_shift(size),
+        scale=_column([look.scale for look in looks]),
+        freedom=_column([look.freedom for look in looks]),
+        lower=_column([lower_side(len(seen.log_us) if seen else 0) for seen in curves]),
+        best=_column(best),
+        valid=_column([_chance_of_any(task) for task in tasks]),
+        # How often the next of exchangeable rounds is the best since the last gain.
+        record=_column([1.0 if seen is None else 1.0 / (1.0 + seen.drought) for seen in curves]),
+        # It falls with the known rounds, and keeps a quiet task alive for a while.
+        leap=_column([0.0 if seen is None else LEAPS / (1 + len(seen.log_us)) for seen in curves]),
+    )
+
+
+def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[NextBest]:
+    """From each task's curve with priors of its siblings; without a curve, from the level of its siblings."""
+    groups = SharedPriors.of([task.family for task in tasks])
+    alone = [None if seen is None else fit(seen, REFERENCE) for seen in curves]
+    priors = curve_priors(alone, groups)
+    fits = [None if seen is None else fit(seen, prior) for seen, prior in zip(curves, priors, strict=True)]
+    mean, sd = levels(tasks, groups)
+    guesses = [NextBest(centre, scale, LEVEL_FREEDOM) for centre, scale in zip(mean, sd, strict=True)]
+    return [guess if known is None else known.outlook for guess, known in zip(guesses, fits, strict=True)]
+
+
+def _chance_of_any(task: TaskView) -> float:
+    """The probability that the next round brings a valid result, from the rounds so far."""
+    valid = sum(point.best_us is not None for point in task.points) + (task.known_us is not None)
+    rounds = len(task.points) + (task.known_us is not None)
+    return (valid + 1) / (rounds + 1)
+
+
+def _column(values: Sequence[float]) -> Array:
+    return np.array(values, dtype=np.float64)

@@ -1,0 +1,109 @@
+"""Forecasts in microseconds from Student's t of the next log latency, for many tasks at once."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from services.planner.belief import Forecast
+from services.planner.curve_fit import Array
+from services.planner.learning_curve_points import NOISE
+
+TAIL: Final = 0.1  # probability outside each end of the interval
+# Batches fall short of a curve more easily than they exceed it, so around a known curve the lower side is
+# this much narrower. Uncertainty of the curve itself, after few rounds, is symmetric.
+LOWER_SIDE: Final = 0.5
+LEAP_DROP: Final = 0.1  # share of the best that a leap gains
+LARGEST_LOG: Final = 200.0
+SMALLEST: Final = 1e-12
+_NODES: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class StudentT:
+    """One entry per task; logarithms of microseconds."""
+
+    centre: Array
+    scale: Array
+    freedom: Array
+    lower: Array  # width of the lower side, relative to the upper one
+    best: Array  # the best latency so far
+    valid: Array  # the probability that the round brings a valid result at all
+    record: Array  # upper bound on the probability of a gain, from the drought
+    leap: Array  # the probability of a leap
+
+
+def forecasts(known: StudentT) -> list[Forecast]:
+    """The forecast for each task's best latency."""
+    low, expected, high = (np.exp(_clipped(ends)) for ends in _interval(known))
+    beats = _beats(known)
+    likely = np.minimum(1.0, known.record / np.maximum(beats, SMALLEST))
+    drop, weights = _drops(known), _rule()[1]
+    mean = known.valid * _either(likely * (drop @ weights), LEAP_DROP, known.leap)
+    square = known.valid * _either(likely * (drop**2 @ weights), LEAP_DROP**2, known.leap)
+    promise = known.valid * _either(np.minimum(beats, known.record), 1.0, known.leap)
+    best = np.exp(known.best)
+    sd = best * np.sqrt(np.maximum(square - mean**2, 0.0))
+    columns = (expected, low, high, best * mean, sd, promise)
+    return [Forecast(*row) for row in np.stack(columns, axis=1).tolist()]
+
+
+def _interval(known: StudentT) -> Array:
+    """Low end, median and high end of each prediction."""
+    freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
+    ends: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
+    return _at(known, ends[row]).T
+
+
+def _drops(known: StudentT) -> Array:
+    """How far each quadrature node lies below the best, as a share of it: one row per task."""
+    freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
+    quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])[row]
+    ahead = _clipped(_at(known, quantiles))
+    drop: Array = -np.expm1(np.minimum(ahead - known.best[:, None], 0.0))
+    return drop
+
+
+def _beats(known: StudentT) -> Array:
+    """The probability that a round on its curve gains more than noise."""
+    reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
+    result: Array = stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach))
+    return result
+
+
+def _at(known: StudentT, quantiles: Array) -> Array:
+    """Log latencies at these quantiles of Student's t with its narrowed lower side."""
+    side = np.where(quantiles < 0, known.lower[:, None], 1.0)
+    result: Array = known.centre[:, None] + known.scale[:, None] * side * quantiles
+    return result
+
+
+def lower_side(rounds: int) -> float:
+    """The relative width of the lower side after this many rounds."""
+    return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
+
+
+def _either(along: Array, leapt: float, leap: Array) -> Array:
+    """The mean over both cases: the round follows its curve, or leaps."""
+    return along + leap * (leapt - along)
+
+
+def _clipped(values: Array) -> Array:
+    result: Array = np.clip(values, -LARGEST_LOG, LARGEST_LOG)
+    return result
+
+
+@lru_cache(maxsize=1)
+def _rule() -> tuple[Array, Array]:
+    """Nodes and weights of a quadrature that is dense in the lower tail, where gains are."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    unit = (nodes + 1) / 2
+    return unit**3, weights / 2 * 3 * unit**2
+
+
+@lru_cache(maxsize=4096)
+def _quantiles(freedom: float) -> Array:
+    result: Array = stdtrit(freedom, _rule()[0])
+    return result

@@ -1,0 +1,134 @@
+"""Looking at a data directory on which no service runs: the coordinator's own app, in this process."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+import httpx
+
+from mallorn.core.errors import Conflict, MallornError, Unavailable
+from mallorn.core.settings import Settings
+from mallorn.wording.format_values import placed
+from stack.data_directory import DataDir
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+HERE: Final = "http://localhost"  # a name that the app's guard knows; nothing listens there
+
+
+class NothingRuns(Unavailable):
+    """No service runs on this data directory, so nothing can be changed."""
+
+
+class InProcess(httpx.BaseTransport):
+    """Answers what is read by an app in this process; raises NothingRuns for what would change something."""
+
+    def __init__(self, app: "FastAPI", directory: DataDir) -> None:
+        self._app = httpx.ASGITransport(app)
+        self._directory = directory
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Ask the app and return its whole answer."""
+        if request.method != "GET":
+            raise NothingRuns(f"no service runs on {self._directory.path}", hint="mallorn up")
+        with ThreadPoolExecutor(1) as beside:  # a notebook's own thread has a loop already
+            return beside.submit(asyncio.run, self._answer(request)).result()
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._app.handle_async_request(request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+
+
+class DataDirTransport(httpx.BaseTransport):
+    """Asks the service that runs on a data directory by now; while none runs, what lies there answers."""
+
+    def __init__(self, directory: DataDir) -> None:
+        self._directory = directory
+        self._network = httpx.HTTPTransport()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Ask whoever is there. Raises what `served_here` does, and NothingRuns."""
+        stack = self._directory.running_stack()
+        if stack is not None:
+            there = httpx.URL(stack.url)
+            request.url = request.url.copy_with(host=there.host, port=there.port)
+            return self._network.handle_request(request)
+        with hints_for(self._directory), served_here(self._directory) as here:
+            return here.handle_request(request)
+
+    def close(self) -> None:
+        """Let go of the service."""
+        self._network.close()
+
+
+@contextmanager
+def served_here(directory: DataDir) -> Iterator[InProcess]:
+    """A transport to what lies in a data directory. Nothing is migrated, and nothing is made there.
+
+    Raises Conflict, with the command to type, for tables of another version.
+    """
+    try:
+        from services.coordinator.app import create_app
+    except ModuleNotFoundError as error:
+        message = f"no coordinator is named, and to look into {directory.path} {error.name} is needed here"
+        raise Unavailable(message, hint="--url URL, or set MALLORN_URL") from None
+    # What the app logs of an error it answers, too, and the answer is printed.
+    logging.getLogger("services").addHandler(logging.NullHandler())
+    with ExitStack() as stack:
+        app = create_app(stack.enter_context(_settings(directory)))
+        stack.callback(app.state.parts.close)
+        _check_tables(app, directory)
+        app.state.parts.stopping.set()  # streams tell what is there, and wait for nobody
+        yield InProcess(app, directory)
+
+
+@contextmanager
+def _settings(directory: DataDir) -> Iterator[Settings]:
+    """Those that a service on the directory would have; before the first one, with an empty database."""
+    from db.engine import parse_url
+    from db.migrate import upgrade
+
+    known = Settings(data_dir=directory.path)
+    parsed = parse_url(known.database_url)
+    if parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).is_file():
+        yield known
+        return
+    with TemporaryDirectory(prefix="mallorn-") as folder:
+        empty = f"sqlite:///{folder}/mallorn.db"
+        upgrade(empty)
+        yield known.model_copy(update={"database_url": empty})
+
+
+def _check_tables(app: "FastAPI", directory: DataDir) -> None:
+    from db.migrate import OldTables, check
+
+    try:
+        check(app.state.parts.database)
+    except OldTables:
+        raise Conflict(
+            f"the data in {directory.path} are of an older Mallorn; a service that starts there renews them",
+            hint=f"MALLORN_DATA_DIR={directory.path} mallorn migrate",
+        ) from None
+
+
+@contextmanager
+def hints_for(directory: DataDir) -> Iterator[None]:
+    """Let the commands that errors hint at find this directory."""
+    try:
+        yield
+    except MallornError as error:
+        error.hint = placed(error.hint, data_words(directory))
+        raise
+
+
+def data_words(directory: DataDir | None) -> str:
+    """The option that a command needs to find this directory; nothing where it is the usual one."""
+    if directory is None or directory.path == Settings().data_dir.absolute():
+        return ""
+    return f" --data {directory.path}"

@@ -1,0 +1,32 @@
+"""TVM's RPC tracker, bound to loopback or a private interface: it says which devices are free."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from mallorn.core.fleet_key import FleetKey
+from workers.device.listen import listen
+from workers.device.tracker_client import NO_KEY
+
+log = logging.getLogger(__name__)
+OnReady = Callable[[str, int], None]
+
+
+def log_ready(host: str, port: int) -> None:
+    log.info("ready at %s:%d", host, port)
+
+
+def serve_tracker(
+    host: str = "127.0.0.1", port: int = 9190, *, key: FleetKey = NO_KEY, on_ready: OnReady = log_ready
+) -> None:
+    """Run a tracker until the process ends; port 0 takes any.
+
+    Raises InvalidRequest for a public address, and without a key for all but loopback.
+    """
+    listener = listen(host, range(port, port + 1), key)
+    from workers.device.authenticated_tracker import Tracker
+
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    handler = Tracker(listener, key)
+    on_ready(*listener.getsockname()[:2])
+    handler.run()

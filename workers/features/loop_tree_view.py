@@ -1,0 +1,133 @@
+"""The view `loops`: the loop tree of a candidate in preorder, as a padded table.
+
+Loops of one iteration are left out, as compilers do. All candidates of a sketch with the same compute
+locations share a tree; only its numbers differ.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.views import LOOPS
+from searchers.space import ChoiceKind, Matrix, Sketch
+from searchers.tile_factorizations import Rows
+from workers.features.base import Extractor
+from workers.features.loop_tree import Line, lines_of
+from workers.features.resolved_trace import steps_of
+from workers.features.trace_follower import Follower
+from workers.features.traced_nest import AxisKind, TracedNest
+
+LINES, COLUMNS = LOOPS.shape
+(PRESENT, PARENT, ROOT, SPATIAL, REDUCTION, BLOCK, EXTENT, REACH, LEVEL, AXIS) = range(10)
+(PARALLEL, VECTOR, UNROLL, ORDINAL, TILED, INLINED, STAGE, DEPTH, FLOPS, LANES) = range(10, 20)
+MOST_LANES: Final = 64
+
+Numbers = NDArray[np.float64]  # a row a candidate, a column a line
+Flags = NDArray[np.bool_]
+
+
+class LoopsView(Extractor):
+    """Root, loops, and a leaf for each block."""
+
+    view = LOOPS
+
+    def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
+        places = _locations(sketch)
+        matrix = np.zeros((len(rows), LOOPS.width), dtype=np.float32)
+        depths, group = np.unique(rows[:, places], axis=0, return_inverse=True)
+        for number, chosen in enumerate(depths.tolist()):
+            lines = np.flatnonzero(group.reshape(-1) == number)
+            matrix[lines] = _describe(sketch, tuple(descriptors), tuple(chosen), rows[lines])
+        return matrix
+
+
+def _locations(sketch: Sketch) -> list[int]:
+    return [columns.start for columns, choice in sketch.places if choice.kind is ChoiceKind.LOCATION]
+
+
+@lru_cache(maxsize=1024)
+def _nest(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...]) -> TracedNest:
+    extents = [float(np.rint(2**value - 1)) for value in descriptors[1:]]
+    return Follower(extents, dict(zip(_locations(sketch), depths, strict=True))).follow(steps_of(sketch))
+
+
+def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int, ...], rows: Rows) -> Matrix:
+    nest = _nest(sketch, descriptors, depths)
+    lines = lines_of(nest)
+    table = np.zeros((len(rows), len(lines), COLUMNS))
+    table[:, :, PRESENT] = 1
+    for at, line in enumerate(lines):
+        _fill(table[:, at], line, rows)
+    table[:, 0, FLOPS] = descriptors[0] if descriptors else 0.0
+    table[:, 0, UNROLL] = np.log2(1 + nest.unroll.of(rows))
+    table[:, :, REACH] = _summed(lines, table[:, :, EXTENT])
+    table[:, :, PARALLEL] = _parallel(lines, table[:, :, REACH], np.log2(nest.parallel.of(rows)))
+    table[:, :, VECTOR] = _vector(lines, table[:, :, EXTENT], np.log2(nest.vector.of(rows)))
+    return _compact(lines, table)
+
+
+def _fill(column: Numbers, line: Line, rows: Rows) -> None:
+    """Fill the columns that depend on one line alone."""
+    if line.loop is not None:
+        extent = np.prod([np.maximum(factor.of(rows), 1) for factor in line.loop.factors], axis=0)
+        column[:, REDUCTION if line.loop.kind is AxisKind.REDUCTION else SPATIAL] = 1
+        column[:, EXTENT] = np.log2(extent)
+        column[:, LANES] = np.log2(np.gcd(extent.astype(np.int64), MOST_LANES))
+        column[:, [LEVEL, AXIS]] = line.loop.level, line.loop.axis
+    elif line.block is not None:
+        block = line.block
+        column[:, [BLOCK, ORDINAL, DEPTH]] = 1, line.ordinal, block.depth
+        column[:, [TILED, INLINED, STAGE]] = bool(block.structure), block.inlined, block.stage
+    else:
+        column[:, ROOT] = 1
+
+
+def _summed(lines: Sequence[Line], extents: Numbers) -> Numbers:
+    """The log of the iterations from the root down to each line."""
+    reach = extents.copy()
+    for at, line in enumerate(lines[1:], start=1):
+        reach[:, at] += reach[:, line.parent]
+    return reach
+
+
+def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
+    """The outermost spatial loops, up to the limit of parallel iterations."""
+    flags = np.zeros(reach.shape, dtype=np.bool_)
+    flags[:, 0] = True
+    for at, line in enumerate(lines):
+        if line.loop is not None and line.loop.kind is AxisKind.SPATIAL and (line.alone or line.parent == 0):
+            flags[:, at] = flags[:, line.parent] & (reach[:, at] <= limit)
+    flags[:, 0] = False
+    return flags
+
+
+def _vector(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
+    """The innermost spatial loops around a single block, up to the limit of a vector."""
+    flags = np.zeros(extents.shape, dtype=np.bool_)
+    for line in lines:
+        held, total, at = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line
+        while line.block is not None and at.alone and (loop := lines[at.parent].loop) is not None:
+            total = total + extents[:, at.parent]
+            held &= (total <= limit) & (loop.kind is AxisKind.SPATIAL) | (extents[:, at.parent] == 0)
+            flags[:, at.parent] |= held
+            at = lines[at.parent]
+    return flags
+
+
+def _compact(lines: Sequence[Line], table: Numbers) -> Matrix:
+    """Remove loops of one iteration; their children move to the nearest loop that stays."""
+    loops = np.array([line.loop is not None for line in lines])
+    kept = ~loops | (table[:, :, EXTENT] > 0)
+    place = np.cumsum(kept, axis=1) - 1
+    nearest = place.copy()
+    table[:, 0, PARENT] = -1
+    for at, line in enumerate(lines[1:], start=1):
+        nearest[:, at] = np.where(kept[:, at], place[:, at], nearest[:, line.parent])
+        table[:, at, PARENT] = nearest[:, line.parent]
+    row, column = np.nonzero(kept & (place < LINES))
+    packed = np.zeros((len(table), LINES, COLUMNS), dtype=np.float32)
+    packed[row, place[row, column]] = table[row, column]
+    return packed.reshape(len(table), -1)

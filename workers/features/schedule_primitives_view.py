@@ -1,0 +1,125 @@
+"""The view `primitives` (TLP): the steps of a schedule with their numbers, one per line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from costmodels.views import PRIMITIVES
+from searchers.space import Matrix, Sketch
+from searchers.tile_factorizations import Rows
+from workers.features.base import Extractor
+from workers.features.resolved_trace import Number, TraceStep, steps_of
+
+LINES, COLUMNS = PRIMITIVES.shape
+
+KINDS: Final = {
+    "Split": 1,
+    "Fuse": 2,
+    "Reorder": 3,
+    "ComputeAt": 4,
+    "ReverseComputeAt": 5,
+    "ComputeInline": 6,
+    "ReverseComputeInline": 6,
+    "CacheRead": 7,
+    "CacheWrite": 7,
+    "RFactor": 8,
+    "meta_schedule.parallel": 9,
+    "meta_schedule.vectorize": 10,
+    "meta_schedule.unroll_explicit": 11,
+    "Annotate": 12,
+}
+OTHER: Final = 13
+BLOCK: Final = 14
+FIRST_NUMBER: Final = 15
+NUMBERS: Final = 8
+DECIDED: Final = 23
+SAYS_NOTHING: Final = frozenset({"GetSBlock", "GetLoops", "GetConsumers", "GetProducers", "Unannotate"})
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The lines of a sketch: constant numbers, and the places of decisions."""
+
+    constant: Matrix
+    places: tuple[tuple[int, Number], ...]  # column of the flat row, and its number
+
+
+class Primitives(Extractor):
+    """Line 0 has the workload's descriptors; each further line is a step that changes the program."""
+
+    view = PRIMITIVES
+
+    def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
+        form = _form(sketch)
+        matrix = np.tile(form.constant, (len(rows), 1))
+        known = descriptors[:NUMBERS]
+        matrix[:, FIRST_NUMBER : FIRST_NUMBER + len(known)] = known
+        for place, number in form.places:
+            matrix[:, place] = _scaled(number.of(rows))
+        return matrix
+
+
+@lru_cache(maxsize=1024)
+def _form(sketch: Sketch) -> _Form:
+    table = np.zeros((LINES, COLUMNS), dtype=np.float32)
+    table[0, 0] = 1
+    places: list[tuple[int, Number]] = []
+    names = _Names()
+    line = 1
+    for step in steps_of(sketch):
+        names.learn(step)
+        if step.kind not in SAYS_NOTHING and line < LINES:
+            places += _write(table, line, step, names)
+            line += 1
+    return _Form(table.reshape(-1), tuple(places))
+
+
+@dataclass
+class _Names:
+    """Numbers blocks and loops in order of appearance; parts of a loop share its number and have a level."""
+
+    blocks: dict[str, int] = field(default_factory=dict)
+    loops: dict[str, tuple[int, int]] = field(default_factory=dict)
+    axes: int = 0
+
+    def learn(self, step: TraceStep) -> None:
+        whole = next((self.loops[name] for name in step.names if name in self.loops), None)
+        for level, name in enumerate(step.outputs):
+            if name.startswith("b"):
+                self.blocks[name] = len(self.blocks) + 1
+            elif step.kind == "Split" and whole is not None:
+                self.loops[name] = whole[0], level
+            else:
+                self.axes += 1
+                self.loops[name] = self.axes, 0
+
+    def numbers(self, step: TraceStep) -> list[Number]:
+        """The loops of a step, its own numbers, and its location if it has one."""
+        loops = [number for name in step.names if name in self.loops for number in self.loops[name]]
+        places = [value for value in step.attrs if type(value) is int]
+        return [*map(Number, loops), *step.numbers, *map(Number, places)]
+
+
+def _write(table: Matrix, line: int, step: TraceStep, names: _Names) -> list[tuple[int, Number]]:
+    """Fill a line's constants; return the numbers that decisions fill in, with their places."""
+    row = table[line]
+    row[0] = 1
+    annotated = step.kind == "Annotate"
+    row[KINDS.get(str(step.attrs[0]), KINDS["Annotate"]) if annotated else KINDS.get(step.kind, OTHER)] = 1
+    row[BLOCK] = max((names.blocks[name] for name in step.names if name in names.blocks), default=0)
+    numbers = names.numbers(step)
+    row[DECIDED] = any(number.column is not None for number in numbers)
+    places = []
+    for at, number in enumerate(numbers[:NUMBERS], start=FIRST_NUMBER):
+        if number.column is None:
+            row[at] = _scaled(np.array(number.constant))
+        else:
+            places.append((line * COLUMNS + at, number))
+    return places
+
+
+def _scaled(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Matrix:
+    return np.asarray(np.sign(values) * np.log2(1 + np.abs(values)), dtype=np.float32)

@@ -1,0 +1,134 @@
+"""A version of the schedules for busy machines: what is fastest alone need not be beside other programs.
+
+After VELTAIR. Every task's likeliest candidates are compiled into the model, as rivals are, and each kernel
+is timed where it runs while as many programs as there are cores compute and stream memory. The model with
+those that won there is timed beside the model with those that won alone, from an idle host to a full one.
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.measuring_contexts import Contexts
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.finish_report import BesidePrograms, Contention, FinishReport
+from mallorn.core.values.manifest import DATABASE, Version
+from mallorn.core.values.trial import Trial
+from workers.finish.decide_inside_model import Times, choose, fields, swapped, verified
+from workers.finish.final_schedules import FinalSchedules
+from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.numeric_checker import Checker
+from workers.finish.steps_not_done import NotDoneLog
+from workers.finish.timing_host import be_here
+from workers.finish.winners import Winner
+from workers.round.store_referenced_rows import store_sketches
+
+# Beside other programs two timings of the same kernel are further apart than alone.
+WORTH: Final = 0.05
+ORIGIN: Final = "beside"
+ALONE, LOADED = Version.ALONE.value, Version.LOADED.value
+STEP: Final = "choose schedules for a busy machine"
+SAYS: Final = "schedules are timed beside other programs"
+
+
+def beside_others(
+    model: JobModel, winners: Sequence[Winner], handout: FinalSchedules, check: Checker, undone: NotDoneLog
+) -> FinishReport:
+    """The part of the report that tells of busy machines, where that was asked for.
+
+    A version that wins at some load is put beside the records of the export.
+    """
+    built = handout.built
+    if not model.claimed.options.beside_others or built is None:
+        return FinishReport()
+    if model.claimed.graph.dynamic is not None:
+        undone.leave(STEP, "a job for a range of shapes has one version", "mallorn tune MODEL --contention")
+        return FinishReport()
+    if built.is_large:
+        undone.leave(STEP, "this host's memory does not hold several of so large a model", "free -g")
+        return FinishReport()
+    if not undone.attempt(STEP, partial(be_here, model)):
+        return FinishReport()
+    found = undone.attempt(STEP, partial(_versions, model, winners, built, check))
+    return FinishReport(contention=found) if found else FinishReport()
+
+
+def _versions(model: JobModel, winners: Sequence[Winner], first: TunedModel, check: Checker) -> Contention:
+    started = time.monotonic()
+    with model.claimed.runtime.database.transaction() as session:
+        Jobs(session).say(model.claimed.job.id, SAYS)
+    most = model.claimed.target.num_cores
+    known = {winner.contest.task.name: winner for winner in winners}
+    others = fields(first.winners, [_others(w, known[w.contest.task.name]) for w in first.winners])
+    builds = [first, *(model.build(f"versions-{n}", field) for n, field in enumerate(others, 1))]
+    times = model.kernel_times(builds, most) if others else [{}]
+    rows = [build.winners for build in builds]
+    _store(model, rows, times)
+    chosen = verified(first.winners, choose(rows, times, WORTH), check)
+    swaps = swapped(first.winners, chosen, rows, times)
+    both = {ALONE: first} | ({LOADED: model.build(LOADED, chosen)} if swaps else {})
+    timed = [_beside(model, both, programs) for programs in loads(most)]
+    wins_from = crossover(timed)
+    if wins_from is not None:
+        for name in DATABASE:
+            shutil.copyfile(both[LOADED].directory / name, first.directory / Version.LOADED.file(name))
+    seconds = round(time.monotonic() - started, 1)
+    return Contention(tasks=swaps, loads=timed, wins_from=wins_from, seconds=seconds)
+
+
+def loads(most: int) -> list[int]:
+    """Numbers of programs to time the model beside: none, one, half of the cores, all."""
+    return sorted({0, 1, most // 2, most})
+
+
+def crossover(timed: Sequence[BesidePrograms]) -> int | None:
+    """The programs from which on the version for load is faster by more than noise, up to the most."""
+    found = None
+    for each in reversed(timed):
+        if each.loaded_us is None or each.loaded_us > each.alone_us * (1 - WORTH):
+            break
+        found = each.programs
+    return found
+
+
+def _others(chosen: Winner, alone: Winner) -> list[Winner]:
+    """What else may win beside other programs; the one that won alone may have lost inside the model."""
+    found = {each.slot: each for each in (alone, *alone.rivals, *alone.versions)}
+    return [each for slot, each in found.items() if slot != chosen.slot]
+
+
+def _beside(model: JobModel, both: dict[str, TunedModel], programs: int) -> BesidePrograms:
+    latency_us = model.latencies(both, programs)
+    return BesidePrograms(programs=programs, alone_us=latency_us[ALONE], loaded_us=latency_us.get(LOADED))
+
+
+def _store(model: JobModel, rows: Sequence[Sequence[Winner]], times: Sequence[Times]) -> None:
+    """Keep what was timed in a context of its own: the next job for this task begins with it."""
+    claimed = model.claimed
+    with claimed.runtime.database.transaction() as session:
+        context_id, contexts = Jobs(session).get(claimed.job.id, None).context_id, Contexts(session)
+        if context_id is None:
+            return
+        timing = claimed.options.timing_beside(claimed.target.num_cores)
+        beside = contexts.ensure_timed_as(contexts.get(context_id), timing).id
+        for place in range(len(rows[0])):
+            seen = {row[place].slot: (row[place], us) for row, us in zip(rows, times, strict=True)}
+            first = rows[0][place]
+            sketches = store_sketches(session, [slot.sketch for slot in first.contest.slots])
+            new = [
+                _row(winner, us[first.contest.task.name], sketches, beside)
+                for winner, us in seen.values()
+                if first.contest.task.name in us
+            ]
+            owner = claimed.job.id, claimed.hold.token, first.contest.workload.id, claimed.job.target_id
+            Measurements(session).add_finish(*owner, new)
+
+
+def _row(winner: Winner, latency_us: float, sketches: dict[str, int], context_id: int) -> NewMeasurement:
+    slot = winner.contest.slots[winner.slot]
+    trial = Trial(slot.candidate, Outcome.OK, origin=f"{ORIGIN}:{winner.means}", run_us=(latency_us,))
+    return NewMeasurement(winner.slot, trial, sketches[slot.candidate.sketch], context_id)

@@ -1,0 +1,130 @@
+"""What the times of probes say of a machine."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log2, sqrt
+from statistics import median
+from typing import Final
+
+from mallorn.core.errors import Unavailable
+from mallorn.core.values.machine import Cache, Machine
+from mallorn.core.values.trial import is_disturbed
+from workers.device.slice_timing_result import Slice
+from workers.interfaces.hardware_probes import Finds, Probe
+
+PAYS: Final = 1.05  # narrower vectors must be so much faster to be taken
+BUSY: Final = 0.9  # of the peak: from so many sums on a core hardly waits
+UNSPILLED: Final = 0.8  # of the peak: up to so many sums none is spilled
+FALLS: Final = 0.04  # log2 of the bandwidth from one size to the next, where a cache begins to overflow
+LEVEL: Final = 0.15  # log2 of the bandwidth between two levels
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A probe and the shortest of its runs."""
+
+    probe: Probe
+    run: Slice
+
+    @property
+    def seconds(self) -> float:
+        return self.run.mean_sec
+
+    @property
+    def giga(self) -> float:
+        """Operations or bytes a second, in billions."""
+        return self.probe.work / self.seconds / 1e9
+
+
+def machine_of(timed: Sequence[Timed], cores: int) -> Machine:
+    """The machine that took these times. Raises Unavailable where a part of them is missing."""
+    peaks = [each for each in timed if each.probe.finds is Finds.PEAK]
+    alone = _by_lanes([each for each in peaks if each.probe.cores == 1 and each.probe.dtype == "float32"])
+    curve = {each.probe.bytes: each.giga for each in timed if each.probe.finds is Finds.BANDWIDTH}
+    memory = [each.giga for each in timed if each.probe.finds is Finds.MEMORY]
+    forks = [each.seconds for each in timed if each.probe.finds is Finds.FORK]
+    if not (alone and curve and memory and forks):
+        raise Unavailable("the probes of its target did not run on it", hint="mallorn devices")
+    lanes = _width_that_pays(alone)
+    in_flight, registers = _sums(alone[lanes])
+    core_gflops = max(each.giga for each in alone[lanes])
+    return Machine(
+        cores=cores,
+        lanes=lanes,
+        registers=registers,
+        in_flight=in_flight,
+        core_gflops=_rounded(core_gflops),
+        gflops={name: _rounded(rate) for name, rate in _by_type(peaks, core_gflops).items()},
+        caches=tuple(caches(curve)),
+        memory_gbytes_per_sec=_rounded(max(memory)),
+        fork_us=_rounded(min(forks) * 1e6),
+        measured=True,
+        disturbed=any(is_disturbed(each.run.disturbed) for each in timed),
+    )
+
+
+def caches(curve: Mapping[int, float]) -> Iterator[Cache]:
+    """The levels before memory, of the bandwidth by the size of what is read again and again."""
+    sizes = sorted(curve)
+    # What is smaller cannot be slower: where it was, something else ran.
+    rates = [max(curve[size] for size in sizes[at:]) for at in range(len(sizes))]
+    levels = list(_levels(rates))
+    for (begin, end), (beyond, until) in pairwise(levels):
+        rate, next_rate = median(rates[begin:end]), median(rates[beyond:until])
+        holds = max(size for size, at in zip(sizes, rates, strict=True) if at >= sqrt(rate * next_rate))
+        yield Cache(bytes=holds, gbytes_per_sec=_rounded(rate))
+
+
+def _levels(rates: Sequence[float]) -> Iterator[tuple[int, int]]:
+    """Where the bandwidth stays what it is, from and to; the last level is memory."""
+    flat = [log2(before / after) <= FALLS for before, after in pairwise(rates)]
+    begin, last = 0, len(rates) - 1
+    for at in range(last):
+        ends = flat[at - 1 : at + 1] == [True, False] or (at == begin and not flat[at])
+        if ends and log2(rates[at] / rates[_settled(flat, at)]) > LEVEL:
+            yield begin, at + 1
+            begin = _settled(flat, at)
+    yield begin, last + 1
+
+
+def _settled(flat: Sequence[bool], at: int) -> int:
+    """Where a fall that begins at a size is over."""
+    return next((later for later in range(at + 1, len(flat)) if flat[later]), len(flat))
+
+
+def _width_that_pays(alone: Mapping[int, Sequence[Timed]]) -> int:
+    widest, *narrower = sorted(alone, reverse=True)
+    best = {lanes: max(each.giga for each in found) for lanes, found in alone.items()}
+    return next((lanes for lanes in narrower if best[lanes] > PAYS * best[widest]), widest)
+
+
+def _sums(found: Sequence[Timed]) -> tuple[int, int]:
+    """Below how many sums at once a core waits for them, and beyond how many they are spilled."""
+    by_sums = sorted(found, key=lambda each: each.probe.sums)
+    peak = max(each.giga for each in by_sums)
+    busy = next(at for at, each in enumerate(by_sums) if each.giga >= BUSY * peak)
+    fits = busy
+    while fits + 1 < len(by_sums) and by_sums[fits + 1].giga >= UNSPILLED * peak:
+        fits += 1
+    return by_sums[busy].probe.sums, by_sums[fits].probe.sums
+
+
+def _by_lanes(found: Sequence[Timed]) -> dict[int, list[Timed]]:
+    return {
+        lanes: [each for each in found if each.probe.lanes == lanes]
+        for lanes in {each.probe.lanes for each in found}
+    }
+
+
+def _by_type(peaks: Sequence[Timed], core_gflops: float) -> dict[str, float]:
+    """The most of all cores; never less than one of them alone."""
+    found = {"float32": core_gflops}
+    for each in peaks:
+        found[each.probe.dtype] = max(each.giga, found.get(each.probe.dtype, 0.0))
+    return found
+
+
+def _rounded(value: float) -> float:
+    """To three digits: more than that is chance."""
+    return float(f"{value:.3g}")

@@ -1,0 +1,109 @@
+"""Import and finish: the stages of a job that one worker does alone, under a lease."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from db.repositories.claim_job_stage import STAGES
+from db.repositories.job_events_and_warnings import Events
+from db.repositories.jobs import Jobs
+from db.repositories.leases import LeaseToken, WorkItem
+from db.repositories.targets import Targets
+from db.repositories.uploaded_models import Models
+from db.tables import Job
+from mallorn.core.artifact_uris import model_uri, reaching
+from mallorn.core.errors import LeaseLost
+from mallorn.core.job_options import JobOptions, KeptOptions
+from mallorn.core.stand_in_measurers import stand_in
+from mallorn.core.states import JobState
+from mallorn.core.targets import Target
+from mallorn.core.values.event import JobEvent
+from mallorn.core.values.graph_report import GraphReport
+from workers.device.device_class import DeviceClass
+from workers.interfaces.model_compiler import ModelCompiler
+from workers.process.lease_renewal import LeaseKeeper
+from workers.process.leased_work import LeasedWork, leased_work
+from workers.process.match_devices_and_builder import class_of_job
+from workers.process.unpack_model import check_room, unpack
+from workers.process.worker_runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StageContext:
+    """A stage that this worker holds."""
+
+    runtime: Runtime
+    job: Job
+    state: JobState
+    target: Target
+    options: JobOptions
+    hold: LeaseToken
+    lease: LeaseKeeper
+
+    def model_file(self, directory: Path) -> Path:
+        """A local copy of the job's model, and of the files that hold its weights.
+
+        Raises InvalidModel; StorageFull where the copy has no room; StoreAway, NotFound.
+        """
+        check_room(directory, self._model_bytes)
+        uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
+        with reaching(uri) as (store, path), store.open(path, "rb") as stored:
+            return unpack(stored, directory)
+
+    @property
+    def measured_by(self) -> str:
+        """Who stood in for devices, whatever the job named it; else the measurer's name."""
+        return stand_in(self.target) or self.options.measurer
+
+    def graphs(self) -> ModelCompiler:
+        """A new process for the job's whole model; it is starting already."""
+        return self.runtime.graphs(self.target.num_cores, self._model_bytes)
+
+    @property
+    def _model_bytes(self) -> int:
+        with self.runtime.database.session() as session:
+            return Models(session).get(self.job.model_id, None).size_bytes
+
+    @property
+    def like(self) -> DeviceClass | None:
+        """Of the devices whose times compare with the job's; None: any."""
+        with self.runtime.database.session() as session:
+            return class_of_job(session, self.job)
+
+    @property
+    def graph(self) -> GraphReport:
+        """What the import found out; nothing before it."""
+        return self.job.graph or GraphReport()
+
+    def end(self, session: Session, to: JobState, reason: str, event: JobEvent) -> None:
+        """Move the job on, in the caller's transaction; raises LeaseLost when it is no longer ours."""
+        if not Jobs(session).move(self.job.id, [self.state], to, reason, hold=self.hold):
+            raise LeaseLost
+        Events(session).append(self.job.id, event)
+
+
+@contextmanager
+def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[StageContext | None]:
+    """Hold a stage while the block runs; None when another worker has it or the job has moved on."""
+    begun = False
+    with leased_work(runtime, WorkItem(STAGES[state], job_id)) as held:
+        claimed = None if held is None else _stage(held, state)
+        begun = True
+        yield claimed
+    if not begun:  # the database went away after the claim, and held_work let go of it
+        yield None
+
+
+def _stage(held: LeasedWork, state: JobState) -> StageContext:
+    log.info("%s begins", state)
+    with held.runtime.database.session() as session:
+        job = Jobs(session).get(held.job_id, None)
+        target = Target(Targets(session).get(job.target_id).text)
+    options = KeptOptions.model_validate(job.options)
+    return StageContext(held.runtime, job, state, target, options, held.hold, held.lease)

@@ -1,0 +1,186 @@
+"""What a worker process keeps between tasks: its database, its warm children and its place in the fleet."""
+
+import os
+import shutil
+import socket
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from db.repositories.fleet_activity import StageRuns
+from db.repositories.jobs import Jobs
+from db.repositories.targets import Targets
+from db.session import Database
+from mallorn.core.job_options import LARGEST_ROUND, JobOptions
+from mallorn.core.registry import resolve
+from mallorn.core.settings import Settings, settings
+from mallorn.core.stand_in_measurers import stand_in
+from mallorn.core.states import StageKind
+from mallorn.core.targets import Target
+from workers.device.detect_host import available_cores
+from workers.device.device_class import DeviceClass
+from workers.host.host_lock import HostLock
+from workers.host.host_memory import total_bytes
+from workers.interfaces.candidate_compiler import CandidateCompiler, Validate
+from workers.interfaces.device_runner import Runner
+from workers.interfaces.model_compiler import ModelCompiler
+from workers.measure.base import Measurer, Tools
+from workers.measure.tracked_devices import Fleet
+from workers.measure.validate_candidates import validate
+from workers.process.heartbeat import Heartbeat
+from workers.process.worker_health import Health
+from workers.sandbox.sandbox_support import reached
+from workers.subprocesses.process_pool import ChildPool
+
+MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
+# Of a model's weights in a process that compiles it, mapped files and buffers that grow among them.
+COPIES = 8
+BUILDER_BYTES = 1 << 30  # that compiling a large candidate takes
+
+
+def builders_here() -> int:
+    """One a core, as far as quota and memory allow, and no more than a round has candidates."""
+    return max(1, min(available_cores(), total_bytes() // BUILDER_BYTES, LARGEST_ROUND))
+
+
+class Runtime:
+    """Everything is opened on first use, after the process has started. This process never imports TVM."""
+
+    def __init__(self, config: Settings) -> None:
+        self.settings = config
+        self.database = Database(config.database_url)
+        self.fleet = Fleet(config)
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
+        self.tunes = True  # rounds are run here; else this slot only imports
+        self.roll_call = Heartbeat(self.database, self.fleet, self.name)
+
+    @cached_property
+    def health(self) -> Health:
+        """Whether this worker's host lets it work."""
+        return Health(lambda why: self.roll_call.rests(why), lambda: self.tunes)
+
+    @cached_property
+    def room(self) -> Path:
+        """The folder for all that this worker's children read and write."""
+        folder = mkdtemp(prefix="mallorn-room-")
+        self._leave_room = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return Path(folder)
+
+    @cached_property
+    def builders(self) -> ChildPool[Any]:
+        """Processes that compile candidates."""
+        size = self.settings.builders or builders_here()
+        memory = self.settings.child_memory_bytes
+        return ChildPool(
+            CandidateCompiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=self.room
+        )
+
+    @cached_property
+    def compiler(self) -> CandidateCompiler:
+        """The process that knows spaces: sketches, validity, full traces."""
+        memory = self.settings.child_memory_bytes
+        return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.room)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """The process that holds the RPC session with a device."""
+        # Behind its walls it reads no data directory: this one is empty.
+        told = {"MALLORN_RPC_KEY": self.settings.fleet_key.text, "MALLORN_DATA_DIR": str(self.room)}
+        return Runner(env=told, name="runner", room=self.room)
+
+    def release_device(self) -> None:
+        """Give the device back, if this worker holds one."""
+        if "runner" in self.__dict__ and self.runner.alive:
+            self.runner.release()
+
+    def validator(self, target: Target) -> Validate:
+        """Who answers which candidates can be rebuilt: those who will build them, if anybody does."""
+        return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
+
+    def tools(self, like: DeviceClass | None) -> Tools:
+        """What measurers work with."""
+        return Tools(self.settings, self.builders, self.runner, self.room, like)
+
+    def measurer(self, options: JobOptions, like: DeviceClass | None = None) -> Measurer:
+        """What builds and times a job's candidates, on devices of this class alone where one is named.
+
+        Raises PluginFailed, InvalidRequest.
+        """
+        found: Measurer = resolve("measurer", options.measurer).from_tools(self.tools(like))
+        return found
+
+    def warm_up(self, job_id: str) -> None:
+        """Start what a job's first round needs while something else still goes on; where rounds are run."""
+        if not self.tunes:
+            return
+        self.compiler.start()
+        with self.database.session() as session:
+            target = Targets(session).get(Jobs(session).get(job_id, None).target_id)
+        if not stand_in(Target(target.text)):
+            self.builders.start()
+
+    def graphs(self, threads: int, model_bytes: int) -> ModelCompiler:
+        """A new process for a whole model, which TVM may run on `threads` threads; it is starting already."""
+        env = {"TVM_NUM_THREADS": str(threads)}
+        memory = self.settings.child_memory_bytes + COPIES * model_bytes
+        graphs = ModelCompiler(env=env, memory_bytes=memory, name="graphs", room=self.room)
+        graphs.start()
+        return graphs
+
+    def enlist(self, tunes: bool, met: Callable[[str], None]) -> None:
+        """Appear in the fleet, as a slot that tunes or as one that only imports.
+
+        `met` is told once of each device of whose machine nothing is known.
+        """
+        self.tunes = tunes
+        self.roll_call.start(reached(self.settings.sandbox), tunes, met)
+
+    @contextmanager
+    def working_on(self, what: str) -> Iterator[None]:
+        """Show what this worker does while it does it."""
+        self.roll_call.busy_with(what)
+        try:
+            yield
+        finally:
+            self.roll_call.busy_with("")
+
+    @contextmanager
+    def stage_run(self, kind: StageKind, job_id: str, what: str) -> Iterator[None]:
+        """The same for what is no round, and is kept: the fleet's timeline shows it.
+
+        A training shares the host as a whole; a finish step by step, as it waits for devices in between; an
+        import stops whenever somebody times (workers.host.pause_while_timing).
+        """
+        trains = kind is StageKind.TRAIN
+        share: AbstractContextManager[object] = HostLock().shared() if trains else nullcontext()
+        with self.database.transaction() as session:
+            run_id = StageRuns(session).begin(job_id, kind, self.name)
+        try:
+            with self.working_on(what), share:
+                yield
+        finally:
+            with self.database.transaction() as session:
+                StageRuns(session).end(run_id)
+
+    def close(self) -> None:
+        """End every child."""
+        self.roll_call.stop()
+        if "builders" in self.__dict__:
+            self.builders.close()
+        for name in ("compiler", "runner"):
+            if name in self.__dict__:
+                getattr(self, name).kill()
+        if "room" in self.__dict__:
+            self._leave_room()
+        self.database.dispose()
+
+
+@lru_cache
+def runtime() -> Runtime:
+    """The runtime of this process."""
+    return Runtime(settings())

@@ -1,0 +1,64 @@
+"""The rows that fresh results point to: their sketches, contexts and devices."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Final, Self
+
+from sqlalchemy.orm import Session
+
+from db.repositories.devices import Devices, SeenDevice
+from db.repositories.measuring_contexts import Contexts
+from db.repositories.sketches import NewSketch, Sketches
+from db.repositories.targets import Targets
+from mallorn.core.errors import ClassRefused
+from mallorn.core.job_options import JobOptions
+from mallorn.core.stand_in_measurers import STAND_INS, stand_in
+from mallorn.core.targets import Target
+from searchers.space import Sketch
+from workers.device.device_class import Endpoint
+from workers.process.heartbeat import TVM_VERSION
+from workers.process.match_devices_and_builder import builder_of
+
+UNSAID: Final = "the measurer tells times of no device, and does not say so"
+SAY_SO: Final = 'stands_in = "simulated" in its class   (workers/measure/base.py)'
+SPACE: Final = "post-order-apply/1"  # name and version: another version's sketches may not rebuild
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where and in which context something was measured; both None for what never reached a device."""
+
+    context_id: int | None
+    device_id: int | None
+
+    @classmethod
+    def of(cls, session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Self:
+        """The rows of an endpoint, written if they are new. Raises ClassRefused for a device that is none."""
+        target = Target(Targets(session).get(target_id).text)
+        # No made-up time is stored with real ones: not of a measurer that does not say what it is, either.
+        if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(target):
+            raise ClassRefused(UNSAID, hint=SAY_SO)
+        host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
+        context = Contexts(session).ensure(target_id, *host, options.timing(), builder_of(options))
+        device = SeenDevice(target_id=target_id, **asdict(endpoint))
+        return cls(context.id, Devices(session).seen(device))
+
+
+NOWHERE: Final = Site(None, None)
+
+
+def store_sites(
+    session: Session, target_id: int, options: JobOptions, endpoints: Iterable[Endpoint | None]
+) -> list[Site]:
+    """The site of each, new ones written; NOWHERE for what never reached a device."""
+    endpoints = list(endpoints)
+    met = {endpoint.name: endpoint for endpoint in endpoints if endpoint is not None}
+    # In one order for all who write several devices, so that two never wait for each other.
+    sites = {name: Site.of(session, target_id, options, met[name]) for name in sorted(met)}
+    return [NOWHERE if endpoint is None else sites[endpoint.name] for endpoint in endpoints]
+
+
+def store_sketches(session: Session, sketches: Iterable[Sketch]) -> dict[str, int]:
+    """Ids of sketches by key, new ones written."""
+    distinct = {sketch.key: NewSketch(sketch, SPACE, TVM_VERSION) for sketch in sketches}
+    return Sketches(session).ensure_many(distinct.values())

@@ -1,0 +1,80 @@
+"""How far two answers are apart, and how far rounding alone may carry them."""
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.device.random_and_saved_arrays import load_arrays
+from workers.interfaces.model_compiler import Agreement, Reference
+
+Array = NDArray[Any]
+# Sums of floats in another order differ by rounding; a real fault is orders of magnitude beyond this.
+_SLACK = 16.0
+_OTHER_STEP = 0.01  # of all numbers: a schedule that computes something else spoils more
+_FEW_VALUES = 256  # an answer of so few values is rounded itself: to 8 bits
+_INNER_STEP = 0.125  # of the largest value: what one step of a term moves a sum by
+_BFLOAT16_EPS = 2.0**-7
+
+
+def relative_error(ours: Array, theirs: Array) -> float:
+    """Largest difference over the largest value; infinite where shapes or what is finite differ."""
+    left, right = np.asarray(ours, "float64"), np.asarray(theirs, "float64")
+    finite = np.isfinite(right)
+    if left.shape != right.shape or not np.array_equal(np.isfinite(left), finite):
+        return float("inf")
+    if not np.array_equal(left[~finite], right[~finite], equal_nan=True):
+        return float("inf")
+    difference = np.abs(left[finite] - right[finite]).max(initial=0.0)
+    return float(difference / max(np.abs(right[finite]).max(initial=0.0), 1e-30))
+
+
+def rounded_error(ours: Array, theirs: Array) -> float:
+    """The relative error but for a few places that may have been rounded the other way, by a step at most."""
+    whole = relative_error(ours, theirs)
+    if not np.isfinite(whole) or not ours.size:
+        return whole
+    apart = np.sort(np.abs(np.asarray(ours, "float64") - np.asarray(theirs, "float64")).reshape(-1))
+    largest = float(np.abs(np.asarray(theirs, "float64")).max())
+    step = _step(theirs, largest)
+    few = max(1, int(len(apart) * _OTHER_STEP))
+    return whole if apart[-1] > step or len(apart) <= few else float(apart[-1 - few] / max(largest, 1e-30))
+
+
+def _step(theirs: Array, largest: float) -> float:
+    """The most that rounding the other way moves a number: to the next value of a rounded answer."""
+    if np.issubdtype(theirs.dtype, np.integer):
+        return 1.0
+    values = np.unique(np.asarray(theirs, "float64"))
+    gaps = np.diff(values) if len(values) <= _FEW_VALUES else values[:0]
+    return float(gaps.max(initial=largest * _INNER_STEP)) * (1 + 1e-6)
+
+
+def tolerance(dtype: str, reduction_len: int) -> float:
+    """The relative error that rounding may leave in a sum of that many terms; none for integers."""
+    if dtype == "bfloat16":  # the result of float32 sums, rounded in the end
+        return _BFLOAT16_EPS + tolerance("float32", reduction_len)
+    if not dtype.startswith("float"):
+        return 0.0
+    return _SLACK * float(np.finfo(dtype).eps) * max(1.0, sqrt(reduction_len))
+
+
+def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
+    """Answers beside those expected: each output within the tolerance of its type."""
+    errors, limits = [], []
+    ours, theirs = load_arrays(outputs_npz), load_arrays(expected_npz)
+    for name in (f"arg_{index}" for index in by.outputs):
+        error, dtype = (rounded_error if by.rounds else relative_error), str(ours[name].dtype)
+        errors.append(error(ours[name], theirs[name]))
+        limits.append(tolerance("float32" if by.rounds else dtype, by.reduction_len))
+    ok = all(error <= limit for error, limit in zip(errors, limits, strict=True))
+    return Agreement(max(errors), max(limits), ok)
+
+
+def compare_models(outputs_npz: str, expected_npz: str) -> float:
+    """The worst relative error of two engines' outputs, as `engines.save_outputs` writes them."""
+    with np.load(outputs_npz) as ours, np.load(expected_npz) as theirs:
+        if sorted(ours.files) != sorted(theirs.files):
+            return float("inf")
+        return max(relative_error(ours[name], theirs[name]) for name in theirs.files)

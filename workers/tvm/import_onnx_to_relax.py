@@ -1,0 +1,123 @@
+"""An ONNX file into a Relax module, or an InvalidModel that says what is wrong and what to type."""
+
+import contextlib
+import io
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+from onnx import GraphProto, ModelProto
+
+from graphc.export import compile_network as stock
+from mallorn.core.errors import InvalidModel
+from mallorn.core.values.graph_report import TensorSpec
+from workers.interfaces.model_compiler import Shapes
+from workers.tvm.check_onnx_model import (
+    LIST,
+    graph_inputs,
+    plain,
+    read_model,
+    refuse_text,
+    refuse_unknown_operators,
+)
+from workers.tvm.name_failing_onnx_node import naming_nodes, node_of
+
+# What the frontend's converters raise when they meet what they do not know (TVMError is a RuntimeError).
+_REFUSALS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedModel:
+    """An imported model: weights are constants of `mod`, whose `main` takes the inputs alone."""
+
+    mod: Any
+    inputs: list[TensorSpec]  # in calling order
+    outputs: list[TensorSpec]
+    operators: dict[str, int]  # how many nodes of each operator the ONNX graph has
+
+
+def load_network(path: str | Path, input_shapes: Shapes | None = None, target: Any = None) -> ImportedModel:
+    """Read, check and import an ONNX file, for a target if its tasks matter. Raises InvalidModel."""
+    model = read_model(path)
+    shapes = input_shapes or {}
+    _check_shapes(model.graph, shapes)
+    mod = _import(model, shapes, target)
+    params, result = mod["main"].params, mod["main"].ret_ty
+    results = result.fields if isinstance(result, tvm.relax.TupleType) else [result]
+    return ImportedModel(
+        mod,
+        inputs=[_spec(value.name, p.ty) for value, p in zip(graph_inputs(model.graph), params, strict=True)],
+        outputs=[_spec(value.name, ty) for value, ty in zip(model.graph.output, results, strict=True)],
+        operators=dict(Counter(node.op_type for node in model.graph.node)),
+    )
+
+
+def _spec(name: str, ty: Any) -> TensorSpec:
+    try:
+        shape = [int(dim) for dim in ty.shape]
+    except TypeError:
+        raise InvalidModel(
+            f"the shape of {name!r} depends on the data, so its tasks cannot be tuned",
+            hint="export the model with fixed shapes",
+        ) from None
+    return TensorSpec(name=name, dtype=str(ty.dtype), shape=shape)
+
+
+def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
+    inputs = {value.name: value.type.tensor_type.shape for value in graph_inputs(graph)}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise InvalidModel(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(inputs)}")
+        if len(shape) != len(inputs[name].dim):
+            raise InvalidModel(
+                f"input {name!r} has {len(inputs[name].dim)} dimensions, not {len(shape)}",
+                hint=f"the model declares {_declared(graph, [name])}",
+            )
+    free = {n: s for n, s in inputs.items() if n not in shapes and any(not d.dim_value for d in s.dim)}
+    if free:
+        bound = {name: [dim.dim_value or 1 for dim in shape.dim] for name, shape in free.items()}
+        hints = [f"--input-shape {name}:{','.join(map(str, shape))}" for name, shape in bound.items()]
+        names = dict.fromkeys(d.dim_param for shape in free.values() for d in shape.dim if not d.dim_value)
+        if all(names):
+            hints.append(f"  or, for a range,  {' '.join(f'--dynamic {name}=1..64' for name in names)}")
+        raise InvalidModel(
+            f"these inputs have free dimensions: {_declared(graph, free)}",
+            hint=" ".join(hints),
+            suggest={"input_shapes": {**shapes, **bound}},
+        )
+
+
+def _import(model: ModelProto, shapes: Shapes, target: Any) -> tvm.IRModule:
+    try:
+        # The frontend prints before it raises; a child's stdout belongs to its protocol.
+        with contextlib.redirect_stdout(io.StringIO()), naming_nodes():
+            simple = stock.simplify(model, shapes)
+            refuse_unknown_operators(simple, stock.operators())
+            refuse_text(simple.graph)
+            return stock.convert(simple, shapes, target)
+    except _REFUSALS as error:
+        hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
+        if shapes:
+            declared = _declared(model.graph, shapes)
+            hint = f"choose an --input-shape that fits what the model declares: {declared}"
+        raise InvalidModel(
+            f"TVM cannot import {node_of(error) or 'the model'}: {plain(error)}", hint=hint
+        ) from error
+
+
+def _declared(graph: GraphProto, names: Iterable[str]) -> str:
+    shapes = {value.name: value.type.tensor_type.shape for value in graph_inputs(graph)}
+    sizes = {name: [str(dim.dim_value or dim.dim_param or "?") for dim in shapes[name].dim] for name in names}
+    return "; ".join(f"{name} [{', '.join(dims)}]" for name, dims in sizes.items())

@@ -1,0 +1,84 @@
+"""Parsed programs and sketches, kept: a compiler child sees the same few again and again."""
+
+import json
+from functools import lru_cache
+from typing import Any, Final
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Schedule, Trace
+
+from graphc.core.vector_lanes import lanes_of
+from graphc.quant.dot_product_function import PAIRS
+from workers.tvm.tensor_intrinsics import load_intrinsics
+
+# Sketches of another space generator, or another version of our use of it, are other sketches.
+SPACE: Final = "post-order-apply"
+_SEED: Final = 1
+
+
+@lru_cache(maxsize=8)
+def parse_tvm_target(target: str) -> Any:
+    """The TVM target of a canonical target text, with the intrinsics of its kind registered."""
+    attrs = json.loads(target)
+    load_intrinsics(attrs["kind"], attrs.get("mtriple", ""))
+    if "tag" in attrs:
+        del attrs["kind"]  # beside a kind, TVM silently ignores what the tag stands for
+    return tvm.target.Target(attrs)
+
+
+def vector_lanes(target: str) -> int:
+    """How many 32-bit numbers a vector register of the target holds; 1 where it is no CPU."""
+    if json.loads(target)["kind"] != "llvm":
+        return 1
+    return max(1, lanes_of(parse_tvm_target(target)))
+
+
+@lru_cache(maxsize=64)
+def parse_module(tir: str) -> Any:
+    """The module that `tvm.ir.save_json` wrote."""
+    return tvm.ir.load_json(tir)
+
+
+@lru_cache(maxsize=64)
+def tune_context(tir: str, target: str) -> Any:
+    """MetaSchedule's context of a program: its space generator and postprocessors."""
+    return ms.TuneContext(
+        parse_module(tir),
+        target=parse_tvm_target(target),
+        space_generator=_tensorizing() if PAIRS in tir else SPACE,
+        rand_state=_SEED,
+        num_threads=1,
+    )
+
+
+def _tensorizing() -> Any:
+    """With what MetaSchedule does after a sketch where a processor has VNNI, which puts instructions in."""
+    steps = ms.postproc
+    return ms.space_generator.PostOrderApply(
+        postprocs=[
+            steps.DisallowDynamicLoop(),
+            steps.RewriteParallelVectorizeUnroll(),
+            steps.RewriteReductionBlock(),
+            steps.RewriteTensorize(vectorize_init_loop=True),
+            steps.RewriteLayout(),
+        ]
+    )
+
+
+@lru_cache(maxsize=512)
+def instructions(tir: str, trace: str) -> tuple[Any, ...]:
+    """The instructions of a sketch; its trace is JSON without decisions."""
+    schedule = new_schedule(tir)
+    Trace.apply_json_to_schedule([json.loads(trace), []], schedule)
+    return tuple(schedule.trace.insts)
+
+
+def new_schedule(tir: str, seed: int = _SEED) -> Any:
+    """An empty schedule of the program; what a seed leaves open is the same in every process."""
+    return Schedule(parse_module(tir), seed=seed, debug_mask="none", error_render_level="none")
+
+
+def is_choice(instruction: Any) -> bool:
+    """Whether an instruction of a trace samples: its outcome is a decision."""
+    return str(instruction.kind.name).startswith("Sample")

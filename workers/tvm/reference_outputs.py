@@ -1,0 +1,118 @@
+"""What the unscheduled program answers, to check candidates against.
+
+It is computed where a worker is, by a program that any processor can run.
+
+A candidate is checked as the whole program: weights come in their original layout and are re-laid inside,
+whereas the one that is timed is handed re-laid weights.
+"""
+
+import tempfile
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm.ir import StringImm, TensorLoad
+from tvm.tirx import AttrStmt, Div
+
+from graphc.core.graph_rewriting import collect
+from graphc.quant.llvm_byte_dot_products import plain
+from workers.device.random_and_saved_arrays import dtype_of, save_arrays
+from workers.interfaces.model_compiler import Reference
+from workers.interfaces.tensor_arguments import Arguments, Tensor
+from workers.tvm.compare_outputs import Array
+from workers.tvm.linker import link_shared
+from workers.tvm.parsed_program_cache import parse_module
+from workers.tvm.program_arguments import FREE_RANGE
+from workers.tvm.program_blocks import blocks_of, extent
+from workers.tvm.run_recipe_passes import as_tvm_target
+from workers.tvm.tuning_database import replay
+
+_IMPORT = "pragma_import_llvm"
+_DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
+_ROUNDING = frozenset({"tirx.nearbyint", "tirx.round"})
+# More optimisation takes three times as long to compile, and its scalar loops run no faster.
+_HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
+
+
+def portable(mod: Any) -> Any:
+    """The program with functions in LLVM's words that name no instruction of a processor."""
+    functions = {var: tvm_ffi.structural_map(each, (AttrStmt, _plain)) for var, each in mod.functions.items()}
+    return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+def _plain(statement: Any) -> Any:
+    if statement.attr_key != _IMPORT:
+        return statement
+    text = StringImm(plain(str(statement.value.value)))
+    return AttrStmt(statement.node, statement.attr_key, text, statement.body)
+
+
+def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:
+    """Build a scheduled program (its full trace) that takes its arguments as the unscheduled one does."""
+    _build(replay(parse_module(tir), trace).mod, target, out_so)
+
+
+def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:
+    """Write random arguments and what the unscheduled program makes of them, each array as `arg_<index>`."""
+    mod = parse_module(tir)
+    arrays = random_arguments(mod, args, seed)
+    save_arrays(inputs_npz, _named(arrays))
+    # A new path each time: the loader takes an old one for the library it has already.
+    with tempfile.TemporaryDirectory() as scratch:
+        results = call(_build(portable(mod), _HOST, str(Path(scratch, "reference.so"))), arrays)
+    save_arrays(expected_npz, _named(results))
+    return Reference(list(args.outputs), reduction_length(mod), rounds(mod))
+
+
+def call(library: str, arrays: list[Array]) -> list[Array]:
+    """Run a library of one program on this host; all arguments as they are afterwards."""
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.runtime.load_module(library)["main"](*tensors)
+    return [tensor.numpy() for tensor in tensors]
+
+
+def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
+    """Seeded arguments: integers in their ranges, floats of both signs unless only positive ones are tame."""
+    rng = np.random.default_rng(seed)
+    floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
+    return [
+        _random(rng, tensor, args.ranges.get(str(index), FREE_RANGE), floats)
+        for index, tensor in enumerate(args.args)
+    ]
+
+
+def needs_positive(mod: Any) -> bool:
+    """Whether roots, logarithms or quotients of what is loaded would blow up around zero."""
+    blocks = blocks_of(mod)
+    divisors = (node.b for block in blocks for store in block.stores for node in collect(store, Div))
+    return any(block.calls & _DELICATE for block in blocks) or any(collect(d, TensorLoad) for d in divisors)
+
+
+def reduction_length(mod: Any) -> int:
+    """The most terms any block of the program sums up."""
+    return max((prod(map(extent, block.reduced)) for block in blocks_of(mod)), default=1)
+
+
+def rounds(mod: Any) -> bool:
+    """Whether the program rounds real numbers to whole ones."""
+    return any(block.calls & _ROUNDING for block in blocks_of(mod))
+
+
+def _random(rng: Any, tensor: Tensor, limits: tuple[int, int], floats: tuple[float, float]) -> Array:
+    _, dtype, shape = tensor
+    whole = dtype.startswith(("int", "uint", "bool"))
+    drawn: Array = np.asarray(rng.integers(*limits, shape) if whole else rng.uniform(*floats, shape))
+    return drawn.astype(dtype_of(dtype))
+
+
+def _build(mod: Any, target: str, out_so: str) -> str:
+    library = tvm.tirx.build(mod, target=as_tvm_target(target))
+    library.export_library(out_so, fcompile=link_shared)
+    return out_so
+
+
+def _named(arrays: list[Array]) -> dict[str, Array]:
+    return {f"arg_{index}": array for index, array in enumerate(arrays)}

@@ -1,0 +1,302 @@
+"""One RPC session with a device, from the runner's side."""
+
+import json
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from tvm import rpc
+from tvm.runtime import Module, Tensor, empty
+from tvm.runtime.vm import VirtualMachine
+
+from mallorn.core.errors import Unavailable
+from mallorn.core.fleet_key import HINT, FleetKey
+from mallorn.core.outcomes import Outcome
+from mallorn.core.settings import settings
+from mallorn.core.targets import Target
+from workers.device.device_class import DeviceClass, endpoint_of, none_like
+from workers.device.device_request_queue import class_of
+from workers.device.identity_fields import Identity
+from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, ticket_of
+from workers.device.slice_timing_result import SliceTimes
+from workers.device.tracker_client import Address, TrackerClient, device_key
+from workers.host.load_meter import Load
+from workers.interfaces.tensor_arguments import Arguments
+
+log = logging.getLogger(__name__)
+_PATIENCE_SEC = 5.0
+_HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
+_NAP_SEC = 0.1  # no suspension is shorter, and no two looks at two clocks lie further apart
+FLOAT_RANGE = (0.1, 1.0)
+INT_RANGE = (0, 1)
+T = TypeVar("T")
+_names = count()
+# What a session that broke raises (TVM's RPCError is a RuntimeError), and one that lacks what we ask for.
+_BROKEN: Final = (RuntimeError, AttributeError)
+# And what comes of reading an answer that is none.
+_UNREADABLE: Final = (*_BROKEN, KeyError, TypeError, ValueError)
+
+
+class CandidateFailed(Exception):
+    """The candidate raised an error or took its session down."""
+
+    outcome = Outcome.RUN_ERROR
+
+
+class CandidateTimeout(CandidateFailed):
+    """The candidate did not come back before its deadline."""
+
+    outcome = Outcome.RUN_TIMEOUT
+
+
+class CandidateKilled(CandidateFailed):
+    """Its session got a SIGKILL, which only the device's host and its users send: it may be innocent."""
+
+    outcome = Outcome.WORKER_LOST
+
+
+class CandidateUnheard(CandidateKilled):
+    """Its session waited for a word of its client until the deadline: it is innocent."""
+
+
+class RemoteDevice:
+    """A device held exclusively until `close`; libraries are called at `entry`."""
+
+    entry = "main"
+
+    def __init__(
+        self, tracker: Address, target: Target, wait_sec: float, like: DeviceClass | None = None
+    ) -> None:
+        self._session = connect(tracker, device_key(target), wait_sec, like)
+        self._kind = "cpu" if target.is_cpu else target.kind
+        self._device = self._session.device(self._kind, 0)
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._args: dict[int, tuple[Any, Tensor]] = {}
+        with _or_lost():
+            self.identity: Identity = json.loads(self._call("mallorn.identity"))
+            self._class = endpoint_of(self.identity).device_class
+        if not self.is_like(like):  # it changed just now, or its tracker is of an older version
+            self.close()
+            raise Unavailable(f"device {self.identity['name']} is of another class than the job's times")
+
+    def is_like(self, like: DeviceClass | None) -> bool:
+        """Whether it is of the class that is asked for."""
+        return like in (None, self._class)
+
+    def run(self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], T]) -> T:
+        """Upload a library and do `work` with it before the deadline.
+
+        Raises CandidateFailed or CandidateTimeout; Unavailable when the device itself was lost.
+        """
+        name = self.upload(artifact)
+        result = self.attempt(candidate_key, timeout_sec, lambda: work(self._session.load_module(name)))
+        with suppress(*_BROKEN):  # what was timed is timed; whoever comes next finds the session dead
+            self._session.remove(name)
+        return result
+
+    def upload(self, artifact: Path) -> str:
+        """Bring a library to the device; its name there. Raises what `run` raises."""
+        name = f"{next(_names)}.so"
+        with self._judged():
+            self._session.upload(bytearray(artifact.read_bytes()), name)
+        return name
+
+    def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
+        """Do something there before the deadline. Raises what `run` raises."""
+        asleep_sec = _asleep_sec()
+        with self._judged():
+            self._call("mallorn.begin", candidate_key, timeout_sec)
+            result = work()
+            self._call("mallorn.end")
+        if _asleep_sec() - asleep_sec > _NAP_SEC:  # TVM's timer went on
+            raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
+        return result
+
+    def machine(self, name: str) -> VirtualMachine:
+        """A virtual machine for a whole model that was uploaded; the device's runtime needs no compiler."""
+        return VirtualMachine(self._session.load_module(name), self._device)
+
+    def time_machine(self, machine: VirtualMachine, number: int) -> Sequence[float]:
+        """Seconds of so many runs of a machine that has its inputs, after one that does not count."""
+        evaluate = machine.time_evaluator("invoke_stateful", self._device, number=1, repeat=number)
+        results: Sequence[float] = evaluate("main").results
+        return results
+
+    def time_kernels(self, machine: VirtualMachine, seconds: float) -> dict[str, float]:
+        """Microseconds that a machine which has its inputs spends in each of its kernels."""
+        told = self._call("mallorn.kernel_times", machine.module, self._kind, seconds)
+        times: dict[str, float] = json.loads(told)
+        return times
+
+    def free_memory(self) -> int:
+        """Bytes that models may take there now; negative where it cannot tell. Raises Unavailable."""
+        with _or_lost():
+            return int(self._call("mallorn.free_memory"))
+
+    def load(self) -> Load:
+        """How busy others kept the device's host since the last look. Raises Unavailable."""
+        with _or_lost():
+            return Load(**json.loads(self._call("mallorn.load")))
+
+    def hold(self, wait_sec: float) -> None:
+        """Have the device's host alone for the next candidate. Raises Unavailable when it stays in use."""
+        deadline_sec = time.monotonic() + wait_sec
+        with _or_lost():
+            while not self._call("mallorn.hold", _HOLD_SEC):
+                if time.monotonic() > deadline_sec:
+                    raise Unavailable(
+                        f"others timed on the device's host for {wait_sec:g} s", hint="mallorn devices"
+                    )
+
+    def answers(self) -> bool:
+        """Whether the session still lives."""
+        try:
+            self._call("mallorn.end")
+        except _BROKEN:
+            return False
+        return True
+
+    def random_args(self, spec: Arguments) -> list[Tensor]:
+        """Random arguments of a workload, made on the device; those of the last candidate are reused.
+
+        Raises what `run` raises.
+        """
+        for index in [index for index in self._args if index >= len(spec.args)]:
+            del self._args[index]
+        with self._judged():
+            return [self._random_arg(index, spec) for index in range(len(spec.args))]
+
+    def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
+        """Arguments with given values. Raises what `run` raises."""
+        with self._judged():
+            return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
+
+    def timer(
+        self, library: Module, *, function: str | None = None, **evaluator: int
+    ) -> Callable[..., Sequence[float]]:
+        """A function that takes the arguments and returns run times in seconds."""
+        evaluate = library.time_evaluator(function or self.entry, self._device, **evaluator)
+        return lambda *args: evaluate(*args).results
+
+    def time_slices(
+        self, library: Module, number: int, count: int, tensors: Sequence[Tensor], function: str | None = None
+    ) -> SliceTimes:
+        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage."""
+        call = library, function or self.entry, self._kind, number, count
+        told = self._call("mallorn.time_slices", *call, *tensors)
+        try:
+            times = SliceTimes.model_validate_json(told)
+        except ValueError:
+            raise CandidateFailed("the device tells what are no times") from None
+        if len(times.slices) != count:
+            raise CandidateFailed(f"the device tells {len(times.slices)} times of {count}")
+        return times
+
+    def close(self) -> None:
+        """Give the device back."""
+        self._args.clear()
+        self._functions.clear()
+        del self._session
+
+    def _random_arg(self, index: int, spec: Arguments) -> Tensor:
+        _, dtype, shape = spec.args[index]
+        default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
+        low, high = spec.ranges.get(str(index), default)
+        wanted = (dtype, shape, float(low), float(high))
+        if index not in self._args or self._args[index][0] != wanted:
+            self._args.pop(index, None)  # freed before its successor is made
+            tensor = self._empty(shape, dtype)
+            self._call("mallorn.random_fill", tensor, float(low), float(high), index)
+            self._args[index] = (wanted, tensor)
+        return self._args[index][1]
+
+    def _empty(self, shape: Sequence[int], dtype: str) -> Tensor:
+        return empty(tuple(shape), dtype, self._device)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        if name not in self._functions:
+            self._functions[name] = self._session.get_function(name)
+        return self._functions[name](*args)
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Whose fault was it? The candidate's, if its session still answers or its server saw it die."""
+        try:
+            yield
+        except _BROKEN as error:
+            raise self._judge(str(error)) from None
+
+    def _judge(self, text: str) -> CandidateFailed | Unavailable:
+        text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
+        if DEATH_NOTICE in text:
+            if "SIGALRM" in text and UNHEARD in text:
+                return CandidateUnheard("the network, or its client, was silent until its time was over")
+            if "SIGALRM" in text:
+                return CandidateTimeout("did not return in time")
+            return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
+        if self.answers():
+            return CandidateFailed(text)
+        return _lost(text)
+
+
+@contextmanager
+def _or_lost() -> Iterator[None]:
+    """A device that does not do what has nothing to do with any candidate is lost. Raises Unavailable."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise _lost(f"{type(error).__name__}: {error}") from None
+
+
+def _asleep_sec() -> float:
+    """How long this machine has been suspended since it was started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def _lost(text: str) -> Unavailable:
+    return Unavailable(f"the device was lost: {text}", hint="mallorn device, on the host that measures")
+
+
+def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | None = None) -> rpc.RPCSession:
+    """Wait for a free device, of a class. Raises NoDevice when none is registered, Unavailable when all stay
+    busy, or are not to be reached where they say they are."""
+    deadline_sec, fleet = time.monotonic() + wait_sec, settings().fleet_key
+    wanted, why = "" if like is None else like.text, "stayed busy"
+    while True:
+        with TrackerClient(tracker, key=fleet) as client:
+            if not any(
+                server["key"] == f"server:{key}" and wanted in ("", class_of(server))
+                for server in client.summary()["server_info"]
+            ):
+                raise none_like(like)
+            left_sec = deadline_sec - time.monotonic()
+            if left_sec <= 0:
+                raise Unavailable(f"all devices {why} for {wait_sec:g} s", hint="mallorn devices")
+            offer = client.request(key, min(_PATIENCE_SEC, left_sec), wanted)
+        if offer is not None:
+            try:
+                # TVM's own connect waits for minutes for a host that is not there.
+                socket.create_connection(offer[:2], min(_PATIENCE_SEC, left_sec)).close()
+                return _session(*offer, fleet)
+            except (OSError, *_BROKEN) as error:
+                # The device died between its offer and our call; the tracker finds out in a moment.
+                why = f"stayed busy, or out of reach as {offer[0]}:{offer[1]} ({error})"
+                log.warning("a device at %s:%s is not reached: %s", *offer[:2], error)
+                time.sleep(0.1)
+
+
+def _session(host: str, port: int, match_key: str, fleet: FleetKey) -> rpc.RPCSession:
+    """A session with the device that was offered. Raises Unavailable for one that is not of our fleet."""
+    session = rpc.connect(host, port, ticket_of(match_key, fleet))
+    if fleet:
+        said = secrets.token_hex(16)
+        proof = str(session.get_function("mallorn.prove")(said))
+        if not any(key.proves(proof, "device", said) for key in fleet.of_session(match_key)):
+            raise Unavailable(f"what answers at {host}:{port} does not know our key", hint=HINT)
+    return session

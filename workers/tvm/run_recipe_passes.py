@@ -1,0 +1,96 @@
+"""Running a recipe's passes one by one, and telling what each did."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from graphc.core.pass_runner import run
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.targets import parse_target
+from mallorn.core.values.graph_report import GraphStep, RecipeStep
+from workers.tvm.check_onnx_model import plain
+from workers.tvm.graph_recipes import step_json
+from workers.tvm.parsed_program_cache import parse_tvm_target
+
+TargetLike = str | dict[str, object]
+
+
+class PassFailed(InvalidRequest):
+    """TVM cannot run a graph pass on this model."""
+
+
+def as_tvm_target(target: TargetLike) -> Any:
+    """TVM's form of a target in any of the forms `parse_target` reads."""
+    return parse_tvm_target(parse_target(target).text)
+
+
+def run_steps(mod: Any, steps: tuple[RecipeStep, ...], target: Any) -> tuple[Any, list[GraphStep]]:
+    """The module after the steps, and how many functions and operators there were around each."""
+    report: list[GraphStep] = []
+    before = _sizes(mod)
+    for step in steps:
+        mod, skipped = _run(mod, step, target)
+        after = _sizes(mod)
+        report.append(_told(step, before, after, skipped))
+        before = after
+    return mod, report
+
+
+def operators(mod: Any) -> dict[str, int]:
+    """How often each operator, or each kind of tensor function, is called in the graph."""
+    names: Counter[str] = Counter()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, relax.Call):
+            names[_callee(node)] += 1
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return dict(names)
+
+
+def _run(mod: Any, step: RecipeStep, target: Any) -> tuple[Any, str]:
+    """The module after a step, and why the step was passed over if it was."""
+    with naming_the_pass(step.name):
+        mod, (report,) = run(mod, [step_json(step)], target)
+    return mod, plain(RuntimeError(report.skipped)) if report.skipped else ""
+
+
+@contextmanager
+def naming_the_pass(name: str) -> Iterator[None]:
+    """Turns errors of a graph pass into InvalidRequest, with the pass's name."""
+    try:
+        yield
+    except (AttributeError, ImportError) as error:  # the recipe names what this TVM does not have
+        raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
+    except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise PassFailed(f"cannot run the graph pass {name}: {plain(error)}") from error
+
+
+def _callee(call: Any) -> str:
+    name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else "call"
+    if name == "relax.call_tir":
+        return str(call.args[0].name_hint)
+    return name.removeprefix("relax.")
+
+
+def _sizes(mod: Any) -> tuple[int, int]:
+    functions = sum(isinstance(function, tvm.tirx.PrimFunc) for function in mod.functions.values())
+    return functions, sum(operators(mod).values())
+
+
+def _told(step: RecipeStep, before: tuple[int, int], after: tuple[int, int], skipped: str) -> GraphStep:
+    (functions_before, ops_before), (functions_after, ops_after) = before, after
+    told = GraphStep(
+        name=step.name,
+        functions_before=functions_before,
+        ops_before=ops_before,
+        functions_after=functions_after,
+        ops_after=ops_after,
+    )
+    return told.model_copy(update={"skipped": skipped}) if skipped else told

@@ -1,0 +1,75 @@
+"""Answers by a model: the constructor's guesses, those of the machine's model, and what a base likes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from costmodels.base import CostModel
+from costmodels.views import DECISIONS
+from db.repositories.cost_models import CostModels
+from mallorn.core.registry import resolve
+from mallorn.core.values.finish_report import Source, Sure
+from searchers.base import DEFAULT, Searcher
+from searchers.fill_batch import Filter, pending, take
+from searchers.pooled_searcher import score
+from workers.round.select_cost_model import model_of, own_bases
+from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
+
+FOUND: Final = 16  # proposals, beside the first guesses
+
+
+class FromRoller(AnswerSource):
+    """The space's defaults, best guess first."""
+
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
+        because = "constructed for what the machine computes and moves"
+        for candidate in question.space.defaults():
+            yield ZeroShotAnswer(candidate, Source.CONSTRUCTED, because, Sure.GUESSED)
+
+
+@dataclass(frozen=True)
+class RankedByMachine(AnswerSource):
+    """Nothing, unless the job's cost model needs no measurements (`draft`, `tuna`)."""
+
+    cost_model: str
+    search: str
+
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
+        kind: type[CostModel] = resolve("cost_model", self.cost_model)
+        if not kind.untaught:
+            return
+        space, model = question.space, kind.made_for(question.space.machine)
+        guesses = take(Filter(space, ()), space.defaults(), FOUND, DEFAULT)
+        searcher: Searcher = resolve("search", self.search)(None)
+        found = searcher.propose(space, pending(guesses), model, FOUND, np.random.default_rng(0))
+        candidates = [proposal.candidate for proposal in (*guesses, *found)]
+        liked = np.argsort(-score(space, model, candidates).prediction.mean, kind="stable")
+        because = f"what {self.cost_model} expects to be fastest on this machine, of what {self.search} found"
+        for at in liked:
+            yield ZeroShotAnswer(candidates[at], Source.MODELLED, because, Sure.GUESSED)
+
+
+@dataclass(frozen=True)
+class RankedByModel(AnswerSource):
+    """The newest active base of the operator on the target that reads decisions orders what others answer.
+
+    Kin is not asked: on recordings it chose worse than the constructor. Nor are thousands of candidates drawn
+    for it: what a base likes best of those is often what it is wrong about (docs/knowledge.md).
+    """
+
+    others: Sequence[AnswerSource]
+
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
+        for head in own_bases(session, question.workload.op, question.target_id):
+            model = model_of(CostModels(session).get(head.id))
+            if model.view == DECISIONS.name:
+                known = [answer.candidate for each in self.others for answer in each(session, question)]
+                because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
+                distinct = list(dict.fromkeys(known))
+                worth = score(question.space, model, distinct).prediction.mean
+                for at in np.argsort(-worth, kind="stable"):
+                    yield ZeroShotAnswer(distinct[at], Source.LEARNED, because, Sure.LIKELY)
+                return
