@@ -11,7 +11,7 @@ import pytest
 from db.repositories.owner_access import treat
 from mallorn.core.api_keys import OwnerDeed
 from services.coordinator.sign_in import oidc_provider as provider
-from services.coordinator.sign_in import provider_metadata
+from services.coordinator.sign_in import provider_metadata_cache as provider_metadata
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
 

@@ -64,5 +64,5 @@ def test_every_task_is_served_from_a_queue_that_somebody_listens_to() -> None:
     from services.control.celery_tasks import app as control
     from workers.celery_tasks import app as workers
 
-    assert set(queues.ROUTES) <= {*control.tasks, *workers.celery_tasks}
+    assert set(queues.ROUTES) <= {*control.tasks, *workers.tasks}
     assert {route["queue"] for route in queues.ROUTES.values()} == {queues.CONTROL, *queues.WORKER_QUEUES}
