@@ -118,7 +118,7 @@ def _blow(
             postgres.restart(rng.choice(("fast", "immediate")))
             damage.database_restarts += 1
             restart_sec = time.monotonic() + rng.uniform(*between_sec)
-        if not stack.run_stack:
+        if not stack.running:
             damage.restarts += 1
             stack.start()
         time.sleep(LOOK_SEC)

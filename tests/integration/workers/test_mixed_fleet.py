@@ -80,7 +80,7 @@ def test_the_best_that_is_planned_with_is_of_the_jobs_own_context(workshop):
 @pytest.fixture
 def builds(workshop, monkeypatch):
     """The made-up measurer counts as the one whose candidates the worker's own TVM builds."""
-    for place in ("device_class_match", "heartbeat"):
+    for place in ("match_devices_and_builder", "heartbeat"):
         monkeypatch.setattr(f"workers.process.{place}.TVM_VERSION", "0.28.0")
     monkeypatch.setattr("workers.process.match_devices_and_builder.DEVICE", "made-up")
     return workshop
