@@ -36,7 +36,7 @@ KINDS: Final = {
 COMPILER: Final = ("workers.tvm.candidate_compiler_child", "workers.tvm.compiler")
 SPAN: Final = """SELECT max(created_at) - min(created_at), count(*), sum(run_ms) / 1e3,
     max(created_at) - (SELECT min(started_at) FROM rounds), min(created_at)
-    FROM measurements WHERE origin != 'finish'"""
+    FROM measurements WHERE origin != 'finish' AND round_id IS NOT NULL"""
 MEBIBYTE: Final = 2**20
 
 
