@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import inspect
+
 from db.check_and_copy_sqlite import DamagedDatabase, back_up, check_pages, sqlite_file
 from db.migrate import OldTables, check
 from db.session import Database
@@ -87,6 +89,9 @@ def take_before_migrations(url: str, keep: int) -> Path | None:
     try:
         check(database)
     except OldTables:
+        with database.engine.connect() as connection:
+            if not inspect(connection).get_table_names():
+                return None  # it is new: there is nothing to lose
         return take(file, keep)
     finally:
         database.dispose()

@@ -91,6 +91,17 @@ def test_tables_of_this_version_and_a_database_that_is_not_there_need_none(file:
     assert take_before_migrations(url(file), 3) is None
 
 
+def test_a_new_database_needs_none_however_little_room_there_is(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(file)) as new:
+        new.execute("PRAGMA journal_mode = WAL")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0))
+    assert take_before_migrations(url(file), 3) is None
+    assert listed(file) == []
+
+
 class Usage(NamedTuple):
     free: int
 
