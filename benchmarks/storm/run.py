@@ -134,7 +134,7 @@ def _over(history: History) -> bool:
 
 def _strike(stack: Stack, history: History, rng: Random, damage: Damage) -> None:
     """One blow: everything, a pair, or one."""
-    kinds = sorted(stack.stack_parts())
+    kinds = sorted(stack.parts())
     if not kinds:  # it ended by itself
         return
     damage.blows += 1
