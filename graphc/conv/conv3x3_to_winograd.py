@@ -16,7 +16,8 @@ from tvm import relax
 
 from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 KERNEL = 3
 Matrix = tuple[tuple[float, ...], ...]

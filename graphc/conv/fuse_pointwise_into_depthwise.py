@@ -11,8 +11,9 @@ import tvm
 
 from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import numbers, sizes_of
+from graphc.core.reporting_pass import Leave
 
 WIDTH = "mallorn.lanes"  # of a vector, where it is not the widest
 STRIPS = "mallorn_strips"  # the schedule rule of the fused pair

@@ -11,7 +11,8 @@ from tvm import relax
 from graphc.conv import pad_conv_to_vectors
 from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 NAME, RESHAPE = "grouped_", "relax.reshape"
 

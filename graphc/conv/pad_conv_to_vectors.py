@@ -13,7 +13,8 @@ from tvm import relax
 
 from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 LAYOUTS = {"relax.nn.conv1d": ("NWC", "WIO", "NWC"), "relax.nn.conv2d": ("NHWC", "HWIO", "NHWC")}
 

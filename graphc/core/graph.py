@@ -1,6 +1,6 @@
 """A Relax function as passes look at it: producers, readers, constants, and what they add to its module."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,10 +25,15 @@ class Graph:
     def __init__(self, builder: Any, function: Any, lanes: int) -> None:
         self.lanes = lanes  # float32 numbers in a vector of the target
         self._builder, self._function = builder, function
+        self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
+
+    def look_up(self, look_up: Callable[[Any], Any]) -> None:
+        """Take what variables are bound to from there: from what was rewritten so far."""
+        self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
         """The call that a variable is bound to, if it is of these operators; of any if none is named."""
-        call = self._values.get(value) if isinstance(value, relax.Var) else None
+        call = self._look_up(value) if isinstance(value, relax.Var) else None
         if not isinstance(call, relax.Call):
             return None
         return call if not operators or operator_name(call) in operators else None
@@ -69,7 +74,8 @@ class Graph:
 
     def call_te(self, name: str, compute: Any, *arguments: Any) -> Any:
         """The call of a tensor function that `compute` describes with TE."""
-        return self._builder.call_te(compute, *arguments, primfunc_name_hint=name)
+        typed = map(self._builder.normalize, arguments)
+        return self._builder.call_te(compute, *typed, primfunc_name_hint=name)
 
     @cached_property
     def _values(self) -> Any:

@@ -1,55 +1,30 @@
 """The seam of passes over a network's graph: what they match, why they leave a call, how they rewrite it."""
 
-from abc import ABC, abstractmethod
-from collections import Counter
-from dataclasses import dataclass, field
+from abc import abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
 from tvm import relax
-from tvm.relax.dpl import is_op, rewrite_call
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_rewriting import LANES, known
+from graphc.core.call_walk import CallWalk
+from graphc.core.graph import Graph
+from graphc.core.graph_rewriting import known
+from graphc.core.reporting_pass import Leave, Report, ReportingPass
 
 Facts = TypeVar("Facts")
+EVERY_OPERATOR = ("",)
 
 
-class Leave(Exception):
-    """Why a pass leaves a call as it is: a phrase about the call, which reports count."""
+class Pass(ReportingPass, Generic[Facts]):
+    """A pass that rewrites calls of some operators, one by one, in the order of computing.
 
-
-@dataclass
-class Report:
-    """What became of the calls that a pass matches."""
-
-    name: str
-    fired: int = 0
-    left: Counter[str] = field(default_factory=Counter)  # by reason
-    skipped: str = ""  # why the pass was not run at all
-    counts: bool = True  # False where a pass tells nothing of calls
-
-    @property
-    def matched(self) -> int:
-        return self.fired + self.left.total()
-
-
-class Pass(ABC, Generic[Facts]):
-    """A pass that rewrites calls of some operators, one by one.
-
-    It keeps nothing between calls: what `check` finds out is all that `rewrite` gets. Calls of unknown sizes,
-    single numbers, and results of other types than `dtype` are left before `check` is asked.
+    What `check` finds out is all that `rewrite` gets. Calls of unknown sizes, single numbers, and results of
+    other types than `dtype` are left before `check` is asked.
     """
 
-    name: ClassVar[str]  # FOLDER.VERB_PHRASE, as reports and --without have it
-    match: ClassVar[tuple[str, ...]]  # operators, rewritten one after another
+    match: ClassVar[tuple[str, ...]]  # operators, or EVERY_OPERATOR
     dtype: ClassVar[str] = "float32"  # of the result; empty for any
-    rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
-    targets: ClassVar[tuple[str, ...]] = ()  # features of processors, one of which it needs; none: all do
-    after: ClassVar[tuple[str, ...]] = ()  # passes that come earlier where a recipe has them
-    must: ClassVar[bool] = False  # whether the module does not lower without it
-
-    def __init__(self, lanes: int = LANES) -> None:
-        self.lanes = lanes
+    any_size: ClassVar[bool] = False  # whether it takes unknown sizes and single numbers, too
+    forward: ClassVar[bool] = False  # whether it looks at producers as it has rewritten them
 
     @abstractmethod
     def check(self, call: Any, g: Graph) -> Facts:
@@ -59,53 +34,36 @@ class Pass(ABC, Generic[Facts]):
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:
         """What takes the call's place: the same numbers, type and shape."""
 
-    def __call__(self, mod: Any) -> Any:
-        """The module with all such calls rewritten."""
-        return self.applied(mod)[0]
-
     def applied(self, mod: Any) -> tuple[Any, Report]:
         """The module with all such calls rewritten, and what became of each."""
         builder, report = relax.BlockBuilder(mod), Report(self.name)
         for var, function in mod.functions.items():
             if isinstance(function, relax.Function):
-                for operator in self.match:
-                    function = self._rewritten(builder, function, operator, report)
-                builder.update_func(var, function)
+                builder.update_func(var, self._rewritten(builder, function, report))
         return builder.get(), report
 
-    def _rewritten(self, builder: Any, function: Any, operator: str, report: Report) -> Any:
-        graph, left = Graph(builder, function, self.lanes), dict[int, tuple[Any, str]]()
+    def _rewritten(self, builder: Any, function: Any, report: Report) -> Any:
+        graph = Graph(builder, function, self.lanes)
 
-        def visit(call: Any, _: Any) -> Any:
+        def visit(call: Any) -> Any:
             try:
                 facts = self._facts(call, graph)
             except Leave as reason:
-                left[hash(call)] = call, str(reason)
+                report.left[str(reason)] += 1
                 return call
             report.fired += 1
             return self.rewrite(call, facts, graph)
 
-        after = rewrite_call(is_op(operator)(varg_default_wildcard=True), visit, function)
-        # The rewriter comes by again after each change, and meets calls that are no more.
-        report.left += Counter(left[hash(call)][1] for call in _calls(after, operator) if hash(call) in left)
-        return after
+        walk = CallWalk(builder, self.match, visit, read_constants=self.forward)
+        if self.forward:
+            graph.look_up(walk.lookup_binding)
+        return relax.analysis.remove_all_unused(walk.visit_expr(function))
 
     def _facts(self, call: Any, graph: Graph) -> Facts:
-        if not known(call):
+        if not self.any_size and not known(call):
             raise Leave("its sizes are known only when it runs")
-        if call.ty.ndim == 0:
+        if not self.any_size and call.ty.ndim == 0:
             raise Leave("its result is a single number")
         if self.dtype and call.ty.dtype != self.dtype:
             raise Leave(f"its numbers are {call.ty.dtype}, not {self.dtype}")
         return self.check(call, graph)
-
-
-def _calls(function: Any, operator: str) -> list[Any]:
-    found: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, relax.Call) and operator_name(node) == operator:
-            found.append(node)
-
-    relax.analysis.post_order_visit(function, visit)
-    return found

@@ -39,6 +39,14 @@ OWN_PASSES = {
     "mallorn.whole": "graphc.matmul.pad_matmul_to_tiles:PadMatmulToTiles",
     "mallorn.winograd": "graphc.conv.conv3x3_to_winograd:Conv3x3ToWinograd",
 }
+# What runs behind a pass, as one step of a recipe.
+FOLLOWED_BY: Mapping[str, str] = {}
+
+
+def make_passes(step: Mapping[str, Any]) -> list[Any]:
+    """The passes of a recipe's step: one, or more that recipes know by one name. Raises ValueError."""
+    follower = FOLLOWED_BY.get(step["pass"])
+    return [make_pass(step), *([] if follower is None else [_imported(follower)()])]
 
 
 def make_pass(step: Mapping[str, Any]) -> Any:
@@ -52,8 +60,12 @@ def defined(name: str) -> Any:
     """The class or function that makes the pass of a name."""
     last = name.rpartition(".")[2]
     if name in OWN_PASSES:
-        module, _, attribute = OWN_PASSES[name].partition(":")
-        return getattr(importlib.import_module(module), attribute or last)
+        return _imported(OWN_PASSES[name], last)
     if name.startswith(TVM_PASSES):
         return getattr(importlib.import_module(f"tvm.{name.rpartition('.')[0]}"), last)
     raise ValueError(f"{name} is not a graph pass: none of {', '.join((*TVM_PASSES, *OWN_PASSES))}")
+
+
+def _imported(place: str, function: str = "") -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute or function)

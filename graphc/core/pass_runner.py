@@ -6,8 +6,8 @@ from typing import Any, TypedDict
 import tvm
 from tvm.target.codegen import target_has_features
 
-from graphc.core.graph_pass import Pass, Report
-from graphc.core.pass_registry import make_pass
+from graphc.core.pass_registry import make_passes
+from graphc.core.reporting_pass import Report, ReportingPass
 
 Step = TypedDict(
     "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool}, total=False
@@ -17,7 +17,7 @@ Step = TypedDict(
 def run(
     mod: Any, steps: Sequence[Step], target: Any, without: Collection[str] = ()
 ) -> tuple[Any, list[Report]]:
-    """The module after the steps, and a report of each.
+    """The module after the steps, and reports of each.
 
     An optional step that TVM refuses is skipped, and so is a pass named in `without`, unless the module does
     not lower without it.
@@ -25,14 +25,15 @@ def run(
     reports = []
     with target, tvm.transform.PassContext(opt_level=3):
         for step in steps:
-            mod, report = _after(mod, step, target, without)
-            reports.append(report)
+            for made in make_passes(step):
+                mod, report = _after(mod, made, step, target, without)
+                reports.append(report)
     return mod, reports
 
 
-def _after(mod: Any, step: Step, target: Any, without: Collection[str]) -> tuple[Any, Report]:
-    made, stored_name = make_pass(step), step["pass"]
-    if isinstance(made, Pass):
+def _after(mod: Any, made: Any, step: Step, target: Any, without: Collection[str]) -> tuple[Any, Report]:
+    stored_name = step["pass"]
+    if isinstance(made, ReportingPass):
         reason = _reason_to_skip(made, stored_name, target, without)
         return (mod, Report(made.name, skipped=reason)) if reason else made.applied(mod)
     if stored_name in without:
@@ -45,7 +46,7 @@ def _after(mod: Any, step: Step, target: Any, without: Collection[str]) -> tuple
         return mod, Report(stored_name, skipped=str(error))
 
 
-def _reason_to_skip(made: Pass[Any], stored_name: str, target: Any, without: Collection[str]) -> str:
+def _reason_to_skip(made: ReportingPass, stored_name: str, target: Any, without: Collection[str]) -> str:
     if not made.must and not {made.name, stored_name}.isdisjoint(without):
         return "switched off"
     if made.targets and not any(target_has_features(feature, target) for feature in made.targets):

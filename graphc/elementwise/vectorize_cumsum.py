@@ -11,7 +11,8 @@ from tvm import relax
 
 from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 VECTORS, ROWS = 4, 8  # that are summed side by side
 _TYPES = ("float32", "int32", "int64")

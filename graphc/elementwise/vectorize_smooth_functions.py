@@ -11,7 +11,8 @@ from tvm import relax, te, tirx
 
 from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 MANTISSA_BITS: Final = 23
 BIAS: Final = 127
@@ -37,7 +38,7 @@ class VectorizeSmoothFunctions(Pass[Form]):
         "relax.nn.gelu",
         "relax.nn.gelu_tanh",
         "relax.nn.log_softmax",
-        "relax.log",  # behind log-softmax, which is written with it
+        "relax.log",
         "relax.power",
     )
 
@@ -78,10 +79,10 @@ def _gelu_tanh(call: Any, _: Graph) -> Any:
     return x * _number(0.5) * (_number(1) + relax.op.tanh(inner))
 
 
-def _log_softmax(call: Any, _: Graph) -> Any:
+def _log_softmax(call: Any, g: Graph) -> Any:
     (x,), axis = call.args, int(call.attrs.axis)
     below = x - relax.op.max(x, axis, keepdims=True)
-    return below - relax.op.log(relax.op.sum(relax.op.exp(below), axis, keepdims=True))
+    return below - _log_of_all(relax.op.sum(relax.op.exp(below), axis, keepdims=True), g)
 
 
 def _square(call: Any, _: Graph) -> Any:
@@ -93,7 +94,11 @@ def _cube(call: Any, g: Graph) -> Any:
 
 
 def _fast_log(call: Any, g: Graph) -> Any:
-    return g.call_te("fast_log", _log, call.args[0])
+    return _log_of_all(call.args[0], g)
+
+
+def _log_of_all(value: Any, g: Graph) -> Any:
+    return g.call_te("fast_log", _log, value)
 
 
 _FORMS: dict[str, Form] = {

@@ -9,7 +9,8 @@ from typing import Any
 
 from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 TILE = 16  # float32 elements in a cache line
 

@@ -11,8 +11,9 @@ from typing import Any
 from tvm import relax
 
 from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import sizes_of
+from graphc.core.reporting_pass import Leave
 from graphc.matmul.matmul_function import Product, function, tileable
 
 PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"

@@ -6,8 +6,9 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph import Graph
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import sizes_of
+from graphc.core.reporting_pass import Leave
 from graphc.matmul import matmul_function
 
 

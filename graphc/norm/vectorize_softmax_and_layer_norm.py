@@ -11,7 +11,8 @@ from typing import Any
 
 from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Leave, Pass
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp).
 _POWERS = """

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from graphc.core.graph_pass import Report
 from graphc.core.pass_runner import run
+from graphc.core.reporting_pass import Report
 from graphc.phases import BEFORE_SCHEDULES, Phase
 from workers.interfaces.model_compiler import PassReport, Shapes
 from workers.tvm.graph_recipes import step_json
@@ -34,9 +34,8 @@ def _after(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any
     reports: list[PassReport] = []
     for step in phase.steps:
         with naming_the_pass(step.name):
-            mod, (report,) = run(mod, [step_json(step)], target, without)
-        if report.counts or report.skipped:
-            reports.append(_report(phase.name, report))
+            mod, told = run(mod, [step_json(step)], target, without)
+        reports += [_report(phase.name, report) for report in told if report.counts or report.skipped]
     return mod, reports
 
 

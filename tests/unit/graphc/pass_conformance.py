@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 import tvm
 from tvm import relax
 
-from graphc.core.graph_pass import Pass, Report
+from graphc.core.graph_pass import Pass
 from graphc.core.pass_registry import OWN_PASSES, defined
 from graphc.core.pass_runner import run as run_steps
+from graphc.core.reporting_pass import Report
 from tests.unit.graphc.networks import HASWELL, difference, random, run
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
 

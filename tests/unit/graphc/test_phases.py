@@ -1,11 +1,9 @@
 """Phases say what they are for, and run passes in the orders that these ask for."""
 
-from typing import Any
-
 import pytest
 
-from graphc.core.graph_pass import Pass
 from graphc.core.pass_registry import OWN_PASSES, defined
+from graphc.core.reporting_pass import ReportingPass
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 
 
@@ -14,14 +12,14 @@ def named(stored: str) -> str:
     return str(getattr(defined(stored), "name", stored)) if stored in OWN_PASSES else stored
 
 
-def on_the_seam() -> list[type[Pass[Any]]]:
+def on_the_seam() -> list[type[ReportingPass]]:
     made = map(defined, OWN_PASSES)
-    return [each for each in made if isinstance(each, type) and issubclass(each, Pass)]
+    return [each for each in made if isinstance(each, type) and issubclass(each, ReportingPass)]
 
 
 @pytest.mark.parametrize("recipe", BEFORE_SCHEDULES)
 @pytest.mark.parametrize("made", on_the_seam(), ids=lambda made: str(made.name))
-def test_passes_come_after_those_that_they_need(made: type[Pass[Any]], recipe: str) -> None:
+def test_passes_come_after_those_that_they_need(made: type[ReportingPass], recipe: str) -> None:
     names = [named(step.name) for phase in BEFORE_SCHEDULES[recipe] for step in phase.steps]
     earlier = [name for name in made.after if name in names]
     if made.name in names:

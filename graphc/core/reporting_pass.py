@@ -1,0 +1,48 @@
+"""What passes of a network have in common: a name, what they need, and a report of what they did."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from graphc.core.graph_rewriting import LANES
+
+
+class Leave(Exception):
+    """Why a pass leaves something as it is: a phrase about it, which reports count."""
+
+
+@dataclass
+class Report:
+    """What became of what a pass matches."""
+
+    name: str
+    fired: int = 0
+    left: Counter[str] = field(default_factory=Counter)  # by reason
+    skipped: str = ""  # why the pass was not run at all
+    counts: bool = True  # False where a pass tells nothing
+
+    @property
+    def matched(self) -> int:
+        return self.fired + self.left.total()
+
+
+class ReportingPass(ABC):
+    """A pass that says what it did. It keeps nothing between the things that it rewrites."""
+
+    name: ClassVar[str]  # FOLDER.VERB_PHRASE, as reports and --without have it
+    rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
+    targets: ClassVar[tuple[str, ...]] = ()  # features of processors, one of which it needs; none: all do
+    after: ClassVar[tuple[str, ...]] = ()  # passes that come earlier where a recipe has them
+    must: ClassVar[bool] = False  # whether the module does not lower without it
+
+    def __init__(self, lanes: int = LANES) -> None:
+        self.lanes = lanes
+
+    def __call__(self, mod: Any) -> Any:
+        """The module, rewritten."""
+        return self.applied(mod)[0]
+
+    @abstractmethod
+    def applied(self, mod: Any) -> tuple[Any, Report]:
+        """The module, rewritten, and what became of all that matches."""
