@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, event, select
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from db.database_clock import now
 from db.engine import WRITE, create_engine, parse_url
@@ -33,18 +35,18 @@ class Database:
         parse_url(url)
         self.url = url
         self._answer_sec = answer_sec
-        self._engine: Engine | None = None
-        self._pid = 0
+        self._engines: dict[int, Engine] = {}  # by process
 
     @property
     def engine(self) -> Engine:
         """The engine of this process; connections that a parent process opened are left to it."""
-        if self._engine is None or self._pid != os.getpid():
-            if self._engine is not None:
-                self._engine.dispose(close=False)
-            self._engine = create_engine(self.url, answer_sec=self._answer_sec)
-            self._pid = os.getpid()
-        return self._engine
+        pid = os.getpid()
+        if pid not in self._engines:
+            for inherited in self._engines.values():
+                inherited.dispose(close=False)
+            # Of several threads that come first at once one engine stays, and none has connections yet.
+            self._engines.setdefault(pid, create_engine(self.url, answer_sec=self._answer_sec))
+        return self._engines[pid]
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -70,14 +72,21 @@ class Database:
 
     def dispose(self) -> None:
         """Close all connections of this process."""
-        if self._engine is not None and self._pid == os.getpid():
-            self._engine.dispose()
-        self._engine = None
+        engine = self._engines.pop(os.getpid(), None)
+        if engine is not None:
+            event.listen(engine.pool, "checkin", _close)
+            engine.dispose()
 
 
 def read_clock(session: Session) -> float:
     """The database's time, in seconds since the epoch."""
     return session.execute(select(now())).scalar_one()
+
+
+def _close(connection: DBAPIConnection | None, _: ConnectionPoolEntry) -> None:
+    """What a thread still held when its pool was closed goes back to nobody."""
+    if connection is not None:
+        connection.close()
 
 
 def _open(engine: Engine) -> Session:

@@ -1,13 +1,17 @@
 """Reading blocks see one snapshot and cannot write; writing blocks commit all or nothing."""
 
 import os
+import sqlite3
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from sqlalchemy import insert, text
 from sqlalchemy.exc import DBAPIError
 
+from db.engine import create_engine
 from db.repositories.owner_usage import Usage
 from db.repositories.uploaded_models import Models
 from db.session import Database, read_clock
@@ -104,6 +108,31 @@ def test_a_forked_child_opens_connections_of_its_own(database):
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     assert count(database) == 2
+
+
+def test_threads_that_come_first_at_once_share_one_engine(database, monkeypatch):
+    """Of two, one would be dropped with its connections open."""
+    both = threading.Barrier(2)
+
+    def slow(*args, **options):
+        both.wait(10)
+        return create_engine(*args, **options)
+
+    monkeypatch.setattr("db.session.create_engine", slow)
+    first = Database(database.url)
+    with ThreadPoolExecutor() as threads:
+        engines = list(threads.map(lambda _: first.engine, range(2)))
+    assert engines[0] is engines[1] is first.engine
+    first.dispose()
+
+
+def test_a_connection_that_is_in_use_when_all_are_closed_is_closed_when_it_comes_back(database):
+    with database.session() as session:
+        held = session.connection().connection.dbapi_connection
+        database.dispose()
+        add(database)
+    with pytest.raises((sqlite3.ProgrammingError, psycopg.OperationalError)):
+        held.execute("SELECT 1")
 
 
 @pytest.mark.parametrize("url", ["postgresql://nobody@127.0.0.1:1/none", "sqlite:////proc/none/mallorn.db"])
