@@ -40,7 +40,9 @@ class Pass(ReportingPass, Generic[Facts]):
         for var, function in mod.functions.items():
             if isinstance(function, relax.Function):
                 builder.update_func(var, self._rewritten(builder, function, report))
-        return builder.get(), report
+        found = builder.get()
+        # Readers of one value are often rewritten alike.
+        return (relax.transform.EliminateCommonSubexpr()(found) if report.fired else found), report
 
     def _rewritten(self, builder: Any, function: Any, report: Report) -> Any:
         graph = Graph(builder, function, self.lanes)

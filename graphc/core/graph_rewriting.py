@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call
 from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
-from tvm.tirx import IntImm, PrimFunc
+from tvm.tirx import IntImm
 
 LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
 ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
@@ -37,19 +37,6 @@ def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:
             if isinstance(graph, relax.Function):
                 builder.update_func(var, rewrite(builder, graph))
         return builder.get()
-
-    return tvm.transform.module_pass(rewrite_all, opt_level=0, name=name)
-
-
-def function_pass(name: str, rewrite: Callable[[Any], Any]) -> Any:
-    """A pass that rewrites every tensor function of static sizes, fused by then."""
-
-    def rewrite_all(mod: Any, _: Any) -> Any:
-        functions = {
-            var: rewrite(function) if isinstance(function, PrimFunc) and static(function) else function
-            for var, function in mod.functions.items()
-        }
-        return tvm.IRModule(functions, attrs=mod.attrs)
 
     return tvm.transform.module_pass(rewrite_all, opt_level=0, name=name)
 

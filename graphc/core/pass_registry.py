@@ -2,27 +2,30 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, cast
 
+Step = TypedDict(
+    "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool}, total=False
+)  # of a recipe, or an argument that is made by a call
 TVM_PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Where the passes that TVM lacks are defined: MODULE:CLASS, or a module with a function of the name's end.
 OWN_PASSES = {
     "mallorn.bf16": "graphc.quant.bf16_dot_products",
     "mallorn.blocked": "graphc.quant.keep_block_quantized_weights",
-    "mallorn.calls": "graphc.tasks.wrap_extern_calls",
-    "mallorn.constants": "graphc.fold.fold_constant_operators",
+    "mallorn.calls": "graphc.tasks.wrap_extern_calls:WrapExternCalls",
+    "mallorn.constants": "graphc.fold.fold_constant_operators:FoldConstantOperators",
     "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum:VectorizeCumsum",
     "mallorn.depthwise": "graphc.conv.fuse_pointwise_into_depthwise:FusePointwiseIntoDepthwise",
     "mallorn.find_norms": "graphc.norm.group_norm_to_partial_sums",
-    "mallorn.folds": "graphc.tasks.mark_reductions",
+    "mallorn.folds": "graphc.tasks.mark_reductions:MarkReductions",
     "mallorn.groups": "graphc.conv.grouped_conv_to_batched:GroupedConvToBatched",
     "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul:FuseTransposesIntoBatchedMatmul",
     "mallorn.int8": "graphc.quant.int8_dot_products",
     "mallorn.integers": "graphc.quant.compute_in_integers",
     "mallorn.joined": "graphc.conv.grouped_conv_to_batched:KeepJoinedGroupsApart",
-    "mallorn.laid": "graphc.quant.block_quantized_matmul_function",
+    "mallorn.laid": "graphc.tasks.keep_packed_weights:KeepPackedWeights",
     "mallorn.lanes": "graphc.core.vector_lanes",
-    "mallorn.lines": "graphc.tasks.mark_elementwise_rows",
+    "mallorn.lines": "graphc.tasks.mark_elementwise_rows:MarkElementwiseRows",
     "mallorn.norms": "graphc.norm.group_norm_to_partial_sums",
     "mallorn.passable": "graphc.layout.prepare_convert_layout",
     "mallorn.reached": "graphc.conv.trim_weights_on_padding:TrimWeightsOnPadding",
@@ -43,16 +46,18 @@ OWN_PASSES = {
 FOLLOWED_BY: Mapping[str, str] = {}
 
 
-def make_passes(step: Mapping[str, Any]) -> list[Any]:
+def make_passes(step: Step) -> list[Any]:
     """The passes of a recipe's step: one, or more that recipes know by one name. Raises ValueError."""
     follower = FOLLOWED_BY.get(step["pass"])
     return [make_pass(step), *([] if follower is None else [_imported(follower)()])]
 
 
-def make_pass(step: Mapping[str, Any]) -> Any:
+def make_pass(step: Step) -> Any:
     """The pass of a recipe's step, made with the step's arguments; raises ValueError for anything else."""
     name = step.get("pass") or step["call"]
-    args = [make_pass(a) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])]
+    args = [
+        make_pass(cast(Step, a)) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])
+    ]
     return defined(name)(*args)
 
 

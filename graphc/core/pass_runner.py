@@ -1,17 +1,13 @@
 """Runs a recipe's passes in order, and reports what each did."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 import tvm
 from tvm.target.codegen import target_has_features
 
-from graphc.core.pass_registry import make_passes
+from graphc.core.pass_registry import Step, make_passes
 from graphc.core.reporting_pass import Report, ReportingPass
-
-Step = TypedDict(
-    "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool}, total=False
-)  # of a recipe, or an argument that is made by a call
 
 
 def run(

@@ -23,7 +23,7 @@ from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
 from graphc.convert import import_gather, register_converters
 from graphc.core import graph_rewriting, pass_runner
-from graphc.core.pass_runner import Step
+from graphc.core.pass_registry import Step
 from graphc.export import embed_weights, export_checks
 from graphc.fold import share_equal_constants
 from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats

@@ -1,14 +1,15 @@
-"""Operators of constants, computed at once: TVM compiles a library for every one of them."""
+"""Operators of constants, computed before anything else asks for their numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph, operator_name
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 # What numpy computes to the last bit as TVM does.
 _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
@@ -27,37 +28,23 @@ _MOVES: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def constants() -> Any:
-    """The pass that computes them; those that it does not know remain for FoldConstant."""
-    return graph_rewriting.graph_pass("Constants", lambda _, graph: _Constants().visit_expr(graph))
+class FoldConstantOperators(Pass[list[Any]]):
+    """Computes operators of constants: TVM's FoldConstant compiles a library for every one of them."""
 
+    name = "fold.constant_operators"
+    match = tuple(f"relax.{name}" for name in (*_ELEMENTWISE, *_MOVES))
+    any_size = forward = True
 
-@mutator
-class _Constants(PyExprMutator):  # type: ignore[misc]
-    def visit_var_(self, var: Any) -> Any:
-        return self._known(super().visit_var_(var))
-
-    def visit_dataflow_var_(self, var: Any) -> Any:
-        return self._known(super().visit_dataflow_var_(var))
-
-    def visit_call_(self, call: Any) -> Any:
-        call = self.visit_expr_post_order(call)
-        name = getattr(call.op, "name", "").removeprefix("relax.")
-        if name not in _ELEMENTWISE and name not in _MOVES:
-            return call
+    def check(self, call: Any, g: Graph) -> list[Any]:
         values = [arg for arg in call.args if not isinstance(arg, relax.ShapeExpr)]
-        if not all(_is_constant(value) for value in values) or not graph_rewriting.known(call):
-            return call
-        return relax.const(_computed(name, call, [value.value.numpy() for value in values]))
+        if not all(g.is_constant(value) and value.ty.dtype == "float32" for value in values):
+            raise Leave("an argument is computed, or no float32")
+        if not graph_rewriting.known(call):
+            raise Leave("its sizes are known only when it runs")
+        return [g.array(value) for value in values]
 
-    def _known(self, var: Any) -> Any:
-        """What it is bound to, if that is a constant."""
-        value = self.lookup_binding(var) if isinstance(var, relax.Var) else None
-        return value if isinstance(value, tvm.ir.GenericConst) else var
-
-
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, tvm.ir.GenericConst) and value.ty.dtype == "float32"
+    def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
+        return relax.const(_computed(operator_name(call).removeprefix("relax."), call, facts))
 
 
 def _computed(name: str, call: Any, values: Sequence[Any]) -> Any:

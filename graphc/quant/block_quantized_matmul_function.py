@@ -12,13 +12,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from tvm.s_tir import SBlock
 
 from graphc.core import graph_rewriting
 from graphc.quant import llvm_byte_dot_products
 
 RULE = "mallorn_blocks"
-_FREE = "layout_free_buffers"
 
 
 @dataclass(frozen=True)
@@ -46,19 +44,6 @@ class Product:
     def bytes(self) -> int:
         """Of a block's weights, for a vector of outputs."""
         return int(self.block * self.by.lanes * self.bits // llvm_byte_dot_products.BYTES)
-
-
-def laid() -> Any:
-    """The pass behind which nobody lays these weights out anew."""
-    return graph_rewriting.function_pass("Laid", _laid)
-
-
-def _laid(function: Any) -> Any:
-    rules = {
-        str(block.annotations.get(graph_rewriting.RULE, ""))
-        for block in graph_rewriting.collect(function, SBlock)
-    }
-    return function.without_attr(_FREE) if RULE in rules and _FREE in (function.attrs or {}) else function
 
 
 def packed(product: Product, weights: Any) -> Any:

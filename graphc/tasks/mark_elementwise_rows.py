@@ -1,9 +1,10 @@
-"""Element-wise functions name a schedule rule of ours where their rows do not fill TVM's vectors.
+"""Element-wise functions whose rows do not fill TVM's vectors.
 
 TVM cuts all axes together in vectors of 64. Where one of them reaches beyond a row, the place of every number
 is computed, and each is read by itself.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -12,13 +13,38 @@ from tvm.s_tir import SBlock
 from tvm.tirx import IterVar, Var
 
 from graphc.core import graph_rewriting
+from graphc.core.reporting_pass import Leave
+from graphc.core.tensor_function_pass import TensorFunctionPass
 
 LINE = "mallorn_line"
 
 
-def lines(lanes: int) -> Any:
-    """The pass that marks them."""
-    return graph_rewriting.function_pass("Lines", lambda function: _marked(function, lanes))
+@dataclass(frozen=True)
+class VectorRow:
+    """The block that writes the result, and how many numbers of its rows are a vector."""
+
+    block: Any
+    width: int
+
+
+class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
+    """Names a schedule rule of ours for element-wise functions whose rows do not fill TVM's vectors."""
+
+    name, rules = "tasks.mark_elementwise_rows", (LINE,)
+
+    def check(self, function: Any) -> VectorRow:
+        _, *blocks = graph_rewriting.collect(function.body, SBlock) or [None]
+        if not blocks or not all(map(_by_element, blocks)):
+            raise Leave("it is not element-wise along its rows, or names a rule")
+        row = int(blocks[-1].iter_vars[-1].dom.extent)
+        if row % graph_rewriting.WIDEST == 0:
+            raise Leave("its rows fill TVM's vectors")
+        if not width(row, self.lanes):
+            raise Leave("its rows have no part of whole or half vectors")
+        return VectorRow(blocks[-1], width(row, self.lanes))
+
+    def rewrite(self, function: Any, facts: VectorRow) -> Any:
+        return graph_rewriting.marked(function, [facts.block], LINE, facts.width)
 
 
 def width(row: int, lanes: int) -> int:
@@ -26,17 +52,6 @@ def width(row: int, lanes: int) -> int:
     parts = [part for part in range(1, min(row, graph_rewriting.WIDEST) + 1) if row % part == 0]
     filled = ([part for part in parts if part % unit == 0] for unit in (lanes, max(2, lanes // 2)))
     return max(next((found for found in filled if found), [0]))
-
-
-def _marked(function: Any, lanes: int) -> Any:
-    _, *blocks = graph_rewriting.collect(function.body, SBlock) or [None]
-    if not blocks or not all(map(_by_element, blocks)):
-        return function
-    *_, last = blocks
-    row = int(last.iter_vars[-1].dom.extent)
-    if row % graph_rewriting.WIDEST == 0 or not width(row, lanes):
-        return function
-    return graph_rewriting.marked(function, [last], LINE, width(row, lanes))
 
 
 def _by_element(block: Any) -> bool:

@@ -1,7 +1,4 @@
-"""Reductions name a schedule rule of ours.
-
-TVM's rules leave sums along rows, over leading axes and of windows to loops without vectors.
-"""
+"""Sums along rows, over leading axes and of windows, which TVM's rules leave to loops without vectors."""
 
 from typing import Any
 
@@ -11,23 +8,34 @@ from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, IterVar, Mul, Var
 
 from graphc.core import graph_rewriting
+from graphc.core.reporting_pass import Leave
+from graphc.core.tensor_function_pass import TensorFunctionPass
 
 FOLD = "mallorn_fold"
 VECTORS = 4  # of a register tile: enough that a sum need not wait for the one before it
 
 
-def folds(lanes: int) -> Any:
-    """The pass that marks them in tensor functions without products; pools name a rule that CPUs lack."""
-    return graph_rewriting.function_pass("Folds", lambda function: _marked(function, lanes))
+class MarkReductions(TensorFunctionPass[list[Any]]):
+    """Names a schedule rule of ours for reductions without products; pools name one that CPUs lack."""
 
+    name, rules = "tasks.mark_reductions", (FOLD,)
 
-def _marked(function: Any, lanes: int) -> Any:
-    blocks = graph_rewriting.collect(function.body, SBlock)
-    reducing = [block for block in blocks if any(map(_is_reduction, block.iter_vars))]
-    if any(_multiplies(block) for block in reducing):
-        return function
-    fitting = [block for block in reducing if _fills(block, lanes)]
-    return graph_rewriting.marked(function, fitting, FOLD, lanes) if fitting else function
+    def check(self, function: Any) -> list[Any]:
+        blocks = graph_rewriting.collect(function.body, SBlock)
+        reducing = [block for block in blocks if any(map(_is_reduction, block.iter_vars))]
+        if not reducing:
+            raise Leave("it reduces nothing")
+        if any(_multiplies(block) for block in reducing):
+            raise Leave("it sums products")
+        fitting = [block for block in reducing if _fills(block, self.lanes)]
+        if not fitting:
+            raise Leave("no axis of it can be cut in vectors")
+        if all(block.annotations.get(graph_rewriting.RULE) == FOLD for block in fitting):
+            raise Leave("it names the rule already")
+        return fitting
+
+    def rewrite(self, function: Any, facts: list[Any]) -> Any:
+        return graph_rewriting.marked(function, facts, FOLD, self.lanes)
 
 
 def beside(block: Any) -> int:

@@ -1,20 +1,24 @@
-"""Functions that only call a library, such as a sort, as a block within a root: TVM's passes look for one."""
+"""Functions that only call a library, such as a sort, and have no root."""
 
 from typing import Any
 
 from tvm.s_tir import SBlock, SBlockRealize
 
 from graphc.core import graph_rewriting
+from graphc.core.reporting_pass import Leave
+from graphc.core.tensor_function_pass import TensorFunctionPass
 
 
-def calls() -> Any:
-    """The pass that puts a root around them."""
-    return graph_rewriting.function_pass("Calls", _wrapped)
+class WrapExternCalls(TensorFunctionPass[None]):
+    """Puts a root around functions that only call a library, such as a sort: TVM's passes look for one."""
 
+    name, must = "tasks.wrap_extern_calls", True
 
-def _wrapped(function: Any) -> Any:
-    blocks = graph_rewriting.collect(function.body, SBlock)
-    if not isinstance(function.body, SBlockRealize) or len(blocks) > 1:
-        return function
-    root = SBlock([], [], [], "root", function.body)
-    return function.with_body(SBlockRealize([], True, root))
+    def check(self, function: Any) -> None:
+        blocks = graph_rewriting.collect(function.body, SBlock)
+        if not isinstance(function.body, SBlockRealize) or len(blocks) > 1:
+            raise Leave("it has blocks of its own")
+
+    def rewrite(self, function: Any, facts: None) -> Any:
+        root = SBlock([], [], [], "root", function.body)
+        return function.with_body(SBlockRealize([], True, root))

@@ -16,7 +16,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import RecipeStep, StoredRecipe
 
 if TYPE_CHECKING:
-    from graphc.core.pass_runner import Step
+    from graphc.core.pass_registry import Step
 
 
 @dataclass(frozen=True)

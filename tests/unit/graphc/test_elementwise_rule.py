@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from graphc.core.graph_rewriting import WIDEST
-from graphc.tasks.mark_elementwise_rows import LINE, lines, width
+from graphc.tasks.mark_elementwise_rows import LINE, MarkElementwiseRows, width
 from tests.unit.graphc.networks import UNOPTIMIZED, network, random, weights
 from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.sketches import design_space
@@ -25,7 +25,7 @@ _TO_TASKS = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR")
 def program(compute: Compute, *shape: int) -> Any:
     """The marked tensor function of what is computed, as a task has it."""
     passes = [getattr(relax.transform, name)() for name in _TO_TASKS]
-    mod = tvm.transform.Sequential([*passes, lines(16)])(network(compute, shape))
+    mod = MarkElementwiseRows(16)(tvm.transform.Sequential(passes)(network(compute, shape)))
     (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 

@@ -1,6 +1,6 @@
 """What is made of constants alone is computed at import: the same numbers, no library compiled for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,8 +8,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.fold.fold_constant_operators import constants
+from graphc.fold.fold_constant_operators import FoldConstantOperators
 from tests.unit.graphc.networks import network, run
+from tests.unit.graphc.pass_conformance import PassConformance
 
 X = np.random.default_rng(0).uniform(0.5, 2, (4, 6)).astype("float32")
 Steps = tuple[Callable[[Any], Any], ...]
@@ -56,27 +57,47 @@ def operators(mod: Any) -> list[str]:
 @pytest.mark.parametrize("steps", COMPUTED.values(), ids=COMPUTED)
 def test_only_what_needs_an_input_is_left(steps: Steps) -> None:
     mod = beside_x(*steps)
-    after = constants()(mod)
+    after = FoldConstantOperators()(mod)
     assert operators(after) == ["relax.add"]
     np.testing.assert_array_equal(run(after, X), run(mod, X))
 
 
 def test_what_reads_an_input_stays() -> None:
     mod = network(lambda emit, x: relax.op.add(emit(relax.op.sqrt(x)), relax.const(X)), X.shape)
-    assert operators(constants()(mod)) == ["relax.sqrt", "relax.add"]
+    assert operators(FoldConstantOperators()(mod)) == ["relax.sqrt", "relax.add"]
 
 
 def test_what_numpy_rounds_otherwise_is_left_to_tvm() -> None:
-    assert operators(constants()(beside_x(relax.op.exp))) == ["relax.exp", "relax.add"]
+    assert operators(FoldConstantOperators()(beside_x(relax.op.exp))) == ["relax.exp", "relax.add"]
 
 
 def test_integers_are_left_to_tvm() -> None:
     sums = beside_x(
         lambda c: relax.op.add(c, c), lambda c: relax.op.astype(c, "float32"), values=X.astype("int32")
     )
-    assert operators(constants()(sums)) == ["relax.add", "relax.astype", "relax.add"]
+    assert operators(FoldConstantOperators()(sums)) == ["relax.add", "relax.astype", "relax.add"]
 
 
 def test_a_network_without_constants_is_left_alone() -> None:
     mod = network(lambda _, x: relax.op.nn.relu(x), X.shape)
-    tvm.ir.assert_structural_equal(constants()(mod), mod)
+    tvm.ir.assert_structural_equal(FoldConstantOperators()(mod), mod)
+
+
+class TestFoldConstantOperators(PassConformance):
+    PASS = FoldConstantOperators
+    BEFORE = """
+lv[4, 6] = sqrt(constant[4, 6])
+gv[4, 6] = add(x0[4, 6], lv[4, 6])
+"""
+    AFTER = "gv[4, 6] = add(x0[4, 6], constant[4, 6])"
+
+    def fires(self) -> Any:
+        return beside_x(relax.op.sqrt)
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "an argument is computed, or no float32": network(lambda _, x: relax.op.sqrt(x), X.shape),
+            "its numbers are int32, not float32": network(
+                lambda _, x: relax.op.add(x, x), X.shape, dtype="int32"
+            ),
+        }

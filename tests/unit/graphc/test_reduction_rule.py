@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.tasks.mark_reductions import FOLD, folds
+from graphc.tasks.mark_reductions import FOLD, MarkReductions
 from mallorn.core.values.machine import assumed
 from searchers.roller.rank_candidates import ranked
 from searchers.space import ChoiceKind
@@ -31,7 +31,7 @@ def program(reduce: Reduce, *shape: int, lanes: int = 8) -> Any:
     """The marked tensor function of a reduction, as a task has it."""
     mod = network(lambda _, x: reduce(x), shape)
     passes = [getattr(relax.transform, name)() for name in _TO_TASKS]
-    mod = tvm.transform.Sequential([*passes, folds(lanes)])(mod)
+    mod = MarkReductions(lanes)(tvm.transform.Sequential(passes)(mod))
     (function,) = (f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
@@ -106,7 +106,7 @@ def test_what_a_rule_suggests_can_be_searched() -> None:
 def test_products_keep_their_rules() -> None:
     mod = network(lambda _, x: relax.op.matmul(x, x), (16, 16))
     passes = [getattr(relax.transform, name)() for name in _TO_TASKS]
-    assert FOLD not in tvm.transform.Sequential([*passes, folds(8)])(mod).script()
+    assert FOLD not in MarkReductions(8)(tvm.transform.Sequential(passes)(mod)).script()
 
 
 def test_rows_that_cannot_be_cut_into_vectors_keep_tvms_rules() -> None:

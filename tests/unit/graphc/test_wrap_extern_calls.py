@@ -1,23 +1,29 @@
 """A function that only calls a library is built like any other, with the passes behind the schedules, too."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import tvm
 from tvm import relax
 
 from graphc.export.compile_network import tasks_of
-from graphc.tasks.wrap_extern_calls import calls
+from graphc.tasks.wrap_extern_calls import WrapExternCalls
 from tests.unit.graphc.networks import HASWELL, network, random, run
+from tests.unit.graphc.tensor_function_conformance import TensorFunctionConformance
 
 _BEFORE = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR", "AttachAttrLayoutFreeBuffers")
 
 
-def test_a_sort_goes_through_all_passes_and_is_no_task() -> None:
-    def largest(_: object, x: object) -> object:
-        return relax.op.topk(x, 3, ret_type="values")
+def largest(_: object, x: object) -> Any:
+    return relax.op.topk(x, 3, ret_type="values")
 
+
+def test_a_sort_goes_through_all_passes_and_is_no_task() -> None:
     passes = [relax.backend.DispatchSortScan(), *(getattr(relax.transform, name)() for name in _BEFORE)]
     with tvm.target.Target(HASWELL):
-        mod = tvm.transform.Sequential([*passes, calls()])(network(largest, (4, 32)))
+        mod = tvm.transform.Sequential(passes)(network(largest, (4, 32)))
+        mod = WrapExternCalls()(mod)
         assert tasks_of(mod, tvm.target.Target(HASWELL)) == []
         mod = relax.transform.SplitLayoutRewritePreproc()(mod)
     x = random(4, 32)
@@ -27,4 +33,15 @@ def test_a_sort_goes_through_all_passes_and_is_no_task() -> None:
 def test_functions_with_loops_stay_as_they_are() -> None:
     mod = network(lambda _, x: relax.op.add(x, x), (4, 32))
     mod = relax.transform.LegalizeOps()(mod)
-    tvm.ir.assert_structural_equal(calls()(mod), mod)
+    tvm.ir.assert_structural_equal(WrapExternCalls()(mod), mod)
+
+
+class TestWrapExternCalls(TensorFunctionConformance):
+    PASS = WrapExternCalls
+    WRITES, COUNTS = 'T.sblock("root")', (0, 1)
+
+    def fires(self) -> Any:
+        return network(largest, (4, 32))
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {"it has blocks of its own": network(lambda _, x: relax.op.add(x, x), (4, 32))}

@@ -1,0 +1,81 @@
+"""The conformance kit of passes over tensor functions: what each must hold, on a network where it fires."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from graphc.core.pass_registry import OWN_PASSES, defined
+from graphc.core.pass_runner import run as run_steps
+from graphc.core.tensor_function_pass import TensorFunctionPass
+from tests.unit.graphc.networks import HASWELL, random
+from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
+
+TARGET = tvm.target.Target(HASWELL)
+
+
+class TensorFunctionConformance:
+    """Subclass it once a pass, with a network where it fires once, and networks that it leaves."""
+
+    PASS: ClassVar[type[TensorFunctionPass[Any]]]
+    WRITES: ClassVar[str]  # what it writes into the function, or takes from it
+    COUNTS: ClassVar[tuple[int, int]]  # how often that stands in the module before and after
+    LANES: ClassVar[int] = 8
+
+    def fires(self) -> Any:
+        """The network of whose functions it rewrites one."""
+        raise NotImplementedError
+
+    def leaves(self) -> Mapping[str, Any]:
+        """Networks that it leaves as they are, by the reason it gives."""
+        raise NotImplementedError
+
+    def lowered(self, network: Any) -> Any:
+        """Its tensor functions, as the pass gets them in a recipe."""
+        (stored,) = (name for name in OWN_PASSES if defined(name) is self.PASS)
+        names = [step.name for step in TUNED.before]
+        steps = [step_json(step) for step in TUNED.before[: names.index(stored)]]
+        return run_steps(network, steps, TARGET)[0]
+
+    def test_it_rewrites_one_function(self) -> None:
+        before = self.lowered(self.fires())
+        after, report = self.PASS(self.LANES).applied(before)
+        assert (report.fired, report.skipped) == (1, "")
+        assert (before.script().count(self.WRITES), after.script().count(self.WRITES)) == self.COUNTS
+
+    def test_it_keeps_the_numbers(self) -> None:
+        before = self.lowered(self.fires())
+        after = self.PASS(self.LANES)(before)
+        np.testing.assert_array_equal(_numbers(after), _numbers(before))
+
+    def test_a_second_time_changes_nothing(self) -> None:
+        once = self.PASS(self.LANES)(self.lowered(self.fires()))
+        twice, report = self.PASS(self.LANES).applied(once)
+        assert report.fired == 0
+        tvm.ir.assert_structural_equal(twice, once)
+
+    def test_it_says_why_it_leaves_others(self) -> None:
+        for reason, network in self.leaves().items():
+            before = self.lowered(network)
+            after, report = self.PASS(self.LANES).applied(before)
+            assert (report.fired, report.left[reason] > 0) == (0, True), report
+            tvm.ir.assert_structural_equal(after, before)
+
+    def test_it_fires_in_a_whole_recipe_and_is_switched_off_by_name_unless_a_module_needs_it(self) -> None:
+        for without, fires in (([], True), ([self.PASS.name], self.PASS.must)):
+            steps = [step_json(step) for step in TUNED.before]
+            _, reports = run_steps(self.fires(), steps, TARGET, without)
+            assert any(report.fired for report in reports if report.name == self.PASS.name) == fires
+
+    def test_recipes_list_it(self) -> None:
+        (stored,) = (name for name in OWN_PASSES if defined(name) is self.PASS)
+        for recipe in (TUNED, DIRECT, BF16):
+            assert any(step.name == stored for step in recipe.before)
+
+
+def _numbers(mod: Any) -> Any:
+    arrays = [random(*map(int, param.ty.shape)) for param in mod["main"].params]
+    vm = relax.VirtualMachine(relax.build(mod, TARGET), tvm.cpu())
+    return vm["main"](*map(tvm.runtime.tensor, arrays)).numpy()
