@@ -11,10 +11,8 @@ from db.repositories.jobs import Jobs
 from db.repositories.search_and_finish_states import FinishSteps
 from db.repositories.sketches import Sketches
 from db.tables import Task, Workload
-from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
-from mallorn.core.values.decided_task import DecidedTask, KeptCandidate, KeptWinner
-from mallorn.core.values.trial import Trial
+from mallorn.core.values.decided_task import DecidedTask, DecidedWinner, KeptCandidate
 from workers.finish.contenders import Contest
 from workers.finish.winners import Winner
 from workers.measure.base import MeasureInput
@@ -76,20 +74,11 @@ def _candidate(kept: KeptCandidate) -> Candidate:
     return Candidate(kept.sketch, kept.decisions)
 
 
-def _winner(kept: KeptWinner, contest: Contest) -> Winner:
-    candidate = contest.slots[kept.slot].candidate
-    trial = Trial(
-        candidate,
-        Outcome.OK,
-        origin="finish",
-        build_ms=kept.build_ms,
-        run_us=kept.run_us,
-        disturbed=kept.disturbed,
-    )
+def _winner(kept: DecidedWinner, contest: Contest) -> Winner:
     return Winner(
         contest,
         kept.slot,
-        trial,
+        kept.trial,
         kept.trace,
         kept.max_error,
         rivals=tuple(_winner(each, contest) for each in kept.rivals),
@@ -113,12 +102,10 @@ def _pack(candidate: Candidate, contest: Contest) -> KeptCandidate:
     return KeptCandidate(sketch=candidate.sketch, decisions=candidate.decisions, means=means)
 
 
-def _pack_winner(winner: Winner) -> KeptWinner:
-    return KeptWinner(
+def _pack_winner(winner: Winner) -> DecidedWinner:
+    return DecidedWinner(
         slot=winner.slot,
-        run_us=winner.trial.run_us,
-        disturbed=winner.trial.disturbed,
-        build_ms=winner.trial.build_ms,
+        trial=winner.trial,
         trace=winner.trace,
         max_error=winner.max_error,
         rivals=tuple(map(_pack_winner, winner.rivals)),

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mallorn.core.values.base import Value
+from mallorn.core.values.trial import Trial
 
 
 class KeptCandidate(Value):
@@ -15,18 +16,16 @@ class KeptCandidate(Value):
     means: Annotated[str, Field(description="How it was found.")] = ""
 
 
-class KeptWinner(Value):
+class DecidedWinner(Value):
     """A candidate that may be handed out, by its place among those that were compared."""
 
     slot: int
-    run_us: tuple[float, ...]
-    disturbed: float | None = None  # as of a trial
-    build_ms: float | None = None
+    trial: Trial
     trace: str
     max_error: float | None = None
-    rivals: tuple["KeptWinner", ...] = ()
-    guess: "KeptWinner | None" = None
-    versions: tuple["KeptWinner", ...] = ()
+    rivals: tuple["DecidedWinner", ...] = ()
+    guess: "DecidedWinner | None" = None
+    versions: tuple["DecidedWinner", ...] = ()
 
 
 class DecidedTask(Value):
@@ -34,5 +33,5 @@ class DecidedTask(Value):
 
     candidates: tuple[KeptCandidate, ...]
     guess: KeptCandidate | None = None
-    winner: Annotated[KeptWinner | None, Field(description="null: none computes the right thing.")] = None
+    winner: Annotated[DecidedWinner | None, Field(description="null: none computes the right thing.")] = None
     sec: Annotated[float, Field(description="What the decision took.")] = 0.0
