@@ -1,6 +1,5 @@
-"""Beam search keeps the contract, and values of prefixes lead it to good ends."""
+"""Values of prefixes lead beam search to good ends."""
 
-from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -9,57 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Matrix, Prediction, Vector
+from costmodels.base import Matrix, Prediction, Vector
 from costmodels.decision_model_interfaces import ValuesPrefixes
-from costmodels.labels import labels
 from costmodels.partial_schedules import LAST, prefixes
 from costmodels.partial_values import ValueModel
 from searchers.algorithms.beam import Beam
-from searchers.base import Searcher
 from searchers.decision_features import describe
 from searchers.learning.knobs import ordered, pick
 from searchers.space import Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import SearcherTestCase
 from searchers.tile_factorizations import Rows
-
-
-class TestBeam(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return Beam(considered=512)
-
-
-class TestBeamOfValues(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return Beam(considered=512, width=16)
-
-    @pytest.fixture
-    def model(self) -> CostModel:
-        return base_of((64, 64, 128), (128, 64, 64))
-
-
-class TestBeamWithoutValues(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return Beam(considered=512, learning=False)
-
-
-@lru_cache
-def base_of(*shapes: tuple[int, int, int]) -> ValueModel:
-    """Values learned from random candidates of other shapes."""
-    rows, label, groups = [], [], []
-    for group, shape in enumerate(shapes):
-        space = SyntheticSpace(*shape)
-        trials = [space.measure(c) for c in space.sample(np.random.default_rng(group), 200)]
-        mine = np.full(len(trials), group)
-        rows.append(space.features([trial.candidate for trial in trials]))
-        label.append(labels([t.latency_us for t in trials], np.zeros_like(mine), [t.outcome for t in trials]))
-        groups.append(mine)
-    model = ValueModel()
-    model.fit(np.concatenate(rows), np.concatenate(label), np.concatenate(groups), seed=0)
-    return model
+from tests.unit.searchers.trained_bases import SHAPES, base_of
 
 
 class Narrow(ValuesPrefixes):
@@ -139,9 +98,9 @@ def test_a_beam_ends_where_values_are_high() -> None:
 
 def test_a_base_of_other_shapes_opens_a_task_nearer_its_best_than_without_its_values() -> None:
     """Without one measurement of it; the same model prices the ends of both."""
-    base = base_of((128, 256, 256), (512, 256, 64), (256, 128, 128), (512, 512, 512), (192, 192, 768))
+    base = base_of(ValueModel, *SHAPES)
     excess: dict[bool, list[float]] = {True: [], False: []}
-    for space in (SyntheticSpace(256, 512, 64), SyntheticSpace(96, 768, 384), SyntheticSpace(128, 128, 512)):
+    for space in (SyntheticSpace(256, 512, 64), SyntheticSpace(96, 384, 128), SyntheticSpace(128, 128, 512)):
         known = [space.measure(candidate) for candidate in space.defaults()]
         for learning, seed in product((True, False), range(3)):
             beam = Beam(learning=learning, random_share=0.0)
@@ -155,7 +114,7 @@ def test_a_base_of_other_shapes_opens_a_task_nearer_its_best_than_without_its_va
 def test_no_more_candidates_are_priced_than_are_considered(values: bool) -> None:
     space = SyntheticSpace(256, 256, 256)
     history = [space.measure(candidate) for candidate in space.sample(np.random.default_rng(0), 64)]
-    model = base_of((128, 128, 128))
+    model = base_of(ValueModel, (128, 128, 128))
     asked = 0
 
     def counted(features: Matrix) -> Prediction:

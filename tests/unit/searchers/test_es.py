@@ -1,19 +1,10 @@
-"""The evolution strategy keeps the searchers' contract, and its distribution follows the winners."""
+"""The distribution of the evolution strategy follows the winners."""
 
 import numpy as np
 import pytest
 
-from searchers.algorithms.es import EvolutionStrategy
 from searchers.algorithms.es_state import EsState, SketchGaussian, by_rank
-from searchers.base import Searcher
 from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
-from searchers.testing import SearcherTestCase
-
-
-class TestEvolutionStrategy(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return EvolutionStrategy(offspring=128, generations=3)
 
 
 def test_it_begins_as_wide_as_the_space() -> None:

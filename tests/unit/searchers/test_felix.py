@@ -1,33 +1,18 @@
-"""Gradient ascent keeps the contract, and its surrogate knows which way is up."""
+"""The surrogate of gradient ascent knows which way is up."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.dense_layers import forward, initial, slopes
 from costmodels.xgb import XGBoost
 from searchers.algorithms.felix import ASCENT, Felix, Surrogate
-from searchers.base import Searcher
 from searchers.batch_searcher import Request
 from searchers.decision_space import SketchRules
 from searchers.decision_vector_encoding import genes_of
 from searchers.simulate_search import trained
 from searchers.space import Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import SearcherTestCase
-
-
-class TestFelix(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return Felix(considered=512, steps=4)
-
-
-class TestFelixWithoutGradient(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return Felix(considered=512, learning=False)
 
 
 def sketch(*extents: int) -> Sketch:

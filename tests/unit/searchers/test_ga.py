@@ -1,4 +1,4 @@
-"""The genetic algorithm keeps the searchers' contract, its mates are of one kind and no kind dies out."""
+"""Mates of the genetic algorithm are of one kind, and no kind dies out."""
 
 from collections import Counter
 
@@ -8,19 +8,12 @@ import pytest
 from costmodels.base import CostModel, Prediction
 from costmodels.random import RandomModel
 from searchers.algorithms.ga import Genetic, elite, islands, shares, tournament
-from searchers.base import CROSSOVER, MUTATION, Searcher, Trial
+from searchers.base import CROSSOVER, MUTATION, Trial
 from searchers.batch_searcher import Request
 from searchers.fill_batch import Filter
 from searchers.simulate_search import trained
 from searchers.space import Matrix
 from searchers.synthetic_space import RFACTOR, SyntheticSpace
-from searchers.testing import SearcherTestCase
-
-
-class TestGenetic(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return Genetic(population=256, generations=3)
 
 
 class Loathing(RandomModel):

@@ -9,20 +9,13 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 from searchers.algorithms.arm_credit import RECENT, credit
 from searchers.algorithms.portfolio import Portfolio
-from searchers.base import Proposal, Searcher, Trial, means_of, named, searcher_of
+from searchers.base import Proposal, Trial, means_of, named, searcher_of
 from searchers.simulate_search import simulate
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import SearcherTestCase
 from searchers.testing.candidate_checks import generator
 
 ARMS = ("evolutionary", "random")
-
-
-class TestPortfolio(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return Portfolio(arms=ARMS)
 
 
 def trials(origin: str, *latencies_us: float | None) -> list[Trial]:

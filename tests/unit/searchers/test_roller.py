@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mallorn.core.values.machine import Machine, assumed
-from searchers.algorithms.roller import Roller
-from searchers.base import Searcher
 from searchers.decision_space import SketchRules
 from searchers.loop_nest import Access, Axis, Nest, product
 from searchers.roller import rank_candidates
@@ -20,16 +18,9 @@ from searchers.roller.constructor import Constructor
 from searchers.roller.rank_candidates import ranked
 from searchers.roller.tiled_loops import LINE_BYTES, Loops
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
-from searchers.testing import SearcherTestCase
 
 WIDE, NARROW = assumed(cores=2, lanes=16), assumed(cores=2, lanes=8)
 UNROLL = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2, 3), labels=(0, 16, 64, 512), weights=(0.25,) * 4)
-
-
-class TestRoller(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return Roller()
 
 
 def tile(extent: int, width: int) -> Choice:

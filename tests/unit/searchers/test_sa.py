@@ -1,23 +1,15 @@
-"""Annealing keeps the searchers' contract, cools with the trials and goes on where rounds ended."""
+"""Annealing cools with the trials and goes on where rounds ended."""
 
 import numpy as np
-import pytest
 
 from costmodels.xgb import XGBoost
 from mallorn.core.outcomes import Outcome
 from searchers.algorithms.sa import ANNEALING, Annealing
-from searchers.base import Searcher, Trial
+from searchers.base import Trial
 from searchers.batch_searcher import Request
 from searchers.simulate_search import trained
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import SearcherTestCase
-
-
-class TestAnnealing(SearcherTestCase):
-    @pytest.fixture
-    def searcher(self) -> Searcher:
-        return Annealing(chains=32, steps=8)
 
 
 def measured(space: SyntheticSpace, count: int) -> list[Trial]:

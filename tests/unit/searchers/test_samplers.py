@@ -15,27 +15,9 @@ from searchers.samplers.diverse import Diverse
 from searchers.samplers.k_means import k_means, to_the_knee
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import BatchSamplerTestCase, SynthesiserTestCase, assert_well_formed
+from searchers.testing import BatchSamplerTestCase, assert_well_formed
 from searchers.testing.candidate_checks import generator
 from searchers.top_k_sampler import Contextual, TopK
-
-
-class TestClustered(SynthesiserTestCase):
-    @pytest.fixture
-    def sampler(self) -> BatchSampler:
-        return Clustered()
-
-
-class TestContextual(BatchSamplerTestCase):
-    @pytest.fixture
-    def sampler(self) -> BatchSampler:
-        return Contextual()
-
-
-class TestDiverse(BatchSamplerTestCase):
-    @pytest.fixture
-    def sampler(self) -> BatchSampler:
-        return Diverse()
 
 
 def pool_of(mean: float, std: float, size: int = 200) -> ScoredPool:
