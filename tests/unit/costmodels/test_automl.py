@@ -1,27 +1,13 @@
 """Hyperparameters are found by FLAML, alike every time; without FLAML a sentence says what to install."""
 
 import sys
-from collections.abc import Callable
 
 import pytest
 
-from costmodels import tune_lightgbm as automl
-from costmodels.base import CostModel
-from costmodels.testing import StoredModelTestCase, easy_data
+from costmodels.testing import easy_data
 from costmodels.tune_lightgbm import START, AutoML
 from mallorn.core.errors import Unavailable
 from mallorn.core.install_command import install_line
-
-
-class TestAutoML(StoredModelTestCase):
-    @pytest.fixture(autouse=True)
-    def few_settings(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        pytest.importorskip("flaml")
-        monkeypatch.setattr(automl, "SETTINGS", 3)
-
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return AutoML
 
 
 def test_other_settings_than_the_first_are_tried_and_kept_if_better() -> None:

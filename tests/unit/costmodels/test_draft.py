@@ -1,7 +1,5 @@
 """The analytic guess reads the tiles where workers put them, and prefers what any CPU prefers."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from costmodels.analytic_draft import Draft
 from costmodels.base import FAILED_LABEL, CostModel
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
-from costmodels.testing import StoredModelTestCase, easy_data
+from costmodels.testing import easy_data
 from costmodels.tiling_columns import WIDTH, tiling
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine, assumed
@@ -18,14 +16,6 @@ from searchers.space import Candidate
 from searchers.synthetic_space import TILED, UNROLLS, SyntheticSpace
 
 SPACE = SyntheticSpace(256, 512, 128)
-
-
-class TestDraft(StoredModelTestCase):
-    learns = False  # the kit's rows are not laid out as workers' features
-
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return Draft
 
 
 def score(*decisions: int, machine: Machine | None = None) -> float:

@@ -1,23 +1,15 @@
 """The ensemble chooses by the newest rows, and its intervals hold what they say."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from costmodels.analytic_draft import Draft
-from costmodels.base import FAILED_LABEL, CostModel, Prediction
+from costmodels.base import FAILED_LABEL, Prediction
 from costmodels.best_of_models import DEVIATIONS, FEWEST_ROWS, BestOfModels, scaled, spread_factor
 from costmodels.metrics import coverage
-from costmodels.testing import Data, StoredModelTestCase, easy_data
+from costmodels.testing import Data, easy_data
 from mallorn.core.registry import REGISTRY
 from searchers.synthetic_space import SyntheticSpace
-
-
-class TestEnsemble(StoredModelTestCase):
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return BestOfModels
 
 
 @pytest.fixture(scope="module")

@@ -1,27 +1,18 @@
 """A generator tells what good schedules decided from what they might have decided."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel, Matrix, Vector
+from costmodels.base import Matrix, Vector
 from costmodels.decision_generator import GeneratorModel
 from costmodels.generator_examples import GOOD_A_TASK, MOST_GOOD, choices_of
 from costmodels.labels import labels
 from costmodels.partial_schedules import prefixes
-from costmodels.testing import StoredModelTestCase
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace
 
 LANES = -1 - 25 - 4 - 8 - 12  # the column of the innermost factor of the last axis
 SPACE = SyntheticSpace(96, 64, 128)
-
-
-class TestGenerator(StoredModelTestCase):
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return GeneratorModel
 
 
 def measured(count: int, seed: int = 0) -> tuple[Matrix, Vector]:

@@ -1,4 +1,4 @@
-"""Trees by LightGBM and scikit-learn keep the contract."""
+"""What trees by LightGBM and scikit-learn learn, and how sure they are of it."""
 
 from collections.abc import Callable
 
@@ -12,61 +12,34 @@ from costmodels.forest_plus_lfbo import ForestPlusLFBO
 from costmodels.lfbo import LFBO, chances
 from costmodels.lgbm import LightGBM, LightGBMRank
 from costmodels.metrics import pairwise_accuracy
-from costmodels.testing import StoredModelTestCase, easy_data
+from costmodels.mlp import MLP
+from costmodels.testing import easy_data
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest
 from tests.unit.costmodels.judging import within_tasks
 
 
-class TestLightGBM(StoredModelTestCase):
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return LightGBM
+@pytest.mark.parametrize("make", [LightGBMRank, MLP])
+def test_scores_of_what_learns_ranks_mean_what_labels_mean(make: Callable[[], CostModel]) -> None:
+    features, labels, groups = easy_data(600, seed=0)
+    assert within_tasks(make, (features, labels, groups)).r2 > 0.4
 
 
-class TestLightGBMRank(StoredModelTestCase):
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return LightGBMRank
-
-    def test_scores_mean_what_labels_mean(self) -> None:
-        features, labels, groups = easy_data(600, seed=0)
-        assert within_tasks(LightGBMRank, (features, labels, groups)).r2 > 0.4
-
-
-class TestForest(StoredModelTestCase):
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return Forest
+def test_the_fastest_tenth_of_each_task_is_fast_by_how_much_it_gains() -> None:
+    labels = np.log(np.linspace(0.1, 1.0, 21, dtype=np.float32))
+    both = np.concatenate([labels, 2 * labels])
+    targets, weights = chances(both, np.repeat([3, 9], 21))
+    for fast in (targets[:21], targets[21:]):
+        assert (fast[:19] == 0).all()
+        assert 0 < fast[19] < 0.5 < fast[20] < 1
+    np.testing.assert_allclose(weights, 1 / (1 - targets), rtol=1e-5)
 
 
-class TestHeadFirst(StoredModelTestCase):
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return ForestPlusLFBO
-
-
-class TestLFBO(StoredModelTestCase):
-    accuracy = 0.6  # it knows fast from slow, and of the slow nothing else
-
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return LFBO
-
-    def test_the_fastest_tenth_of_each_task_is_fast_by_how_much_it_gains(self) -> None:
-        labels = np.log(np.linspace(0.1, 1.0, 21, dtype=np.float32))
-        both = np.concatenate([labels, 2 * labels])
-        targets, weights = chances(both, np.repeat([3, 9], 21))
-        for fast in (targets[:21], targets[21:]):
-            assert (fast[:19] == 0).all()
-            assert 0 < fast[19] < 0.5 < fast[20] < 1
-        np.testing.assert_allclose(weights, 1 / (1 - targets), rtol=1e-5)
-
-    def test_failures_are_never_fast(self) -> None:
-        labels = np.array([FAILED_LABEL, 0.0, LATE_LABEL, -1.0], dtype=np.float32)
-        targets, _ = chances(labels, np.zeros(4, dtype=np.int64))
-        assert targets[[0, 2]].tolist() == [0.0, 0.0]
-        assert targets[1] > 0
+def test_failures_are_never_fast() -> None:
+    labels = np.array([FAILED_LABEL, 0.0, LATE_LABEL, -1.0], dtype=np.float32)
+    targets, _ = chances(labels, np.zeros(4, dtype=np.int64))
+    assert targets[[0, 2]].tolist() == [0.0, 0.0]
+    assert targets[1] > 0
 
 
 def test_the_head_is_ordered_better_than_by_a_model_that_slow_rows_teach_as_much() -> None:

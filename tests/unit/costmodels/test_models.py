@@ -1,52 +1,38 @@
-"""The cost models keep their contract."""
-
-from collections.abc import Callable
+"""Boosters are as sure as they may be, chance is chance, and an evaluation tells one from the other."""
 
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel
 from costmodels.evaluation import evaluate
 from costmodels.random import RandomModel
 from costmodels.splits import Split
-from costmodels.testing import StoredModelTestCase, easy_data
+from costmodels.testing import easy_data
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest
 from tests.unit.costmodels.judging import within_tasks
 
 
-class TestXGBoost(StoredModelTestCase):
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return XGBoost
-
-    def test_its_spread_covers_what_it_misses(self) -> None:
-        features, labels, groups = easy_data(600, seed=0)
-        noise = np.random.default_rng(0).normal(0, 0.3, size=600).astype(np.float32)
-        noisy = np.minimum(0, labels + noise)
-        result = within_tasks(XGBoost, (features, noisy, groups))
-        assert 0.85 < result.calibration < 0.995
-
-    def test_it_is_less_sure_of_what_it_never_saw(self) -> None:
-        features, labels, groups = easy_data(400, seed=0)
-        model = XGBoost()
-        model.fit(features, labels, groups, seed=0)
-        assert model.predict(features).std.mean() < XGBoost().predict(features).std.mean()
+def test_the_spread_of_boosters_covers_what_they_miss() -> None:
+    features, labels, groups = easy_data(600, seed=0)
+    noise = np.random.default_rng(0).normal(0, 0.3, size=600).astype(np.float32)
+    noisy = np.minimum(0, labels + noise)
+    result = within_tasks(XGBoost, (features, noisy, groups))
+    assert 0.85 < result.calibration < 0.995
 
 
-class TestRandomModel(StoredModelTestCase):
-    learns = False
+def test_boosters_are_less_sure_of_what_they_never_saw() -> None:
+    features, labels, groups = easy_data(400, seed=0)
+    model = XGBoost()
+    model.fit(features, labels, groups, seed=0)
+    assert model.predict(features).std.mean() < XGBoost().predict(features).std.mean()
 
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return RandomModel
 
-    def test_another_seed_scores_otherwise(self) -> None:
-        data = easy_data(20, seed=0)
-        one, other = RandomModel(), RandomModel()
-        one.fit(*data, seed=1)
-        other.fit(*data, seed=2)
-        assert not np.array_equal(one.predict(data[0]).mean, other.predict(data[0]).mean)
+def test_chance_of_another_seed_scores_otherwise() -> None:
+    data = easy_data(20, seed=0)
+    one, other = RandomModel(), RandomModel()
+    one.fit(*data, seed=1)
+    other.fit(*data, seed=2)
+    assert not np.array_equal(one.predict(data[0]).mean, other.predict(data[0]).mean)
 
 
 def test_evaluation_tells_a_model_from_chance() -> None:

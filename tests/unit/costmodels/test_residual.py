@@ -1,7 +1,5 @@
 """A model on a base answers as its base, until local rows say what the base misses."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -12,17 +10,11 @@ from costmodels.moa_momentum import MoA
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.residual import TRUSTED_ROWS, Residual, trust
 from costmodels.statement_boosters import Statements
-from costmodels.testing import StoredModelTestCase, assert_same, easy_data
+from costmodels.testing import assert_same, easy_data
 from costmodels.tlp import TLP
 from costmodels.transfer_model_base import name_of
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest
-
-
-class TestResidual(StoredModelTestCase):
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return Residual
 
 
 @pytest.fixture(scope="module")

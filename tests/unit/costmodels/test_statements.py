@@ -1,32 +1,13 @@
 """Scores of statements add up to those of their candidates."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel
-from costmodels.statement_boosters import Statements, StatementsRank
+from costmodels.statement_boosters import Statements
 from costmodels.statement_sums import LISTED, by_value, lines_of, lists
-from costmodels.testing import StoredModelTestCase, easy_data
+from costmodels.testing import easy_data
 from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest
-
-
-class TestStatements(StoredModelTestCase):
-    view = "statements"
-
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return Statements
-
-
-class TestStatementsRank(StoredModelTestCase):
-    view = "statements"
-
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return StatementsRank
 
 
 def programs(*counts: int) -> np.ndarray:

@@ -1,22 +1,11 @@
-"""The linear model keeps the contract, and chooses its ridge as leaving rows out one at a time would."""
-
-from collections.abc import Callable
+"""The linear model chooses its ridge as leaving rows out one at a time would."""
 
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel
 from costmodels.ridge_on_code_counts import RidgeOnCodeCounts, left_out_error
-from costmodels.testing import StoredModelTestCase, easy_data
+from costmodels.testing import easy_data
 from mallorn.core.errors import InvalidRequest
-
-
-class TestStatic(StoredModelTestCase):
-    view = "code"
-
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return RidgeOnCodeCounts
 
 
 def test_errors_on_rows_left_out_are_those_of_as_many_fits() -> None:

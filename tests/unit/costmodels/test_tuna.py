@@ -1,12 +1,9 @@
 """A machine's constants and the counts of generated code say what a candidate should take."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
-from costmodels.base import CostModel, Matrix
-from costmodels.testing import StoredModelTestCase
+from costmodels.base import Matrix
 from costmodels.tuna import Tuna
 from costmodels.views import EXECUTED, Count
 from mallorn.core.values.machine import Cache, Machine
@@ -25,15 +22,6 @@ MACHINE = Machine(
     fork_us=1.0,
     measured=True,
 )
-
-
-class TestTuna(StoredModelTestCase):
-    learns = False  # what it knows, the machine's constants say
-    view = "executed"
-
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return Tuna
 
 
 def row(

@@ -1,28 +1,18 @@
 """The value of a partial schedule: what its best completion reaches."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodels.base import CostModel, Matrix, Vector
+from costmodels.base import Matrix, Vector
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
 from costmodels.partial_schedules import DECIDED, LAST, STEP, continued, outermost, prefixes, reproducible
 from costmodels.partial_values import ValueModel
-from costmodels.testing import StoredModelTestCase
 from costmodels.value_iteration_states import MOST_STATES, journeys_of
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace
-
-
-class TestValue(StoredModelTestCase):
-    @pytest.fixture
-    def make_model(self) -> Callable[[], CostModel]:
-        return ValueModel
-
 
 SPACE = SyntheticSpace(96, 64, 128)
 
