@@ -10,7 +10,7 @@ from costmodels.moa_momentum import MoA
 from costmodels.mtl_tlp import MTLTLP
 from costmodels.testing import easy_data
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.tables import CostModelRow, Round
+from db.tables import CostModelRow
 from searchers.space import Sketch
 from tests.fixtures.workshop import TARGET, MadeUpCompiler, Workshop
 from workers.round.select_cost_model import model_of
@@ -50,22 +50,16 @@ def based(workshop: Workshop, several: bytes, monkeypatch: pytest.MonkeyPatch) -
     return workshop
 
 
-def a_round(workshop: Workshop, job: str) -> Round:
-    round_id = workshop.next_round(job)
-    workshop.run(round_id)
-    return workshop.round(round_id)
-
-
 def refit(workshop: Workshop, name: str) -> CostModelRow:
     """What a job's first round taught its cost model, after the base proposed that round."""
     job = workshop.job(("w0",), cost_model=name)
-    first = a_round(workshop, job)
+    first = workshop.closed_round(job)
     assert first.stats.cost_model == NAME
     train(workshop, job, first.task_id)
     family = "operator:matmul", workshop.target_id, name
     stored: CostModelRow = workshop.read(lambda session: CostModels(session).latest(*family))
     assert stored.metrics["base"] == NAME
-    assert a_round(workshop, job).cost_model_id == stored.id
+    assert workshop.closed_round(job).cost_model_id == stored.id
     return stored
 
 
@@ -87,7 +81,7 @@ def test_a_second_refit_begins_with_the_base_too(based: Workshop) -> None:
     refit(based, "mtl-tlp")
     job = based.job(("w0", "w1"), cost_model="mtl-tlp")
     for _ in range(2):
-        train(based, job, a_round(based, job).task_id)
+        train(based, job, based.closed_round(job).task_id)
     family = "operator:matmul", based.target_id, "mtl-tlp"
     newest = based.read(lambda session: CostModels(session).latest(*family))
     assert (newest.version > 1, newest.metrics["base"]) == (True, NAME)

@@ -39,19 +39,13 @@ def add_base(workshop, op="matmul", name="random", rows=100, target=TARGET):
     return workshop.write(add)
 
 
-def a_round(workshop, job):
-    round_id = workshop.next_round(job)
-    workshop.run(round_id)
-    return workshop.round(round_id)
-
-
 def active(workshop, name, family=FAMILY):
     return workshop.read(lambda session: CostModels(session).latest(family, workshop.target_id, name))
 
 
 def test_the_first_round_is_proposed_by_the_base_and_says_so(workshop):
     base = add_base(workshop)
-    first = a_round(workshop, workshop.job(("w0",)))
+    first = workshop.closed_round(workshop.job(("w0",)))
     assert first.cost_model_id == base
     assert first.stats.cost_model == "base:matmul/random@1"
     [logged] = workshop.read(lambda session: DecisionLog(session).list(first.job_id)).items
@@ -63,8 +57,8 @@ def test_the_first_round_is_proposed_by_the_base_and_says_so(workshop):
 )
 def test_a_base_that_can_do_more_than_score_opens_with_the_searcher_that_asks_it(workshop, name, opener):
     add_base(workshop, name=name)
-    first = a_round(workshop, workshop.job(("w0",), search="evolutionary"))
-    second = a_round(workshop, first.job_id)
+    first = workshop.closed_round(workshop.job(("w0",), search="evolutionary"))
+    second = workshop.closed_round(first.job_id)
     assert searchers(workshop, first) - {"evolutionary"} == {opener} - {"evolutionary"}
     assert searchers(workshop, second) == {"evolutionary"}
 
@@ -74,13 +68,13 @@ def searchers(workshop, row):
 
 
 def test_without_a_base_nothing_proposes_the_first_round(workshop):
-    first = a_round(workshop, workshop.job(("w0",)))
+    first = workshop.closed_round(workshop.job(("w0",)))
     assert (first.cost_model_id, first.stats.cost_model) == (None, None)
 
 
 def test_bases_of_other_operators_are_not_asked(workshop):
     add_base(workshop, op="conv2d")
-    assert a_round(workshop, workshop.job(("w0",))).cost_model_id is None
+    assert workshop.closed_round(workshop.job(("w0",))).cost_model_id is None
 
 
 def elsewhere(**changes):
@@ -91,39 +85,39 @@ def elsewhere(**changes):
 def test_where_the_target_has_no_base_its_nearest_kin_proposes(workshop):
     near = add_base(workshop, target=elsewhere(**{"num-cores": TARGET.num_cores + 1}))
     add_base(workshop, target=elsewhere(mcpu="knl"), rows=9999)
-    assert a_round(workshop, workshop.job(("w0",))).cost_model_id == near
+    assert workshop.closed_round(workshop.job(("w0",))).cost_model_id == near
 
 
 @pytest.mark.parametrize("stranger", [elsewhere(device="simulated"), parse_target({"kind": "cuda"})])
 def test_what_measured_something_else_is_never_asked(workshop, stranger):
     add_base(workshop, target=stranger)
-    assert a_round(workshop, workshop.job(("w0",))).cost_model_id is None
+    assert workshop.closed_round(workshop.job(("w0",))).cost_model_id is None
 
 
 def test_a_base_of_the_target_itself_comes_before_its_kin(workshop):
     own = add_base(workshop, rows=10)
     add_base(workshop, target=elsewhere(**{"num-cores": 64}), rows=9999)
-    assert a_round(workshop, workshop.job(("w0",))).cost_model_id == own
+    assert workshop.closed_round(workshop.job(("w0",))).cost_model_id == own
 
 
 def test_kin_is_not_asked_where_the_family_has_learned_here(workshop):
     add_base(workshop, target=elsewhere(**{"num-cores": 64}), rows=9999)
     job = workshop.job(("w0",))
-    train(workshop, job, a_round(workshop, job).task_id)
-    second = a_round(workshop, workshop.job(("w1",)))
+    train(workshop, job, workshop.closed_round(job).task_id)
+    second = workshop.closed_round(workshop.job(("w1",)))
     assert second.stats.cost_model == "operator:matmul/random@1"
 
 
 @pytest.mark.parametrize("cost_model", ["random", "ensemble", "residual"])
 def test_a_base_serves_jobs_of_any_cost_model(workshop, cost_model):
     base = add_base(workshop, name="draft")
-    assert a_round(workshop, workshop.job(("w0",), cost_model=cost_model)).cost_model_id == base
+    assert workshop.closed_round(workshop.job(("w0",), cost_model=cost_model)).cost_model_id == base
 
 
 def test_of_several_bases_the_one_of_the_jobs_own_name_is_asked_then_the_newest(workshop):
     own, newest = add_base(workshop, name="random"), add_base(workshop, name="draft")
     asked = [
-        a_round(workshop, workshop.job((name,), cost_model=name_of)).cost_model_id
+        workshop.closed_round(workshop.job((name,), cost_model=name_of)).cost_model_id
         for name, name_of in (("w0", "random"), ("w1", "xgboost"))
     ]
     assert asked == [own, newest]
@@ -136,30 +130,30 @@ def test_a_base_that_this_worker_has_no_library_for_is_passed_over(workshop, mon
     usable = add_base(workshop, name="random")
     add_base(workshop, name="draft")
     monkeypatch.setattr(resolve("cost_model", "draft"), "__init__", needs_torch)
-    assert a_round(workshop, workshop.job(("w0",), cost_model="xgboost")).cost_model_id == usable
+    assert workshop.closed_round(workshop.job(("w0",), cost_model="xgboost")).cost_model_id == usable
 
 
 def test_a_second_job_gets_its_first_round_from_the_base_and_its_next_from_its_family(workshop):
     base = add_base(workshop)
     job = workshop.job(("w0",))
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     second = workshop.job(("w1",))
-    first = a_round(workshop, second)
+    first = workshop.closed_round(second)
     assert (first.cost_model_id, first.seen_upto) == (base, 0)
-    assert a_round(workshop, second).stats.cost_model == "operator:matmul/random@1"
+    assert workshop.closed_round(second).stats.cost_model == "operator:matmul/random@1"
 
 
 def test_a_family_that_has_learned_from_more_than_the_base_needs_none(workshop):
     add_base(workshop, rows=7)
     job = workshop.job(("w0",))
-    train(workshop, job, a_round(workshop, job).task_id)
-    second = a_round(workshop, workshop.job(("w1",)))
+    train(workshop, job, workshop.closed_round(job).task_id)
+    second = workshop.closed_round(workshop.job(("w1",)))
     assert second.stats.cost_model == "operator:matmul/random@1"
 
 
 def test_a_round_keeps_the_base_it_began_with(workshop):
     base = add_base(workshop)
-    first = a_round(workshop, workshop.job(("w0",)))
+    first = workshop.closed_round(workshop.job(("w0",)))
     add_base(workshop)
     with workshop.database.session() as session:
         context = load_round(session, first.id)
@@ -177,7 +171,7 @@ def learned(workshop):
 
 def test_residuals_stand_on_the_active_base_and_their_version_says_on_which(workshop, learned):
     job = workshop.job(("w0",), cost_model="residual")
-    first = a_round(workshop, job)
+    first = workshop.closed_round(job)
     assert first.stats.cost_model == learned
     train(workshop, job, first.task_id)
     stored = active(workshop, "residual")
@@ -185,26 +179,26 @@ def test_residuals_stand_on_the_active_base_and_their_version_says_on_which(work
     model = model_of(stored)
     assert isinstance(model, Residual)
     assert model.base.save() == active(workshop, "xgboost", "base:matmul").blob
-    assert a_round(workshop, job).cost_model_id == stored.id
+    assert workshop.closed_round(job).cost_model_id == stored.id
 
 
 @pytest.mark.parametrize("search", ["evolutionary", "portfolio", "random"])
 def test_half_of_a_first_round_are_first_guesses_and_half_what_the_base_likes(workshop, learned, search):
-    first = a_round(workshop, workshop.job(("w0",), search=search))
+    first = workshop.closed_round(workshop.job(("w0",), search=search))
     assert first.stats.cost_model == learned
     by_default = ["default" in row.origin for row in workshop.rows(round_id=first.id)]
     assert by_default == [True] * 4 + [False] * 4
 
 
 def test_without_a_base_a_first_round_has_the_defaults_as_ever(workshop):
-    first = a_round(workshop, workshop.job(("w0",), search="evolutionary"))
+    first = workshop.closed_round(workshop.job(("w0",), search="evolutionary"))
     assert sum("default" in row.origin for row in workshop.rows(round_id=first.id)) > 4
 
 
 def test_a_model_that_stands_on_a_base_proposes_for_new_tasks_itself(workshop, learned):
     job = workshop.job(("w0",), cost_model="residual")
-    train(workshop, job, a_round(workshop, job).task_id)
-    second = a_round(workshop, workshop.job(("w1",), cost_model="residual"))
+    train(workshop, job, workshop.closed_round(job).task_id)
+    second = workshop.closed_round(workshop.job(("w1",), cost_model="residual"))
     assert second.stats.cost_model == "operator:matmul/residual@1"
 
 
@@ -214,13 +208,13 @@ def test_a_refit_stands_on_what_a_roll_back_made_active(workshop, learned):
     first_version = workshop.read(lambda session: CostModelVersions(session).page(version=1).items[0].id)
     workshop.write(lambda session: CostModelVersions(session).activate(first_version))
     job = workshop.job(("w0",), cost_model="residual")
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     assert active(workshop, "residual").metrics["base"] == learned
 
 
 def test_without_a_base_residuals_stand_on_the_draft_and_name_none(workshop):
     job = workshop.job(("w0",), cost_model="residual")
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     stored = active(workshop, "residual")
     assert "base" not in stored.metrics
     assert type(model_of(stored).base) is resolve("cost_model", "draft")
@@ -229,7 +223,7 @@ def test_without_a_base_residuals_stand_on_the_draft_and_name_none(workshop):
 def test_a_model_that_asks_for_a_machine_is_made_for_the_jobs(workshop):
     job, machine = workshop.job(("w0",), cost_model="draft"), assumed(cores=2, lanes=4)
     workshop.write(lambda session: Jobs(session).bind_machine(job, machine))
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     features = workshop.space.features(workshop.space.sample(np.random.default_rng(0), 50))
     ours, others = (Draft(each).predict(features).mean for each in (machine, None))
     assert model_of(active(workshop, "draft")).predict(features).mean.tolist() == ours.tolist()
@@ -243,7 +237,7 @@ def test_a_base_that_was_cut_short_is_left_out_and_the_job_says_why(workshop):
     )
     workshop.write(lambda session: CostModels(session).add(new))
     job = workshop.job(("w0",), cost_model="lightgbm")
-    first = a_round(workshop, job)
+    first = workshop.closed_round(job)
     assert first.state == RoundState.DONE
     [warning] = workshop.read(lambda session: Jobs(session).get(job, None).warnings)
     assert "model bytes cannot be read" in warning.message

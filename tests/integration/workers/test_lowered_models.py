@@ -65,26 +65,20 @@ def lanes(decisions: Any) -> int:
     return int(decisions[7])  # the innermost factor of the second axis
 
 
-def a_round(workshop, job):
-    round_id = workshop.next_round(job)
-    workshop.run(round_id)
-    return workshop.round(round_id)
-
-
 def test_it_learns_from_what_was_lowered_once(workshop, lowered):
     job = workshop.job(("w0",), cost_model="lowered", round_size=ROUND)
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     assert [len(features) for features in ByFirstStatement.seen] == [ROUND]
     assert lowered.total() == ROUND
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     assert set(lowered.values()) == {1}
 
 
 def test_it_takes_the_best_of_what_the_draft_model_liked(workshop, lowered):
     job = workshop.job(("w0",), cost_model="lowered", round_size=ROUND)
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     lowered.clear()
-    second = a_round(workshop, job)
+    second = workshop.closed_round(job)
     assert ROUND < lowered.total() <= WIDER * ROUND
     with workshop.database.session() as session:
         context = load_round(session, second.id)
@@ -100,7 +94,7 @@ def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, low
 
     monkeypatch.setattr(MadeUpCompiler, "on_lowered", rows)
     job = workshop.job(("w0",), cost_model="lowered", round_size=48)  # half of it is enough to fit
-    done = a_round(workshop, job)
+    done = workshop.closed_round(job)
     with workshop.database.session() as session:
         first = propose(FeatureLookup(workshop.database, workshop.compiler), load_round(session, done.id))[0]
     train(workshop, job, done.task_id)
@@ -108,7 +102,7 @@ def test_what_cannot_be_lowered_comes_last_and_is_not_learned_from(workshop, low
     assert 0 < len(lowered_ones) < len(first)
     assert [len(features) for features in ByFirstStatement.seen] == [len(lowered_ones)]
     with workshop.database.session() as session:
-        context = load_round(session, a_round(workshop, job).id)
+        context = load_round(session, workshop.closed_round(job).id)
     _, proposals, _ = propose(FeatureLookup(workshop.database, workshop.compiler), context)
     known = [proposal.predicted is not None for proposal in proposals]
     assert known == sorted(known, reverse=True)

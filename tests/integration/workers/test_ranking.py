@@ -15,22 +15,16 @@ from workers.round.train_cost_model import train
 SEARCHED = {"search": "evolutionary", "trials": 400}
 
 
-def a_round(workshop, job):
-    round_id = workshop.next_round(job)
-    workshop.run(round_id)
-    return workshop.round(round_id)
-
-
 def a_ranked_round(workshop, **options):
     """The first round of a job whose family has a model."""
     job = workshop.job(("w0",), **SEARCHED | options)
-    train(workshop, job, a_round(workshop, job).task_id)
-    return a_round(workshop, job)
+    train(workshop, job, workshop.closed_round(job).task_id)
+    return workshop.closed_round(job)
 
 
 def test_the_first_round_of_a_family_has_no_model_to_judge(workshop):
     job = workshop.job(("w0",), **SEARCHED)
-    assert a_round(workshop, job).stats.rank_own is None
+    assert workshop.closed_round(job).stats.rank_own is None
 
 
 def test_a_round_notes_the_share_of_pairs_that_its_own_model_had_in_order(workshop):
@@ -46,9 +40,9 @@ def test_a_round_notes_the_share_of_pairs_that_its_own_model_had_in_order(worksh
 
 def test_a_few_valid_results_are_no_evidence(workshop):
     job = workshop.job(("w0",), **SEARCHED)
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     workshop.bench.outcomes = dict.fromkeys(range(ranking_evidence.FEWEST - 1, 64), Outcome.RUN_ERROR)
-    assert a_round(workshop, job).stats.rank_own is None
+    assert workshop.closed_round(job).stats.rank_own is None
 
 
 def test_equal_times_are_no_evidence(workshop):
@@ -64,7 +58,7 @@ def test_models_of_the_jobs_other_families_are_asked_about_a_batch(workshop):
     for row in first:
         workshop.run(row.id)
         train(workshop, job, row.task_id)
-    done = a_round(workshop, job)
+    done = workshop.closed_round(job)
     other = {"w0": "dynamic:other", "w1": "dynamic:matmul"}[tasks[done.task_id]]
     assert list(done.stats.rank_others) == [other]
     assert 0 <= done.stats.rank_others[other] <= 1

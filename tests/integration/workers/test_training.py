@@ -38,12 +38,6 @@ def seen(monkeypatch):
     return training_data
 
 
-def a_round(workshop, job):
-    round_id = workshop.next_round(job)
-    workshop.run(round_id)
-    return workshop.round(round_id)
-
-
 def versions(workshop):
     head = workshop.read(lambda session: CostModels(session).head(FAMILY, workshop.target_id, "random"))
     return head.version if head else 0
@@ -51,7 +45,7 @@ def versions(workshop):
 
 def test_a_model_is_refit_only_when_its_data_has_grown(workshop):
     job = workshop.job(("w0",), trials=400, policy="round-robin")
-    task = a_round(workshop, job).task_id
+    task = workshop.closed_round(job).task_id
     train(workshop, job, task)
     train(workshop, job, task)
     assert versions(workshop) == 1
@@ -59,7 +53,7 @@ def test_a_model_is_refit_only_when_its_data_has_grown(workshop):
     assert [(run.job_id, run.kind) for run in runs] == [(job, StageKind.TRAIN)], "one was not due"
     history = []
     for _ in range(8):
-        a_round(workshop, job)
+        workshop.closed_round(job)
         train(workshop, job, task)
         history.append(versions(workshop))
     assert history[0] == 2, "8 rows more than 8"
@@ -68,13 +62,13 @@ def test_a_model_is_refit_only_when_its_data_has_grown(workshop):
 
 def test_a_handful_of_rows_is_not_worth_a_model(workshop):
     job = workshop.job(("w0",), round_size=FIRST_ROWS - 1)
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     assert versions(workshop) == 0
 
 
 def test_training_sees_the_features_that_proposing_asks_about(workshop, seen):
     job = workshop.job(("w0",))
-    done = a_round(workshop, job)
+    done = workshop.closed_round(job)
     train(workshop, job, done.task_id)
     with workshop.database.session() as session:
         context = load_round(session, done.id)
@@ -104,7 +98,7 @@ def test_of_many_rows_only_the_chosen_are_read_as_a_whole(workshop, seen, monkey
     monkeypatch.setattr(Trials, "by_ids", lambda self, ids: read.append(ids) or whole(self, ids))
     monkeypatch.setattr(train_cost_model, "MAX_ROWS", 9)
     job = workshop.job(("w0",), trials=64)
-    done = [a_round(workshop, job) for _ in range(2)]
+    done = [workshop.closed_round(job) for _ in range(2)]
     train(workshop, job, done[0].task_id)
     [ids] = read
     features, labels, _ = seen[0]
@@ -121,7 +115,7 @@ def test_of_many_rows_only_the_chosen_are_read_as_a_whole(workshop, seen, monkey
 def test_failures_are_taught_too(workshop, seen):
     workshop.bench.outcomes = {0: Outcome.RUN_ERROR}
     job = workshop.job(("w0",), round_size=FIRST_ROWS + 1)
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     labels = seen[0][1]
     assert len(labels) == FIRST_ROWS + 1
     assert labels.argmin() == 0
@@ -131,11 +125,11 @@ def test_failures_are_taught_too(workshop, seen):
 def test_fewer_than_eight_times_are_not_worth_a_model_however_many_rows(workshop, outcome):
     workshop.bench.outcomes = dict.fromkeys(range(FIRST_ROWS - 1, 64), outcome)
     job = workshop.job(("w0",), round_size=2 * FIRST_ROWS, trials=400)
-    task = a_round(workshop, job).task_id
+    task = workshop.closed_round(job).task_id
     train(workshop, job, task)
     assert versions(workshop) == 0
     workshop.bench.outcomes = {}
-    a_round(workshop, job)
+    workshop.closed_round(job)
     train(workshop, job, task)
     assert versions(workshop) == 1
 
@@ -143,7 +137,7 @@ def test_fewer_than_eight_times_are_not_worth_a_model_however_many_rows(workshop
 def test_runs_that_were_cut_off_are_taught_as_late(workshop, seen):
     workshop.bench.outcomes = {0: Outcome.RUN_TIMEOUT, 1: Outcome.BUILD_ERROR}
     job = workshop.job(("w0",), round_size=2 * FIRST_ROWS)
-    train(workshop, job, a_round(workshop, job).task_id)
+    train(workshop, job, workshop.closed_round(job).task_id)
     labels = seen[0][1]
     assert labels[:2].tolist() == [LATE_LABEL, FAILED_LABEL]
     assert labels[2:].min() > LATE_LABEL
@@ -151,15 +145,15 @@ def test_runs_that_were_cut_off_are_taught_as_late(workshop, seen):
 
 def test_the_next_round_is_proposed_by_the_model_that_saw_this_one(workshop):
     job = workshop.job(("w0",), search="evolutionary")
-    train(workshop, job, a_round(workshop, job).task_id)
-    following = a_round(workshop, job)
+    train(workshop, job, workshop.closed_round(job).task_id)
+    following = workshop.closed_round(job)
     head = workshop.read(lambda session: CostModels(session).head(FAMILY, workshop.target_id, "random"))
     assert following.cost_model_id == head.id
 
 
 def test_trainers_that_race_leave_versions_in_order(workshop):
     job = workshop.job(("w0",))
-    task = a_round(workshop, job).task_id
+    task = workshop.closed_round(job).task_id
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: train(workshop, job, task), range(3)))
     assert 1 <= versions(workshop) <= 3
@@ -167,7 +161,7 @@ def test_trainers_that_race_leave_versions_in_order(workshop):
 
 def test_a_job_is_told_of_a_refit_that_the_database_was_too_slow_for(workshop, monkeypatch):
     job = workshop.job(("w0",), policy="round-robin")
-    task = a_round(workshop, job).task_id
+    task = workshop.closed_round(job).task_id
 
     def cut(*_words):
         raise Unavailable("the database does not answer: canceling statement due to statement timeout")
