@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from typer.testing import CliRunner
 
 from cli.doctor_checks import data_directory as place
-from cli.main import app
 from costmodels.serialization import pack, sealed
 from db.repositories.cost_models import CostModels
 from stack.data_directory import DataDir, StackInfo
 from stack.temporary_files import PREFIX
+from tests.fixtures.answers import mallorn
 from tests.fixtures.data_directory import MODEL_ID, cost_model, flipped, looked, whole, write
 from workers.sandbox.sandbox_support import checked
 
@@ -34,7 +33,7 @@ def bad(home: Path) -> dict[str, Any]:
 
 
 def test_where_all_is_whole_every_check_says_so(data: Path) -> None:
-    result = CliRunner().invoke(app, ["doctor", "--data", str(data)])
+    result = mallorn("doctor", "--data", data)
     assert result.exit_code == 0, result.output
     assert {line.split()[0] for line in result.stdout.splitlines()} == {"ok"}
     assert "1 models" in result.stdout

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, text
-from typer.testing import CliRunner
 
-from cli.main import app
 from costmodels.serialization import pack, sealed
 from db.backups import folder_of, take
 from db.repositories.cost_models import CostModels
@@ -20,6 +18,7 @@ from db.session import Database
 from db.tables import CostModelRow, Job
 from stack.data_directory import DataDir
 from stack.temporary_files import PREFIX
+from tests.fixtures.answers import mallorn
 from tests.fixtures.data_directory import CONTENT, MODEL_ID, cost_model, flipped, looked, url, whole, write
 
 WHOLE = pack("static", {}, {})
@@ -207,7 +206,7 @@ def test_nothing_is_mended_while_a_service_holds_the_directory(data: Path) -> No
     directory.prepare()
     with directory.lock_file.open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        result = CliRunner().invoke(app, ["doctor", "--data", str(data), "--repair"])
+        result = mallorn("doctor", "--data", data, "--repair")
     assert result.exit_code
     assert "in use" in result.stderr
     assert "stop it, then   mallorn doctor --repair" in result.stderr

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.main import app
 from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.workers import Workers
@@ -17,6 +15,7 @@ from mallorn.core import queues
 from mallorn.core.values.fleet import WorkerInfo
 from stack.data_directory import DataDir, StackInfo
 from stack.ports import free_port
+from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import OwnedRows, Start
 from tests.fixtures.data_directory import whole
 
@@ -30,7 +29,7 @@ def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def looked(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    result = CliRunner().invoke(app, ["doctor", "--json", *words])
+    result = mallorn("doctor", "--json", *words)
     return result.exit_code, {each["name"]: each for each in json.loads(result.stdout)}
 
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from sqlalchemy import select
-from typer.testing import CliRunner
 
-from cli.main import app
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.tables import Context, Measurement
@@ -25,6 +23,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.manifest import read_manifest
 from services.control.plan_target import plan_target
+from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import running
 from workers.finish.run import finish
 from workers.measure.base import Need
@@ -136,8 +135,7 @@ def simulated(house: House, model: Path) -> Job:
 def recording(house: House, simulated: Job, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `mallorn record` makes of the simulated job."""
     path = tmp_path_factory.mktemp("recording") / "recording.parquet"
-    words = ["record", "--data", str(house.settings.data_dir), "--candidates", "2", "--out", str(path)]
-    result = CliRunner().invoke(app, words)
+    result = mallorn("record", "--data", house.settings.data_dir, "--candidates", 2, "--out", path)
     assert result.exit_code == 0, result.output
     return path
 

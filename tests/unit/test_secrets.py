@@ -12,14 +12,14 @@ from typing import Final
 import httpx
 import pytest
 from pydantic import SecretStr
-from typer.testing import CliRunner
 
-from cli.main import COMMANDS, app
+from cli.main import COMMANDS
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.log_setup import JsonLines, TextLines
 from mallorn.core.redaction import redact
-from mallorn.core.settings import SECRETS, URLS, Settings, settings
+from mallorn.core.settings import SECRETS, URLS, Settings
 from services.coordinator.app import create_app
+from tests.fixtures.answers import mallorn
 from tests.fixtures.command_line import clean_environment, typed
 from tests.fixtures.coordinator import serving
 
@@ -84,14 +84,12 @@ def told(
     def run(*words: str, **changes: str) -> str:
         for name, value in (WHOLE | {"MALLORN_DATA_DIR": str(tmp_path)} | changes).items():
             monkeypatch.setenv(name, value)
-        settings.cache_clear()
-        result = CliRunner().invoke(app, words)
+        result = mallorn(*words)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             sys.excepthook(type(result.exception), result.exception, result.exception.__traceback__)
         return result.output + "".join(capsys.readouterr())
 
-    yield run
-    settings.cache_clear()
+    return run
 
 
 def test_every_secret_setting_is_kept() -> None:

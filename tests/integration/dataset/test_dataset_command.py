@@ -2,111 +2,105 @@
 
 import json
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from cli.main import app
 from db.tables import Measurement
 from mallorn.core.install_command import install_line
-from tests.fixtures.answers import data, refused
+from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.integration.dataset.conftest import Filled
 
-Type = Callable[..., Result]
+dataset = partial(mallorn, "dataset")
 
 
-@pytest.fixture
-def mallorn(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> Type:
-    """Types a command on the machine of a filled database."""
+@pytest.fixture(autouse=True)
+def here(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the machine of a filled database."""
     monkeypatch.delenv("MALLORN_URL", raising=False)
     monkeypatch.setenv("MALLORN_DATABASE_URL", filled.database.url)
-    runner = CliRunner(env={"COLUMNS": "200"})
-    return lambda *words: runner.invoke(app, ["dataset", *map(str, words)])
 
 
-def test_statistics_come_from_the_database_or_the_coordinator(
-    mallorn: Type, filled: Filled, start: Any
-) -> None:
-    found = data(mallorn("stats", "--json"))
+def test_statistics_come_from_the_database_or_the_coordinator(filled: Filled, start: Any) -> None:
+    found = data(dataset("stats", "--json"))
     assert (found["measurements"], found["outcomes"][0]) == (5, {"name": "ok", "count": 3})
-    table = mallorn("stats").stdout
+    table = dataset("stats").stdout
     assert "5 measurements of 2 workloads" in table
     assert "matmul" in table
     coordinator: Coordinator = start()
-    assert data(mallorn("stats", "--json", "--url", coordinator.url))["measurements"] == 0  # ada's, not ours
-    assert "mallorn tune" in mallorn("stats", "--url", coordinator.url).stderr
+    assert data(dataset("stats", "--json", "--url", coordinator.url))["measurements"] == 0  # ada's, not ours
+    assert "mallorn tune" in dataset("stats", "--url", coordinator.url).stderr
 
 
-def test_a_snapshot_freezes_what_an_export_writes(mallorn: Type, filled: Filled, tmp_path: Path) -> None:
-    assert "no snapshots yet" in mallorn("snapshot").stderr
-    [taken] = data(mallorn("snapshot", "before", "--op", "matmul", "--json"))
+def test_a_snapshot_freezes_what_an_export_writes(filled: Filled, tmp_path: Path) -> None:
+    assert "no snapshots yet" in dataset("snapshot").stderr
+    [taken] = data(dataset("snapshot", "before", "--op", "matmul", "--json"))
     assert (taken["name"], taken["rows"], taken["filter"]) == ("before", 5, {"op": "matmul"})
     filled.write(lambda session: filled.measure(session, "w0", [filled.ok(0, 1.0)]))
-    told = data(mallorn("export", tmp_path / "out", "--snapshot", "before", "--json"))
+    told = data(dataset("export", tmp_path / "out", "--snapshot", "before", "--json"))
     assert (told["measurements"], told["snapshot"]["digest"]) == (5, taken["digest"])
-    assert data(mallorn("snapshot", "before", "--check", "--json"))[0]["digest"] == taken["digest"]
-    refused(mallorn("snapshot", "before"), "there is a snapshot before already")
-    refused(mallorn("export", tmp_path / "x", "--snapshot", "other"), "no snapshot other")
-    refused(mallorn("export", tmp_path / "x", "--snapshot", "before", "--op", "x"), "its own filter")
-    refused(mallorn("snapshot", "a/b"), "no name for a snapshot")
-    assert [row["name"] for row in data(mallorn("snapshot", "--json"))] == ["before"]
+    assert data(dataset("snapshot", "before", "--check", "--json"))[0]["digest"] == taken["digest"]
+    refused(dataset("snapshot", "before"), "there is a snapshot before already")
+    refused(dataset("export", tmp_path / "x", "--snapshot", "other"), "no snapshot other")
+    refused(dataset("export", tmp_path / "x", "--snapshot", "before", "--op", "x"), "its own filter")
+    refused(dataset("snapshot", "a/b"), "no name for a snapshot")
+    assert [row["name"] for row in data(dataset("snapshot", "--json"))] == ["before"]
 
 
-def test_rows_that_are_gone_are_noticed(mallorn: Type, filled: Filled) -> None:
-    mallorn("snapshot", "all")
+def test_rows_that_are_gone_are_noticed(filled: Filled) -> None:
+    dataset("snapshot", "all")
     with filled.database.transaction() as session:
         session.delete(session.get_one(Measurement, 5))
-    refused(mallorn("snapshot", "all", "--check"), "not those that were frozen")
+    refused(dataset("snapshot", "all", "--check"), "not those that were frozen")
 
 
-def test_the_same_rows_are_frozen_under_the_same_name(mallorn: Type, tmp_path: Path) -> None:
+def test_the_same_rows_are_frozen_under_the_same_name(tmp_path: Path) -> None:
     names = [
-        data(mallorn("export", tmp_path / out, "--model", "mlp", "--json"))["snapshot"]["name"]
+        data(dataset("export", tmp_path / out, "--model", "mlp", "--json"))["snapshot"]["name"]
         for out in ("one", "two")
     ]
     assert names[0] == names[1]
-    assert len(data(mallorn("snapshot", "--json"))) == 1
+    assert len(data(dataset("snapshot", "--json"))) == 1
 
 
-def test_an_import_makes_the_dataset_where_there_is_none(mallorn: Type, tmp_path: Path) -> None:
-    mallorn("export", tmp_path / "out", "--since", "2020-01-01")
+def test_an_import_makes_the_dataset_where_there_is_none(tmp_path: Path) -> None:
+    dataset("export", tmp_path / "out", "--since", "2020-01-01")
     home = tmp_path / "home"
-    refused(mallorn("stats", "--data", home), "there is no dataset at")
-    told = data(mallorn("import", tmp_path / "out", "--data", home, "--json"))
+    refused(dataset("stats", "--data", home), "there is no dataset at")
+    told = data(dataset("import", tmp_path / "out", "--data", home, "--json"))
     assert (told["added"], told["known"], told["skipped"]) == (5, 0, {})
     assert (
         "0 added, 5 known already; skipped: none"
-        in mallorn("import", tmp_path / "out", "--data", home).stdout
+        in dataset("import", tmp_path / "out", "--data", home).stdout
     )
-    assert data(mallorn("stats", "--data", home, "--json"))["imported"] == 5
+    assert data(dataset("stats", "--data", home, "--json"))["imported"] == 5
 
 
-def test_logs_of_others_come_in_by_the_same_command(mallorn: Type, tmp_path: Path) -> None:
+def test_logs_of_others_come_in_by_the_same_command(tmp_path: Path) -> None:
     log = tmp_path / "records.json"
     good = {"i": [["task", "llvm"], [[], []]], "r": [[1e-3], 0, 1.0, 1600000000]}
     log.write_text(f"{json.dumps(good)}\ntorn\n")
-    result = mallorn("import", log)
+    result = dataset("import", log)
     assert result.stdout == "1 added, 0 known already; skipped: 1 bad lines\n"
     assert f"{log}, line 2: no record" in result.stderr
-    assert "tenset" in mallorn("stats").stdout
+    assert "tenset" in dataset("stats").stdout
 
 
-def test_nothing_is_stored_unless_everything_that_is_named_is_there(mallorn: Type, tmp_path: Path) -> None:
-    mallorn("export", tmp_path / "out")
+def test_nothing_is_stored_unless_everything_that_is_named_is_there(tmp_path: Path) -> None:
+    dataset("export", tmp_path / "out")
     refused(
-        mallorn("import", tmp_path / "out", tmp_path / "none", "--data", tmp_path / "home"), "there is no"
+        dataset("import", tmp_path / "out", tmp_path / "none", "--data", tmp_path / "home"), "there is no"
     )
     assert not (tmp_path / "home").exists()
 
 
 def test_where_pyarrow_is_missing_the_command_says_what_to_install(
-    mallorn: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith(("db.dataset.export", "pyarrow"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused(mallorn("export", tmp_path / "out"), "pyarrow", install_line("server"))
+    refused(dataset("export", tmp_path / "out"), "pyarrow", install_line("server"))

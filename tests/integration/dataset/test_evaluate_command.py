@@ -1,35 +1,31 @@
 """`mallorn evaluate`, as it is typed: on a database, a snapshot, an export and a recording."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sqlalchemy.orm import Session
-from typer.testing import CliRunner, Result
 
-from cli.main import app
 from db.repositories.measuring_contexts import Contexts
 from research.replay.recording_file import write_tasks
-from tests.fixtures.answers import data, refused
+from tests.fixtures.answers import data, mallorn, refused
 from tests.integration.dataset.conftest import Filled
 from tests.unit.research.replay.made_up import made_up
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-Type = Callable[..., Result]
+evaluate = partial(mallorn, "evaluate")
 
 
-@pytest.fixture
-def evaluate(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> Type:
-    """Types the command on the machine of a dataset with two tasks of one network."""
+@pytest.fixture(autouse=True)
+def here(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the machine of a dataset with two tasks of one network."""
     for workload in ("w0", "w1"):
         batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
         filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
     monkeypatch.setenv("MALLORN_DATABASE_URL", filled.database.url)
-    runner = CliRunner(env={"COLUMNS": "200"})
-    return lambda *words: runner.invoke(app, ["evaluate", *map(str, words)])
 
 
-def test_models_stand_side_by_side_with_what_learned_noise(evaluate: Type) -> None:
+def test_models_stand_side_by_side_with_what_learned_noise() -> None:
     table = evaluate("lightgbm", "draft", "--seeds", 2, "--control").stdout
     heading, first, *_ = table.splitlines()
     for arm in ("LIGHTGBM", "DRAFT", "LIGHTGBM, SCRAMBLED", "DRAFT, SCRAMBLED"):
@@ -39,7 +35,7 @@ def test_models_stand_side_by_side_with_what_learned_noise(evaluate: Type) -> No
     assert "network score" not in table
 
 
-def test_every_figure_has_its_seeds(evaluate: Type) -> None:
+def test_every_figure_has_its_seeds() -> None:
     told = data(evaluate("lightgbm", "--seeds", 2, "--split", "within-task", "--json"))
     assert (told["split"], told["measurements"], told["tasks"]) == ("within-task", 45, 2)
     pairs = told["figures"]["lightgbm"]["pairwise"]
@@ -48,7 +44,7 @@ def test_every_figure_has_its_seeds(evaluate: Type) -> None:
     assert told["snapshot"].startswith("rows-")
 
 
-def test_a_host_is_judged_by_what_another_taught(evaluate: Type, filled: Filled) -> None:
+def test_a_host_is_judged_by_what_another_taught(filled: Filled) -> None:
     def add(session: Session) -> None:
         there = Contexts(session).ensure(filled.target_id, "other", "0.27.0", 2, {}).id
         batch = [filled.ok(slot, 3.0 + slot, context_id=there) for slot in range(20)]
@@ -60,9 +56,7 @@ def test_a_host_is_judged_by_what_another_taught(evaluate: Type, filled: Filled)
     assert told["figures"]["draft"]["rows"]["mean"] == (45 + 20) / 2
 
 
-def test_snapshots_exports_and_data_directories_are_judged_alike(
-    evaluate: Type, filled: Filled, tmp_path: Path
-) -> None:
+def test_snapshots_exports_and_data_directories_are_judged_alike(filled: Filled, tmp_path: Path) -> None:
     here = data(evaluate("draft", "--seeds", 1, "--json"))
     filled.exported(tmp_path / "out")
     for words in (
@@ -76,32 +70,32 @@ def test_snapshots_exports_and_data_directories_are_judged_alike(
         assert there["figures"] == here["figures"], words
 
 
-def test_a_model_or_split_that_is_not_there_is_told_the_known_ones(evaluate: Type) -> None:
+def test_a_model_or_split_that_is_not_there_is_told_the_known_ones() -> None:
     refused(evaluate("crystal-ball"), "unknown cost_model", "xgboost")
     refused(evaluate("draft", "--split", "by-luck"), "there is no split", "by-task")
 
 
-def test_rows_that_a_split_cannot_part_are_explained(evaluate: Type) -> None:
+def test_rows_that_a_split_cannot_part_are_explained() -> None:
     refused(evaluate("draft", "--split", "by-network"), "of 1 network", "--split within-task")
     refused(evaluate("draft", "--split", "by-target"), "of 1 target", "--split within-task")
     refused(evaluate("draft", "--split", "by-host"), "of 1 host", "--split within-task")
 
 
-def test_a_handful_of_rows_is_too_few(evaluate: Type, tmp_path: Path) -> None:
+def test_a_handful_of_rows_is_too_few(tmp_path: Path) -> None:
     file = tmp_path / "few.parquet"
     write_tasks(file, [made_up(1)], {})
     words = evaluate("draft", "--data", file, "--split", "within-task")
     refused(words, "too few for this split", "measure more")
 
 
-def test_what_is_not_there_is_named(evaluate: Type, tmp_path: Path) -> None:
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     refused(evaluate("draft", "--data", tmp_path / "gone.parquet"), "there is no")
     refused(evaluate("draft", "--data", tmp_path / "nowhere"), "there is no dataset")
     refused(evaluate("draft", "--snapshot", "gone"), "there is no snapshot gone")
     refused(evaluate("draft", "--op", "gone"), "nothing in the dataset is of gone")
 
 
-def test_a_filter_of_files_is_refused(evaluate: Type, filled: Filled, tmp_path: Path) -> None:
+def test_a_filter_of_files_is_refused(filled: Filled, tmp_path: Path) -> None:
     filled.exported(tmp_path / "out")
     refused(evaluate("draft", "--data", tmp_path / "out", "--op", "matmul"), "is taken whole")
     refused(evaluate("draft", "--snapshot", "x", "--op", "matmul"), "its own filter")

@@ -1,29 +1,25 @@
 """`mallorn pretrain`, as it is typed."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from cli.main import app
 from db.migrate import check
 from db.repositories.cost_model_versions import CostModelVersions
 from db.session import Database
 from research.pretraining import pretrain as bases
-from tests.fixtures.answers import data
+from tests.fixtures.answers import data, mallorn, refused
 from tests.integration.dataset.conftest import Filled
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-Type = Callable[..., Result]
+pretrain = partial(mallorn, "pretrain")
 
 
-@pytest.fixture
-def pretrain(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> Type:
-    """Types the command on the machine of a dataset of one operator."""
+@pytest.fixture(autouse=True)
+def here(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the machine of a dataset of one operator."""
     monkeypatch.setenv("MALLORN_DATABASE_URL", filled.database.url)
-    runner = CliRunner(env={"COLUMNS": "200"})
-    return lambda *words: runner.invoke(app, ["pretrain", *map(str, words)])
 
 
 @pytest.fixture
@@ -39,7 +35,7 @@ def stored_bases(database: Database) -> list[str]:
         return [str(found.full_name) for found in CostModelVersions(session).page().items]
 
 
-def test_a_base_is_fit_and_shown(pretrain: Type, enough: Filled) -> None:
+def test_a_base_is_fit_and_shown(enough: Filled) -> None:
     result = pretrain()
     assert result.exit_code == 0, result.stderr
     assert "base:matmul/xgboost@1" in result.stdout
@@ -48,7 +44,7 @@ def test_a_base_is_fit_and_shown(pretrain: Type, enough: Filled) -> None:
 
 
 def test_a_base_that_is_no_better_than_chance_is_told_with_the_way_to_have_it(
-    pretrain: Type, enough: Filled, monkeypatch: pytest.MonkeyPatch
+    enough: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bases, "WORTH_PAIRS", 1.01)
     result = pretrain()
@@ -60,14 +56,14 @@ def test_a_base_that_is_no_better_than_chance_is_told_with_the_way_to_have_it(
     assert not told["active"]
 
 
-def test_models_snapshots_and_filters_are_taken_by_name(pretrain: Type, enough: Filled) -> None:
+def test_models_snapshots_and_filters_are_taken_by_name(enough: Filled) -> None:
     [first] = data(pretrain("draft", "--op", "matmul", "--json"))
     assert (first["model"], first["rows"], first["tasks"]) == ("base:matmul/draft@1", 45, 2)
     [second] = data(pretrain("draft", "--snapshot", first["snapshot"], "--json"))
     assert (second["model"], second["snapshot"]) == ("base:matmul/draft@2", first["snapshot"])
 
 
-def test_a_base_may_learn_from_chosen_rows_alone(pretrain: Type, enough: Filled) -> None:
+def test_a_base_may_learn_from_chosen_rows_alone(enough: Filled) -> None:
     [told] = data(pretrain("--choose", "0.8", "--json"))
     assert (told["rows"], told["chosen_from"], told["trained_on"]) == (45, 45, 36)
     [all_of_them] = data(pretrain("--json"))
@@ -75,23 +71,22 @@ def test_a_base_may_learn_from_chosen_rows_alone(pretrain: Type, enough: Filled)
 
 
 @pytest.mark.parametrize("share", ["0", "-0.5", "1.5", "nan"])
-def test_a_share_that_is_none_is_refused(pretrain: Type, enough: Filled, share: str) -> None:
-    result = pretrain("--choose", share)
-    assert result.exit_code == 1
-    assert "a share of the rows is above 0 and at most 1" in result.stderr
-    assert "mallorn pretrain xgboost --choose 0.25" in result.stderr
+def test_a_share_that_is_none_is_refused(enough: Filled, share: str) -> None:
+    refused(
+        pretrain("--choose", share),
+        "a share of the rows is above 0 and at most 1",
+        "mallorn pretrain xgboost --choose 0.25",
+    )
     assert not stored_bases(enough.database)
 
 
-def test_a_base_for_another_target_learns_from_this_one(pretrain: Type, enough: Filled) -> None:
+def test_a_base_for_another_target_learns_from_this_one(enough: Filled) -> None:
     other = '{"kind": "llvm", "num-cores": 64}'
     [told] = data(pretrain("draft", "--for", other, "--json"))
     assert (told["target"], told["rows"]) == ('{"kind":"llvm","num-cores":64}', 45)
 
 
-def test_an_export_teaches_a_database_that_has_nothing(
-    pretrain: Type, enough: Filled, tmp_path: Path
-) -> None:
+def test_an_export_teaches_a_database_that_has_nothing(enough: Filled, tmp_path: Path) -> None:
     enough.exported(tmp_path / "out")
     told = data(pretrain("draft", "--from", tmp_path / "out", "--data", tmp_path / "new", "--json"))
     assert told[0]["model"] == "base:matmul/draft@1"
@@ -113,10 +108,7 @@ def test_an_export_teaches_a_database_that_has_nothing(
     ],
 )
 def test_what_cannot_be_done_is_said_and_nothing_is_stored(
-    pretrain: Type, filled: Filled, words: tuple[str, ...], said: str
+    filled: Filled, words: tuple[str, ...], said: str
 ) -> None:
-    result = pretrain(*words)
-    assert result.exit_code == 1
-    assert said in result.stderr
-    assert result.stdout == ""
+    refused(pretrain(*words), said)
     assert stored_bases(filled.database) == []

@@ -1,15 +1,15 @@
 """Records of another tuner teach bases of models that need no program of them."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from math import log2
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from cli.main import app
 from costmodels.views import PRIMITIVES
 from costmodels.xgb import XGBoost
 from db.dataset.snapshots import silent
@@ -26,7 +26,7 @@ from research.pretraining.from_tuner_logs import UNKNOWN, UNREADABLE, with_forei
 from research.pretraining.training_data import TrainingData
 from research.tuner_logs.find_and_load_logs import find_logs, load_log
 from research.tuner_logs.tenset import FORMAT
-from tests.fixtures.answers import data
+from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.rows import Rows
 from tests.fixtures.tenset_log import TARGETS, product_steps, record, write_products
 
@@ -149,8 +149,7 @@ def test_a_model_of_another_view_cannot_learn_from_them(products: Database) -> N
 @pytest.fixture
 def pretrain(products: Database, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     monkeypatch.setenv("MALLORN_DATABASE_URL", products.url)
-    runner = CliRunner(env={"COLUMNS": "200"})
-    return lambda *words: runner.invoke(app, ["pretrain", *words])
+    return partial(mallorn, "pretrain")
 
 
 @ON_SQLITE
@@ -186,6 +185,4 @@ def test_a_base_of_both_is_active_where_it_beats_chance(
 
 @ON_SQLITE
 def test_records_are_for_no_target_of_their_own(pretrain: Callable[..., Result]) -> None:
-    result = pretrain(MODEL, "--foreign")
-    assert result.exit_code == 1
-    assert f"mallorn pretrain {MODEL} --foreign --for TARGET" in result.stderr
+    refused(pretrain(MODEL, "--foreign"), f"mallorn pretrain {MODEL} --foreign --for TARGET")

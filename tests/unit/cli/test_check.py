@@ -4,19 +4,19 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from cli import host_checks
 from cli import tune_and_resume as tune
-from cli.main import app
 from mallorn.core.errors import HostFault, InvalidModel
 from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
+from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.interfaces.model_compiler import ModelCompiler, Signature
 from workers.sandbox import sandbox_support
@@ -24,6 +24,7 @@ from workers.tvm.linker import link_command
 
 X = TensorSpec(name="x", dtype="float32", shape=[1, 3])
 LOOKED = Signature([X], [], {"Relu": 2})
+run = partial(mallorn, "check")
 
 
 @pytest.fixture
@@ -45,10 +46,6 @@ def model(tmp_path: Path) -> Path:
     file = tmp_path / "net.onnx"
     file.write_bytes(b"a network")
     return file
-
-
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app, ["check", *map(str, words)])
 
 
 def hide_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -193,9 +190,7 @@ def test_tune_starts_nothing_on_a_machine_that_cannot_build(
     monkeypatch.setattr(tune, "connected_stack", lambda *_: pytest.fail("a service was started"))
     with pytest.raises(HostFault):
         host_checks.check_host(tmp_path)
-    result = CliRunner().invoke(app, ["tune", str(model), "--data", str(tmp_path / "data")])
-    assert result.exit_code == 1
-    assert "apt-get install gcc" in result.stderr
+    refused(mallorn("tune", model, "--data", tmp_path / "data"), "apt-get install gcc")
 
 
 def clocks(cpus: Path, *khz: int) -> Path:

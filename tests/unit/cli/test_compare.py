@@ -1,25 +1,18 @@
 """`mallorn compare`: jobs beside one another."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from cli.main import app
 from mallorn.results.compare_jobs import Side, compare
-from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.answers import mallorn, refused
+from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
 from tests.fixtures.told import told_job, told_round, told_task
 
-Compare = Callable[..., Result]
-
-
-@pytest.fixture
-def typed(coordinator: Coordinator) -> Compare:
-    runner = CliRunner(env={"MALLORN_URL": coordinator.url})
-    return lambda *words: runner.invoke(app, ["compare", *words])
+typed = partial(mallorn, "compare")
 
 
 @pytest.fixture
@@ -34,8 +27,9 @@ def two_jobs(owned: OwnedRows) -> tuple[str, str]:
     return first, owned.job_id
 
 
+@pytest.mark.usefixtures("named_coordinator")
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_two_jobs_stand_side_by_side(typed: Compare, two_jobs: tuple[str, str]) -> None:
+def test_two_jobs_stand_side_by_side(two_jobs: tuple[str, str]) -> None:
     result = typed(*two_jobs)
     assert result.exit_code == 0, result.stderr
     rows = [line.split() for line in result.stdout.splitlines()]
@@ -52,19 +46,19 @@ def test_two_jobs_stand_side_by_side(typed: Compare, two_jobs: tuple[str, str]) 
     )
 
 
+@pytest.mark.usefixtures("named_coordinator")
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_json_has_an_entry_a_job_in_the_order_given(typed: Compare, two_jobs: tuple[str, str]) -> None:
+def test_json_has_an_entry_a_job_in_the_order_given(two_jobs: tuple[str, str]) -> None:
     data = json.loads(typed(*reversed(two_jobs), "--json").stdout)
     assert [job["id"] for job in data["jobs"]] == list(reversed(two_jobs))
     assert [job["reached_us"] for job in data["jobs"]] == [200.0, 230.0]
     assert [task["latency_us"] for task in data["tasks"]] == [[20.0, 30.0], [90.0, 100.0]]
 
 
+@pytest.mark.usefixtures("named_coordinator")
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_one_job_is_refused(typed: Compare, owned: OwnedRows) -> None:
-    result = typed(owned.job_id)
-    assert result.exit_code == 1
-    assert "next:  mallorn compare JOB OTHER" in result.stderr
+def test_one_job_is_refused(owned: OwnedRows) -> None:
+    refused(typed(owned.job_id), "next:  mallorn compare JOB OTHER")
 
 
 def side(found_us: list[float], **changes: Any) -> Side:

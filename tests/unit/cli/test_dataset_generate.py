@@ -1,32 +1,29 @@
 """`mallorn dataset generate`: what it would measure, and the jobs that it leaves to a service."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from cli.main import app
-from tests.fixtures.answers import data
+from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
+    pytest.mark.usefixtures("named_coordinator"),
+]
 TARGET = '{"kind":"llvm","num-cores":2}'
-Type = Callable[..., Result]
 
 
-@pytest.fixture
-def generate(coordinator: Coordinator) -> Type:
-    runner = CliRunner(env={"MALLORN_URL": coordinator.url, "COLUMNS": "200"})
-    return lambda *words: runner.invoke(app, ["dataset", "generate", *map(str, words)])
+generate = partial(mallorn, "dataset", "generate")
 
 
 def jobs(coordinator: Coordinator) -> list[dict[str, Any]]:
     return list(coordinator.http.get("/jobs").json()["items"])[::-1]
 
 
-def test_a_dry_run_lists_the_tasks_and_submits_nothing(generate: Type, coordinator: Coordinator) -> None:
+def test_a_dry_run_lists_the_tasks_and_submits_nothing(coordinator: Coordinator) -> None:
     rows = data(generate("--dry-run", "--tasks", 12, "--per-job", 5, "--json"))
     assert [row["job"] for row in rows] == [0] * 5 + [1] * 5 + [2] * 2
     assert rows[0]["shape"].startswith("batch=")
@@ -34,7 +31,7 @@ def test_a_dry_run_lists_the_tasks_and_submits_nothing(generate: Type, coordinat
     assert jobs(coordinator) == []
 
 
-def test_every_batch_is_a_job_at_random_and_a_job_by_search(generate: Type, coordinator: Coordinator) -> None:
+def test_every_batch_is_a_job_at_random_and_a_job_by_search(coordinator: Coordinator) -> None:
     told = data(
         generate(
             "--tasks", 3, "--per-job", 2, "--candidates", 9, "--target", TARGET, "--kind", "dense", "--json"
@@ -56,7 +53,7 @@ def test_every_batch_is_a_job_at_random_and_a_job_by_search(generate: Type, coor
     [(1.0, {"portfolio": 9}), (0.0, {"random": 9}), (0.75, {"random": 2, "portfolio": 7})],
 )
 def test_all_candidates_may_be_searched_for_or_drawn(
-    generate: Type, coordinator: Coordinator, share: float, of_each: dict[str, int]
+    coordinator: Coordinator, share: float, of_each: dict[str, int]
 ) -> None:
     words = "--tasks", 1, "--candidates", 9, "--target", TARGET, "--kind", "dense", "--searched", share
     assert generate(*words, "--json").exit_code == 0
@@ -64,7 +61,7 @@ def test_all_candidates_may_be_searched_for_or_drawn(
     assert {option["search"]: option["task_trials"] for option in options} == of_each
 
 
-def test_a_service_that_goes_on_is_not_waited_for(generate: Type) -> None:
+def test_a_service_that_goes_on_is_not_waited_for() -> None:
     result = generate("--tasks", 1, "--kind", "softmax", "--target", TARGET)
     assert result.exit_code == 0, result.stderr
     assert "when nobody else needs the devices" in result.stderr
@@ -79,16 +76,13 @@ def test_a_service_that_goes_on_is_not_waited_for(generate: Type) -> None:
     ],
 )
 def test_what_cannot_be_drawn_is_said_before_anything_is_submitted(
-    generate: Type, coordinator: Coordinator, words: tuple[Any, ...], said: str
+    coordinator: Coordinator, words: tuple[Any, ...], said: str
 ) -> None:
-    result = generate(*words)
-    assert result.exit_code == 1
-    assert said in result.stderr
-    assert "next:" in result.stderr
+    refused(generate(*words), said)
     assert jobs(coordinator) == []
 
 
-def test_rules_of_ones_own_are_used(generate: Type, tmp_path: Path) -> None:
+def test_rules_of_ones_own_are_used(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(
         'version = 1\n[[kind]]\nname = "mine"\nbuild = "softmax"\nseeds = [{ rows = 8, columns = 8 }]\n'

@@ -1,24 +1,17 @@
 """`mallorn devices withdraw`: it counts, asks, and takes back."""
 
-from collections.abc import Callable
-
 import pytest
-from typer.testing import CliRunner, Result
 
 from cli import archive_and_delete_jobs as archive_and_delete
-from cli.main import app
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measurements import Measurements
-from tests.fixtures.coordinator import Coordinator, OwnedRows
+from tests.fixtures.answers import mallorn, refused
+from tests.fixtures.coordinator import OwnedRows
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-Type = Callable[..., Result]
-
-
-@pytest.fixture
-def mallorn(coordinator: Coordinator) -> Type:
-    runner = CliRunner(env={"MALLORN_URL": coordinator.url, "COLUMNS": "200"})
-    return lambda *words, **told: runner.invoke(app, list(words), **told)
+pytestmark = [
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
+    pytest.mark.usefixtures("named_coordinator"),
+]
 
 
 @pytest.fixture
@@ -32,17 +25,13 @@ def liar(owned: OwnedRows) -> None:
 
 
 @pytest.mark.usefixtures("liar")
-def test_without_a_terminal_nothing_is_taken_back_unasked(mallorn: Type, owned: OwnedRows) -> None:
-    refused = mallorn("devices", "withdraw", "a liar")
-    assert refused.exit_code == 1
-    assert "--yes" in refused.stderr
+def test_without_a_terminal_nothing_is_taken_back_unasked(owned: OwnedRows) -> None:
+    refused(mallorn("devices", "withdraw", "a liar"), "--yes")
     assert "withdrawn" not in mallorn("records", "--job", owned.job_id).stdout
 
 
 @pytest.mark.usefixtures("liar")
-def test_a_person_is_told_how_much_and_may_agree(
-    mallorn: Type, owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_person_is_told_how_much_and_may_agree(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_and_delete, "is_terminal", lambda: True)
     taken = mallorn("devices", "withdraw", "a liar", input="y\n")
     assert "Take back 1 measurements, 0 schedules, 0 active cost models?" in taken.stderr
@@ -51,12 +40,10 @@ def test_a_person_is_told_how_much_and_may_agree(
 
 
 @pytest.mark.usefixtures("liar")
-def test_since_leaves_what_is_older(mallorn: Type) -> None:
+def test_since_leaves_what_is_older() -> None:
     taken = mallorn("devices", "withdraw", "a liar", "--since", "2100-01-01T12:30", "--yes", "--json")
     assert '"measurements": 0' in taken.stdout
 
 
-def test_a_device_that_nobody_saw_is_refused(mallorn: Type) -> None:
-    refused = mallorn("devices", "withdraw", "nobody", "--yes")
-    assert refused.exit_code == 1
-    assert "there is no device nobody" in refused.stderr
+def test_a_device_that_nobody_saw_is_refused() -> None:
+    refused(mallorn("devices", "withdraw", "nobody", "--yes"), "there is no device nobody")

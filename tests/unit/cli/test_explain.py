@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from cli.main import app
 from cli.terminal.output import table
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
@@ -18,18 +18,21 @@ from mallorn import Client
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.decision_log import LoggedRound
 from mallorn.wording.decision_log import ROUND_COLUMNS, log_lines, log_rows
+from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, open_round, run_round
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
+    pytest.mark.usefixtures("named_coordinator"),
+]
 Explain = Callable[..., Result]
 
 
 @pytest.fixture
-def explain(coordinator: Coordinator, owned: OwnedRows) -> Explain:
+def explain(owned: OwnedRows) -> Explain:
     """Types `mallorn explain` for the job."""
-    runner = CliRunner(env={"MALLORN_URL": coordinator.url})
-    return lambda *words: runner.invoke(app, ["explain", owned.job_id, *words])
+    return partial(mallorn, "explain", owned.job_id)
 
 
 @pytest.fixture
@@ -123,9 +126,7 @@ def test_a_log_is_cut_to_a_task_or_to_the_newest_rounds(explain: Explain, tuned:
     assert indices("--task", "1") == [1, 2]
     assert indices("--last", "2") == [3, 4]
     assert indices("--task", "0", "--last", "2") == [3, 4]
-    missing = explain("--task", "7")
-    assert missing.exit_code == 1
-    assert f"next:  mallorn tasks {tuned.job_id}" in missing.stderr
+    refused(explain("--task", "7"), f"next:  mallorn tasks {tuned.job_id}")
 
 
 def test_json_holds_all_and_python_gets_the_same_rows(
@@ -164,11 +165,8 @@ def test_a_job_without_rounds_says_what_it_waits_for(
     assert json.loads(explain("--json").stdout)["rounds"] == []
 
 
-def test_an_unknown_job_is_explained(coordinator: Coordinator) -> None:
-    result = CliRunner(env={"MALLORN_URL": coordinator.url}).invoke(app, ["explain", "nope"])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "there is no job nope" in result.stderr
-    assert "next:  mallorn jobs" in result.stderr
+def test_an_unknown_job_is_explained() -> None:
+    refused(mallorn("explain", "nope"), "there is no job nope", "next:  mallorn jobs")
 
 
 def told(**changes: Any) -> LoggedRound:

@@ -3,17 +3,19 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.main import app
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.workers import Workers
+from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
 from tests.fixtures.schedules import promote
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
+    pytest.mark.usefixtures("named_coordinator"),
+]
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def filled(owned: OwnedRows) -> OwnedRows:
     ],
 )
 def test_a_list_is_the_apis(coordinator: Coordinator, filled: OwnedRows, words: list[str], path: str) -> None:
-    said = CliRunner(env={"MALLORN_URL": coordinator.url}).invoke(app, [*words, "--json"])
+    said = mallorn(*words, "--json")
     assert said.exit_code == 0, said.stderr
     told = coordinator.http.get(path.replace("newest", filled.job_id)).json()["items"]
     assert told
@@ -60,8 +62,7 @@ def _without_age(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 
 
 def test_one_job_and_the_dataset_are_the_apis(coordinator: Coordinator, filled: OwnedRows) -> None:
-    runner = CliRunner(env={"MALLORN_URL": coordinator.url})
     for words, path in (["show"], f"/jobs/{filled.job_id}"), (["dataset", "stats"], "/dataset/stats"):
         url = [] if words == ["show"] else ["--url", coordinator.url]
-        said = runner.invoke(app, [*words, *url, "--json"])
+        said = mallorn(*words, *url, "--json")
         assert json.loads(said.stdout) == coordinator.http.get(path).json()

@@ -2,35 +2,24 @@
 
 import errno
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from cli.main import app
 from cli.terminal.explain_error import explained
 from mallorn.core import install_command
 from mallorn.core.install_command import install_line
-from mallorn.core.settings import settings
-
-Type = Callable[..., Result]
+from tests.fixtures.answers import mallorn, refused
 
 
-@pytest.fixture
-def mallorn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Type]:
-    """A command that reads its settings anew."""
+@pytest.fixture(autouse=True)
+def data_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "data"))
-    settings.cache_clear()
-    yield lambda *words: CliRunner().invoke(app, words)
-    settings.cache_clear()
 
 
 @pytest.mark.parametrize("command", ["up", "serve", "tracker", "device"])
 @pytest.mark.parametrize("port", ["99999", "-1"])
-def test_a_port_that_cannot_be_is_refused_before_anything_starts(
-    mallorn: Type, command: str, port: str
-) -> None:
+def test_a_port_that_cannot_be_is_refused_before_anything_starts(command: str, port: str) -> None:
     result = mallorn(command, "--port", port)
     assert result.exit_code == 2
     assert "'--port': Input should be" in result.stderr
@@ -46,7 +35,7 @@ def test_a_port_that_cannot_be_is_refused_before_anything_starts(
     ],
 )
 def test_a_setting_that_cannot_be_is_named(
-    mallorn: Type, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(name, value)
     result = mallorn("serve")
@@ -57,21 +46,18 @@ def test_a_setting_that_cannot_be_is_named(
 
 
 def test_a_question_mark_in_the_data_path_is_refused_for_the_database_would_lie_elsewhere(
-    mallorn: Type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "what?" / "data"))
-    result = mallorn("up", "--port", "0")
-    assert result.exit_code == 1
-    assert "has a question mark" in result.stderr
-    assert "next:  choose another place with --data DIR" in result.stderr
+    refused(
+        mallorn("up", "--port", "0"), "has a question mark", "next:  choose another place with --data DIR"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_that_is_no_url_is_named(mallorn: Type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_is_no_url_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLORN_DATABASE_URL", "nonsense")
-    result = mallorn("migrate")
-    assert result.exit_code == 1
-    assert "'nonsense' is not the URL of a database" in result.stderr
+    refused(mallorn("migrate"), "'nonsense' is not the URL of a database")
 
 
 def test_a_full_disk_is_a_sentence() -> None:

@@ -1,14 +1,11 @@
 """Where schedules are written to: not over another model's, not among other files; nothing empty stays."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
 
-from cli.main import app
 from cli.watch import follow_and_fetch_schedules as run_to_end
 from cli.watch.follow_and_fetch_schedules import Ending
 from mallorn.check_output_directory import (
@@ -25,13 +22,13 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.job import Job
+from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
 
 TARGET = {"kind": "llvm", "num-cores": 2}
 OTHER_TARGET = '{"kind": "llvm", "num-cores": 4}'
 MODEL_ID = "a" * 64
-Type = Callable[..., Result]
 
 
 @pytest.fixture
@@ -99,11 +96,11 @@ def test_what_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 def test_tune_refuses_before_anything_starts(held: Path, tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(onnx_bytes())
-    words = ["tune", str(tmp_path / "net.onnx"), "--out", str(held), "--data", str(tmp_path / "data")]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 1
-    assert "schedules of another model" in result.stderr
-    assert "next:  --out OTHER_DIR, or --force" in result.stderr
+    refused(
+        mallorn("tune", tmp_path / "net.onnx", "--out", held, "--data", tmp_path / "data"),
+        "schedules of another model",
+        "next:  --out OTHER_DIR, or --force",
+    )
     assert not (tmp_path / "data").exists()
 
 

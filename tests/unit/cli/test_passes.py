@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from onnx import ModelProto, TensorProto, helper
-from typer.testing import CliRunner, Result
 
 from cli import report_graph_passes as passes
-from cli.main import app
 from graphc.phases import PassEntry
+from tests.fixtures.answers import mallorn
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.interfaces.model_compiler import ModelCompiler, PassReport
 
@@ -38,22 +37,18 @@ def network() -> ModelProto:
     return helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y]))
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app, ["passes", *map(str, words)])
-
-
 @pytest.mark.usefixtures("_answers")
 def test_without_a_model_it_lists_the_passes() -> None:
-    listed = run("--json")
+    listed = mallorn("passes", "--json")
     assert [entry["name"] for entry in json.loads(listed.output)] == [ENTRY.name]
-    assert ENTRY.purpose in run().output
+    assert ENTRY.purpose in mallorn("passes").output
 
 
 @pytest.mark.usefixtures("_answers")
 def test_it_reports_for_a_model_why_passes_left_calls(tmp_path: Path) -> None:
     model = tmp_path / "net.onnx"
     model.write_bytes(network().SerializeToString())
-    told = run(model, "--target", TARGET, "--dump", tmp_path / "phases")
+    told = mallorn("passes", model, "--target", TARGET, "--dump", tmp_path / "phases")
     assert told.exit_code == 0, told.output
     assert "2 x its sizes can be tiled" in " ".join(told.output.split())
     assert (tmp_path / "phases").is_dir()

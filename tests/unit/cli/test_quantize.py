@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
-from typer.testing import CliRunner, Result
 
-from cli.main import app
 from cli.quantize_weights import rounded
+from tests.fixtures.answers import mallorn, refused
 from workers.tvm.import_onnx_to_relax import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
-Type = Callable[..., Result]
+quantize = partial(mallorn, "quantize")
 
 
-@pytest.fixture
-def mallorn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Type:
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    runner = CliRunner(env={"COLUMNS": "200"})
-    return lambda *words: runner.invoke(app, ["quantize", *map(str, words)])
 
 
 @pytest.fixture(params=["convolutions", "products"])
@@ -68,10 +65,10 @@ def drawn(*shape: int) -> Any:
     return np.random.default_rng(1).standard_normal(shape).astype("float32")
 
 
-def test_a_quantised_file_is_written_and_its_error_told(mallorn: Type, network: Any, tmp_path: Path) -> None:
+def test_a_quantised_file_is_written_and_its_error_told(network: Any, tmp_path: Path) -> None:
     real, shape = network
     data = samples(tmp_path, x=drawn(6, *shape[1:]))
-    result = mallorn(real, "--data", data, "-o", "out.onnx", "--json")
+    result = quantize(real, "--data", data, "-o", "out.onnx", "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["samples"] == 6
@@ -81,16 +78,16 @@ def test_a_quantised_file_is_written_and_its_error_told(mallorn: Type, network: 
     assert "DequantizeLinear" in kinds
 
 
-def test_it_leaves_logging_as_it_was(mallorn: Type, network: Any, tmp_path: Path) -> None:
+def test_it_leaves_logging_as_it_was(network: Any, tmp_path: Path) -> None:
     root = logging.getLogger()
     before = root.level, list(root.filters)
-    assert not mallorn(network[0], "--data", samples(tmp_path, x=drawn(1, *network[1])), "-o", "o").exit_code
+    assert not quantize(network[0], "--data", samples(tmp_path, x=drawn(1, *network[1])), "-o", "o").exit_code
     assert (root.level, root.filters) == before
 
 
-def test_samples_may_have_the_axis_of_a_batch(mallorn: Type, network: Any, tmp_path: Path) -> None:
+def test_samples_may_have_the_axis_of_a_batch(network: Any, tmp_path: Path) -> None:
     real, shape = network
-    result = mallorn(real, "--data", samples(tmp_path, x=drawn(3, *shape)), "-o", "out.onnx")
+    result = quantize(real, "--data", samples(tmp_path, x=drawn(3, *shape)), "-o", "out.onnx")
     assert result.exit_code == 0, result.output
     assert "on 3 samples" in result.stdout
 
@@ -106,20 +103,14 @@ def test_samples_may_have_the_axis_of_a_batch(mallorn: Type, network: Any, tmp_p
     ],
     ids=["another name", "too many axes", "another shape", "text", "empty"],
 )
-def test_samples_that_do_not_fit_are_refused(
-    mallorn: Type, network: Any, tmp_path: Path, arrays: Any, said: str
-) -> None:
-    result = mallorn(network[0], "--data", samples(tmp_path, **arrays), "-o", "out.onnx")
-    assert result.exit_code == 1
-    assert said in result.output
+def test_samples_that_do_not_fit_are_refused(network: Any, tmp_path: Path, arrays: Any, said: str) -> None:
+    refused(quantize(network[0], "--data", samples(tmp_path, **arrays), "-o", "out.onnx"), said)
     assert not (tmp_path / "out.onnx").exists()
 
 
-def test_what_is_no_archive_of_arrays_is_refused(mallorn: Type, network: Any, tmp_path: Path) -> None:
+def test_what_is_no_archive_of_arrays_is_refused(network: Any, tmp_path: Path) -> None:
     (tmp_path / "samples.npz").write_bytes(b"no archive")
-    result = mallorn(network[0], "--data", "samples.npz", "-o", "out.onnx")
-    assert result.exit_code == 1
-    assert "is no .npz file" in result.output
+    refused(quantize(network[0], "--data", "samples.npz", "-o", "out.onnx"), "is no .npz file")
 
 
 @pytest.mark.parametrize(
@@ -132,21 +123,15 @@ def test_what_is_no_archive_of_arrays_is_refused(mallorn: Type, network: Any, tm
         (("samples.npz", "--data", "samples.npz", "-o", "out.onnx"), "is no ONNX model"),
     ],
 )
-def test_files_that_are_not_there_are_named(
-    mallorn: Type, network: Any, tmp_path: Path, words: Any, said: str
-) -> None:
+def test_files_that_are_not_there_are_named(network: Any, tmp_path: Path, words: Any, said: str) -> None:
     samples(tmp_path, x=drawn(2, *network[1][1:]))
-    result = mallorn(*words)
-    assert result.exit_code == 1
-    assert said in result.output
+    refused(quantize(*words), said)
 
 
-def test_a_quantised_file_is_not_quantised_again(mallorn: Type, network: Any, tmp_path: Path) -> None:
+def test_a_quantised_file_is_not_quantised_again(network: Any, tmp_path: Path) -> None:
     data = samples(tmp_path, x=drawn(2, *network[1][1:]))
-    mallorn(network[0], "--data", data, "-o", "out.onnx")
-    result = mallorn("out.onnx", "--data", data, "-o", "again.onnx")
-    assert result.exit_code == 1
-    assert "quantised already" in result.output
+    quantize(network[0], "--data", data, "-o", "out.onnx")
+    refused(quantize("out.onnx", "--data", data, "-o", "again.onnx"), "quantised already")
 
 
 @pytest.fixture(params=["MatMul", "turned", "Gemm"])
@@ -181,10 +166,10 @@ def products(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("bits", "largest"), [(4, 0.15), (8, 0.01)])
 @pytest.mark.parametrize("group", [16, 32])
 def test_weights_alone_become_narrow_and_lose_a_step_at_most(
-    mallorn: Type, products: Path, tmp_path: Path, bits: int, largest: float, group: int
+    products: Path, tmp_path: Path, bits: int, largest: float, group: int
 ) -> None:
     data = samples(tmp_path, x=drawn(2, 3, 50))
-    result = mallorn(
+    result = quantize(
         products, "--weights", bits, "--group", group, "--data", data, "-o", "out.onnx", "--json"
     )
     assert result.exit_code == 0, result.output
@@ -194,10 +179,8 @@ def test_weights_alone_become_narrow_and_lose_a_step_at_most(
     assert "w" not in [tensor.name for tensor in graph.initializer]
 
 
-def test_narrow_weights_come_in_and_are_multiplied_as_they_are(
-    mallorn: Type, products: Path, tmp_path: Path
-) -> None:
-    assert mallorn(products, "--weights", 4, "-o", "out.onnx").exit_code == 0
+def test_narrow_weights_come_in_and_are_multiplied_as_they_are(products: Path, tmp_path: Path) -> None:
+    assert quantize(products, "--weights", 4, "-o", "out.onnx").exit_code == 0
     mod = load_network(tmp_path / "out.onnx").mod
     machine = relax.VirtualMachine(tvm.compile(mod, tvm.target.Target("llvm")), tvm.cpu())
     x = drawn(3, 50)
@@ -229,25 +212,22 @@ def test_no_weight_is_further_from_its_number_than_one_step(bits: int, weights: 
     ],
 )
 def test_narrow_weights_that_are_not_made_are_refused(
-    mallorn: Type, products: Path, words: tuple[str, ...], said: str
+    products: Path, words: tuple[str, ...], said: str
 ) -> None:
-    result = mallorn(products, *words, "-o", "out.onnx")
-    assert result.exit_code == 1
-    assert said in result.output
+    refused(quantize(products, *words, "-o", "out.onnx"), said)
 
 
-def test_weights_of_few_bits_are_not_rounded_again(mallorn: Type, products: Path) -> None:
-    mallorn(products, "--weights", 8, "-o", "out.onnx")
-    result = mallorn("out.onnx", "--weights", 4, "-o", "again.onnx")
-    assert result.exit_code == 1
-    assert "quantised already" in result.output
+def test_weights_of_few_bits_are_not_rounded_again(products: Path) -> None:
+    quantize(products, "--weights", 8, "-o", "out.onnx")
+    refused(quantize("out.onnx", "--weights", 4, "-o", "again.onnx"), "quantised already")
 
 
 def test_without_onnxruntime_the_line_that_installs_it_is_told(
-    mallorn: Type, network: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    network: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    result = mallorn(network[0], "--data", "samples.npz", "-o", "out.onnx")
-    assert result.exit_code == 1
-    assert "onnxruntime, which is not installed" in result.output
-    assert "pip install" in result.output
+    refused(
+        quantize(network[0], "--data", "samples.npz", "-o", "out.onnx"),
+        "onnxruntime, which is not installed",
+        "pip install",
+    )

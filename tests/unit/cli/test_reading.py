@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from cli.main import app
 from db.migrate import upgrade
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
@@ -21,7 +20,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
 from mallorn.wording.format_values import TAKE_DATA, placed
 from stack.data_directory import DataDir
-from tests.fixtures.answers import data
+from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.rows import new_job
 
@@ -67,10 +66,9 @@ def left(database: Database) -> OwnedRows:
 
 
 @pytest.fixture
-def mallorn(place: Path) -> Type:
+def there(place: Path) -> Type:
     """Types a command about the data directory."""
-    runner = CliRunner(env={"COLUMNS": "200"})
-    return lambda *words: runner.invoke(app, [*words, "--data", str(place)])
+    return lambda *words: mallorn(*words, "--data", place)
 
 
 def finish(left: OwnedRows) -> None:
@@ -79,85 +77,81 @@ def finish(left: OwnedRows) -> None:
         Events(session).append(left.job_id, OtherEvent(kind="state", data={"state": "done"}))
 
 
-def test_what_looks_needs_no_service(mallorn: Type, left: OwnedRows, tmp_path: Path) -> None:
-    assert left.job_id in mallorn("jobs").stdout
-    assert "1 build_error" in mallorn("show", left.job_id).stdout
-    assert "Weighted" in mallorn("tasks", left.job_id).stdout
-    assert "round 0" in mallorn("explain", left.job_id).stdout
-    assert "build_error" in mallorn("records", "--job", left.job_id).stdout
-    assert left.job_id in mallorn("compare", left.job_id, left.job_id).stdout
-    assert len(data(mallorn("models", "--json"))) == 1
-    assert data(mallorn("schedules", "--json")) == []
-    assert data(mallorn("costmodels", "list", "--json")) == []
+def test_what_looks_needs_no_service(there: Type, left: OwnedRows, tmp_path: Path) -> None:
+    assert left.job_id in there("jobs").stdout
+    assert "1 build_error" in there("show", left.job_id).stdout
+    assert "Weighted" in there("tasks", left.job_id).stdout
+    assert "round 0" in there("explain", left.job_id).stdout
+    assert "build_error" in there("records", "--job", left.job_id).stdout
+    assert left.job_id in there("compare", left.job_id, left.job_id).stdout
+    assert len(data(there("models", "--json"))) == 1
+    assert data(there("schedules", "--json")) == []
+    assert data(there("costmodels", "list", "--json")) == []
     out = tmp_path / "report.html"
-    assert mallorn("report", left.job_id, "--out", str(out)).exit_code == 0
+    assert there("report", left.job_id, "--out", str(out)).exit_code == 0
     assert left.job_id in out.read_text()
 
 
-def test_looking_starts_nothing_and_leaves_nothing(mallorn: Type, left: OwnedRows, place: Path) -> None:
+def test_looking_starts_nothing_and_leaves_nothing(there: Type, left: OwnedRows, place: Path) -> None:
     left.database.dispose()
     before = sorted(path.name for path in place.iterdir())
-    assert mallorn("jobs").exit_code == 0
+    assert there("jobs").exit_code == 0
     assert sorted(path.name for path in place.iterdir()) == before
 
 
-def test_a_job_that_has_ended_is_watched_to_its_end(mallorn: Type, left: OwnedRows) -> None:
+def test_a_job_that_has_ended_is_watched_to_its_end(there: Type, left: OwnedRows) -> None:
     finish(left)
-    assert "done  2/64 trials" in mallorn("watch", left.job_id).stderr
-    events = mallorn("watch", left.job_id, "--json")
+    assert "done  2/64 trials" in there("watch", left.job_id).stderr
+    events = there("watch", left.job_id, "--json")
     assert json.loads(events.stdout)["payload"] == {"state": "done"}
 
 
 @pytest.mark.parametrize("command", ["watch", "pause"])
 def test_a_job_that_stands_still_is_said_to_and_how_it_goes_on(
-    mallorn: Type, left: OwnedRows, place: Path, command: str
+    there: Type, left: OwnedRows, place: Path, command: str
 ) -> None:
-    result = mallorn(command, left.job_id)
-    assert result.exit_code == 1
-    assert f"stands still at 2 of 64 trials (tuning): no service runs on {place}" in result.stderr
-    assert f"next:  mallorn resume {left.job_id} --data {place}" in result.stderr
+    refused(
+        there(command, left.job_id),
+        f"stands still at 2 of 64 trials (tuning): no service runs on {place}",
+        f"next:  mallorn resume {left.job_id} --data {place}",
+    )
 
 
-def test_what_changes_something_needs_a_service(mallorn: Type, left: OwnedRows, place: Path) -> None:
-    result = mallorn("cancel", left.job_id)
-    assert result.exit_code == 1
-    assert f"no service runs on {place}" in result.stderr
-    assert f"next:  mallorn up --data {place}" in result.stderr
-    assert data(mallorn("show", left.job_id, "--json"))["state"] == "tuning"
+def test_what_changes_something_needs_a_service(there: Type, left: OwnedRows, place: Path) -> None:
+    refused(there("cancel", left.job_id), f"no service runs on {place}", f"next:  mallorn up --data {place}")
+    assert data(there("show", left.job_id, "--json"))["state"] == "tuning"
 
 
 @pytest.mark.parametrize("command", ["pause", "cancel"])
-def test_a_job_that_has_ended_is_not_steered(
-    mallorn: Type, left: OwnedRows, place: Path, command: str
-) -> None:
+def test_a_job_that_has_ended_is_not_steered(there: Type, left: OwnedRows, place: Path, command: str) -> None:
     finish(left)
-    result = mallorn(command, left.job_id)
+    result = there(command, left.job_id)
     assert f"error: job {left.job_id} has ended: done" in result.stderr
     assert f"next:  mallorn show {left.job_id} --data {place}" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["jobs", "models", "records", "schedules"])
-def test_before_the_first_job_there_is_nothing_to_list(mallorn: Type, place: Path, command: str) -> None:
-    result = mallorn(command)
+def test_before_the_first_job_there_is_nothing_to_list(there: Type, place: Path, command: str) -> None:
+    result = there(command)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert data(mallorn(command, "--json")) == []
+    assert data(there(command, "--json")) == []
     assert not place.exists()
 
 
 @pytest.mark.parametrize("command", ["show", "tasks", "explain", "report", "watch"])
-def test_before_the_first_job_the_next_step_is_to_tune(mallorn: Type, place: Path, command: str) -> None:
-    result = mallorn(command)
+def test_before_the_first_job_the_next_step_is_to_tune(there: Type, place: Path, command: str) -> None:
+    result = there(command)
     assert result.exit_code == 1
     assert result.stderr == f"error: no jobs yet\nnext:  mallorn tune model.onnx --data {place}\n"
-    usual = CliRunner().invoke(app, [command])
+    usual = mallorn(command)
     assert usual.stderr == "error: no jobs yet\nnext:  mallorn tune model.onnx\n"
 
 
-def test_without_an_id_the_newest_job_is_meant(mallorn: Type, left: OwnedRows) -> None:
+def test_without_an_id_the_newest_job_is_meant(there: Type, left: OwnedRows) -> None:
     with left.database.transaction() as session:
         newer, _ = Jobs(session).create(new_job("local", target_id=left.target_id, name="newer"))
         session.execute(text("UPDATE jobs SET created_at = created_at + 60 WHERE id = :id"), {"id": newer.id})
-    result = mallorn("show", "--json")
+    result = there("show", "--json")
     assert data(result)["id"] == newer.id
     assert result.stderr == f"job {newer.id} (newer), the newest\n"
 
@@ -168,36 +162,29 @@ def test_a_hint_is_told_where_the_data_are_only_where_its_command_can_be(name: s
     assert placed("mallorn bench m.onnx", " --data d") == "mallorn bench m.onnx"
     assert placed("less up.log", " --data d") == "less up.log"
     words = ["schedules", "get"] if name == "schedules" else [name]
-    assert "--data" in CliRunner().invoke(app, [*words, "--help"]).stdout
+    assert "--data" in mallorn(*words, "--help").stdout
 
 
-def test_a_directory_of_older_tables_is_left_as_it_is(mallorn: Type, place: Path) -> None:
+def test_a_directory_of_older_tables_is_left_as_it_is(there: Type, place: Path) -> None:
     place.mkdir()
     with sqlite3.connect(place / "mallorn.db") as connection:
         connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
-    result = mallorn("jobs")
-    assert result.exit_code == 1
-    assert "an older Mallorn" in result.stderr
-    assert f"next:  MALLORN_DATA_DIR={place} mallorn migrate" in result.stderr
+    refused(there("jobs"), "an older Mallorn", f"next:  MALLORN_DATA_DIR={place} mallorn migrate")
     with sqlite3.connect(place / "mallorn.db") as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("alembic_version",)]
 
 
-def test_a_file_that_is_no_database_is_named(mallorn: Type, place: Path) -> None:
+def test_a_file_that_is_no_database_is_named(there: Type, place: Path) -> None:
     place.mkdir()
     (place / "mallorn.db").write_text("this is no database, and must not be taken for one")
-    result = mallorn("jobs")
-    assert result.exit_code == 1
-    assert "the database file cannot be read" in result.stderr
-    assert "next:" in result.stderr
-    assert "Traceback" not in result.stderr
+    refused(there("jobs"), "the database file cannot be read")
 
 
-def test_a_stack_that_starts_beside_it_is_not_in_the_way(mallorn: Type, left: OwnedRows, place: Path) -> None:
+def test_a_stack_that_starts_beside_it_is_not_in_the_way(there: Type, left: OwnedRows, place: Path) -> None:
     directory = DataDir(place)
     directory.prepare()
     with directory.locked():  # it is not ready yet
-        assert left.job_id in mallorn("jobs").stdout
+        assert left.job_id in there("jobs").stdout
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -206,9 +193,9 @@ def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory
 ) -> None:
     coordinator.upload()
     monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", coordinator.url)
-    assert len(data(CliRunner().invoke(app, ["models", "--json"]))) == 1
+    assert len(data(mallorn("models", "--json"))) == 1
     monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", NOBODY)
-    assert data(CliRunner().invoke(app, ["models", "--json"])) == []
+    assert data(mallorn("models", "--json")) == []
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -219,11 +206,9 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
-    looked = CliRunner().invoke(app, ["models", "--json"])
+    looked = mallorn("models", "--json")
     assert data(looked) == []
     assert f"the service at {coordinator.url} is of user " in looked.stderr
     assert f"named: --url {coordinator.url}" in looked.stderr
-    changed = CliRunner().invoke(app, ["rm", "0a1b"])
-    assert changed.exit_code == 1
-    assert ", not yours" in changed.stderr
-    assert len(data(CliRunner().invoke(app, ["models", "--json", "--url", coordinator.url]))) == 1
+    refused(mallorn("rm", "0a1b"), ", not yours")
+    assert len(data(mallorn("models", "--json", "--url", coordinator.url))) == 1

@@ -3,17 +3,15 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from cli import record_for_replay as recording
 from cli import wait_until_tuned
-from cli.main import app
 from db.migrate import upgrade
 from db.repositories.measurements import Measurements
 from db.repositories.sketches import Sketches
@@ -25,16 +23,16 @@ from mallorn.core.values.candidate import Choice, ChoiceKind
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.core.values.job import JobStatus
 from research.replay.recording_file import read_facts, read_tasks
+from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.models import onnx_bytes
 from tests.fixtures.rows import Rows, new_sketch, new_workload
 
-Type = Callable[..., Result]
+record = partial(mallorn, "record")
 
 
-@pytest.fixture
-def mallorn(tmp_path: Path) -> Type:
-    runner = CliRunner(env={"COLUMNS": "200", "MALLORN_DATA_DIR": str(tmp_path / "default")})
-    return lambda *words: runner.invoke(app, ["record", *map(str, words)])
+@pytest.fixture(autouse=True)
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLORN_DATA_DIR", str(tmp_path / "default"))
 
 
 def dataset(directory: Path, workload: str, candidates: int) -> Path:
@@ -55,10 +53,10 @@ def dataset(directory: Path, workload: str, candidates: int) -> Path:
     return directory
 
 
-def test_what_two_directories_have_becomes_one_file(mallorn: Type, tmp_path: Path) -> None:
+def test_what_two_directories_have_becomes_one_file(tmp_path: Path) -> None:
     first, second = dataset(tmp_path / "a", "one", 4), dataset(tmp_path / "b", "two", 5)
     out = tmp_path / "new" / "s.parquet"
-    result = mallorn("--data", first, "--data", second, "--candidates", 4, "--out", out, "--json")
+    result = record("--data", first, "--data", second, "--candidates", 4, "--out", out, "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert [(row["name"], row["candidates"], row["failures"]) for row in told] == [
@@ -69,10 +67,10 @@ def test_what_two_directories_have_becomes_one_file(mallorn: Type, tmp_path: Pat
     assert read_facts(out)["hosts"] == []
 
 
-def test_only_as_many_tasks_are_kept_as_were_asked_for(mallorn: Type, tmp_path: Path) -> None:
+def test_only_as_many_tasks_are_kept_as_were_asked_for(tmp_path: Path) -> None:
     first, second = dataset(tmp_path / "a", "one", 4), dataset(tmp_path / "b", "two", 5)
     out = tmp_path / "s.parquet"
-    mallorn("--data", first, "--data", second, "--candidates", 4, "--tasks", 1, "--out", out)
+    record("--data", first, "--data", second, "--candidates", 4, "--tasks", 1, "--out", out)
     assert len(read_tasks(out)) == 1
 
 
@@ -86,29 +84,24 @@ def test_only_as_many_tasks_are_kept_as_were_asked_for(mallorn: Type, tmp_path: 
     ],
 )
 def test_what_cannot_be_recorded_is_refused_with_the_next_step(
-    mallorn: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.onnx").write_bytes(onnx_bytes())
     dataset(tmp_path / "a", "one", 4)
-    result = mallorn(*words)
-    assert result.exit_code == 1
-    assert said in result.stderr
-    assert "next:" in result.stderr
+    refused(record(*words), said)
     assert not (tmp_path / "recording.parquet").exists()
 
 
 def test_a_missing_library_is_named_before_anything_is_measured(
-    mallorn: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "research.replay.recording_file")
     monkeypatch.delattr("research.replay.recording_file")
     monkeypatch.setattr(recording, "connected_stack", lambda *_: pytest.fail("a service was started"))
     (tmp_path / "net.onnx").write_bytes(onnx_bytes())
-    result = mallorn(tmp_path / "net.onnx")
-    assert result.exit_code == 1
-    assert install_line("bench") in result.stderr
+    refused(record(tmp_path / "net.onnx"), install_line("bench"))
 
 
 class FakeJob:

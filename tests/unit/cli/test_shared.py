@@ -6,11 +6,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from cli.main import app
 from cli.terminal.option_groups import shared
 from mallorn.core.check_option_kwargs import EvaluatorAsked, OptionKwargs
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
-from tests.fixtures.answers import refused
+from tests.fixtures.answers import mallorn, refused
 
 
 class Group(NamedTuple):
@@ -64,4 +63,4 @@ def test_tune_refuses_a_wrong_option_before_a_service_is_started(
     monkeypatch.setattr(
         "cli.tune_and_resume.connected_stack", lambda *_: pytest.fail("a service was started")
     )
-    refused(CliRunner().invoke(app, ["tune", "net.onnx", *words]), *said)
+    refused(mallorn("tune", "net.onnx", *words), *said)

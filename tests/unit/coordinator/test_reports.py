@@ -4,12 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.main import app
 from db.repositories.jobs import Jobs
 from mallorn.report.style_and_csp import SERVED
 from services.coordinator import reports as service
+from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
 from tests.fixtures.markup import assert_inert
@@ -39,8 +38,7 @@ def test_it_is_the_page_that_the_command_writes(
     monkeypatch.setattr(service, "MAX_LIMIT", 2)  # three rounds are two pages
     served = coordinator.http.get(f"/jobs/{tuned.job_id}/report")
     file = tmp_path / "report.html"
-    runner = CliRunner(env={"MALLORN_URL": coordinator.url})
-    assert runner.invoke(app, ["report", tuned.job_id, "-o", str(file)]).exit_code == 0
+    assert mallorn("report", tuned.job_id, "-o", file, "--url", coordinator.url).exit_code == 0
     assert undated(served.text) == undated(file.read_text())
     assert "3 rounds" in assert_inert(served.text).text
     assert "build_error2fused_w1no" in assert_inert(served.text).text

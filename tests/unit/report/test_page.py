@@ -1,14 +1,11 @@
 """A report: complete, inert, and readable whatever the job has."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.main import app
 from db.repositories.jobs import Jobs
 from mallorn import Client
 from mallorn.core.outcomes import Outcome
@@ -18,6 +15,7 @@ from mallorn.report.notebook_card import card
 from mallorn.report.page import page
 from mallorn.report.report_data import Failure, ReportData, grouped
 from mallorn.report.style_and_csp import scoped
+from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
 from tests.fixtures.markup import assert_inert
@@ -143,18 +141,17 @@ def tuned(owned: OwnedRows) -> OwnedRows:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_the_command_writes_one_file(coordinator: Coordinator, tuned: OwnedRows, tmp_path: Path) -> None:
-    runner = CliRunner(env={"MALLORN_URL": coordinator.url})
+def test_the_command_writes_one_file(
+    named_coordinator: Coordinator, tuned: OwnedRows, tmp_path: Path
+) -> None:
     file = tmp_path / "report.html"
-    result = runner.invoke(app, ["report", tuned.job_id, "-o", str(file)])
+    result = mallorn("report", tuned.job_id, "-o", file)
     assert (result.exit_code, result.stdout.strip()) == (0, str(file)), result.stderr
     text = assert_inert(file.read_text()).text
     assert "2.230 ms" in text
     assert "build_error2fused_w1no" in text
-    again = runner.invoke(app, ["report", tuned.job_id, "-o", str(file), "--json"])
-    assert json.loads(again.stdout) == {"file": str(file)}
-    refused = runner.invoke(app, ["report", tuned.job_id, "-o", str(tmp_path)])
-    assert (refused.exit_code, "choose another --out" in refused.stderr) == (1, True)
+    assert data(mallorn("report", tuned.job_id, "-o", file, "--json")) == {"file": str(file)}
+    refused(mallorn("report", tuned.job_id, "-o", tmp_path), "choose another --out")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
