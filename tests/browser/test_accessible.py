@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
 from db.session import Database
 from mallorn.core.artifact_uris import scripts_uri
-from mallorn.core.states import RoundState
 from tests.browser.conftest import Open
 from tests.browser.looks import SEARCH
 from tests.fixtures.command_line import ROOT
@@ -46,10 +43,7 @@ def rows(quiet_database: Database, tmp_path: Path) -> TwoJobs:
     file.write_text(json.dumps({"original": "one", "scheduled": "two", "trace": "sch.tile(decision=[2])"}))
     model = NewCostModel("matmul", rows.target_id, "xgboost", 9, 9, metrics={"pairwise": 0.8}, blob=b"model")
     rows.write(lambda session: [CostModels(session).add(model) for _ in range(2)])
-    round_id, attempt = rows.claimed_round("w0")
-    found = [rows.ok(0, 20.0), rows.failed(1)]
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, found))
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    rows.closed_round(rows.ok(0, 20.0), rows.failed(1))
     return rows
 
 

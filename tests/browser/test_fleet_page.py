@@ -5,11 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from db.repositories.fleet_activity import StageRuns
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
 from db.repositories.workers import Workers
 from db.session import Database
-from mallorn.core.states import RoundState, StageKind
+from mallorn.core.states import StageKind
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 
@@ -23,10 +21,7 @@ def rows(quiet_database: Database) -> OwnedRows:
 
 def run_round(rows: OwnedRows) -> None:
     """On the worker `w`: one trial that was timed and three that failed."""
-    round_id, attempt = rows.claimed_round("w0")
-    found = [rows.ok(0, run_ms=100.0), *(rows.failed(slot) for slot in (1, 2, 3))]
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, found))
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    rows.closed_round(rows.ok(0, run_ms=100.0), *(rows.failed(slot) for slot in (1, 2, 3)))
 
 
 def test_rounds_are_drawn_on_the_lane_of_their_worker(serve: Serve, open_page: Open, rows: OwnedRows) -> None:

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
 from db.session import Database
-from mallorn.core.states import JobState, RoundState
+from mallorn.core.states import JobState
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 
@@ -22,9 +20,7 @@ def rows(quiet_database: Database) -> OwnedRows:
 
 
 def run_round(rows: OwnedRows, workload: str, latency_us: float) -> None:
-    round_id, attempt = rows.claimed_round(workload)
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(0, latency_us)]))
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    rows.closed_round(rows.ok(0, latency_us), workload=workload)
 
 
 def finish(rows: OwnedRows, **medians_us: float) -> None:

@@ -13,7 +13,6 @@ from sqlalchemy import make_url
 
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.measurement_listing import Records
-from db.repositories.measurements import Measurements
 from db.session import Database
 from mallorn.core.settings import Settings
 from tests.fixtures.command_line import ROOT, TIMEOUT_SEC, clean_environment
@@ -48,9 +47,7 @@ def typed(kind: str, folder: Path, tools: Path | None = None, **given: str) -> s
 
 def filled(rows: Rows, data: Path) -> None:
     """A round's measurements, and the bytes of the model."""
-    round_id, attempt = rows.claimed_round("w0")
-    batch = [rows.ok(0), rows.failed(1)]
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    rows.measured_round(rows.ok(0), rows.failed(1))
     (data / "artifacts" / "models").mkdir(parents=True)
     (data / "artifacts" / "models" / MODEL).write_bytes(b"a model")
 

@@ -10,7 +10,6 @@ from db.repositories.audit import Audit
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements
 from db.repositories.uploaded_models import Models
 from db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
 from mallorn.core.artifact_uris import export_uri, model_uri
@@ -152,8 +151,7 @@ def test_an_owners_models_are_their_own(kept: Kept) -> None:
 
 
 def test_what_was_measured_long_ago_is_counted_for_statistics(rows: Rows, tmp_path: Path) -> None:
-    round_id, attempt = rows.claimed_round()
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(0)]))
+    rows.measured_round(rows.ok(0))
     rows.write(lambda session: session.execute(update(Measurement).values(created_at=0.0)))
     tidy(rows.database, Settings(data_dir=tmp_path))
     counted = select(func.sum(MeasurementCount.rows)).where(MeasurementCount.facet == "kind")

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import RoundState
@@ -76,9 +75,8 @@ def test_a_forecast_is_not_judged_by_a_round_that_was_cut_short_or_brought_nothi
 def test_a_candidate_that_computes_wrong_results_was_no_gain(log: Any, owned: OwnedRows) -> None:
     run_round(owned, "w0", [30.0], FIRST_PASS)
     run_round(owned, "w0", [25.0, 1.0], looked_ahead(24.0, 29.0))
-    round_id, attempt = owned.claimed_round("w0")
     refuted = owned.failed(1, Outcome.WRONG_RESULT)
-    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, [refuted]))
+    owned.measured_round(refuted)
     assert (log()[1]["found_us"], log()[1]["gain_us"]) == (25.0, 5.0)
 
 

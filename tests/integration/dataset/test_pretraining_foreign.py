@@ -13,7 +13,6 @@ from typer.testing import Result
 from costmodels.views import PRIMITIVES
 from costmodels.xgb import XGBoost
 from db.dataset.snapshots import silent
-from db.repositories.measurements import Measurements
 from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.snapshot_rows import Selection
 from db.repositories.tuner_log_records import ForeignRecords
@@ -176,9 +175,7 @@ def test_a_base_of_both_is_active_where_it_beats_chance(
 ) -> None:
     rows = Rows(products)
     rows.sketch_id = rows.write(lambda session: Sketches(session).ensure_many([OURS]))["ours"]
-    round_id, attempt = rows.claimed_round()
-    batch = [rows.ok(slot, 2.0 + slot) for slot in range(20)]
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    rows.measured_round(*[rows.ok(slot, 2.0 + slot) for slot in range(20)])
     [told] = data(pretrain(MODEL, "--foreign", "--for", HERE, "--json"))
     assert (told["active"], told["foreign"], told["trained_on"]) == (told["pairwise"] >= 0.55, 80, 100)
 

@@ -5,7 +5,6 @@ from sqlalchemy import select
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measurement_counts import Counts
-from db.repositories.measurements import Measurements
 from db.repositories.withdraw_measurements import Withdrawals
 from db.tables import MeasurementCount
 
@@ -23,9 +22,9 @@ def cells(rows):
 
 
 def test_what_is_counted_and_what_is_not_yet_are_told_together(rows):
-    measured(rows, "w0", [rows.ok(0), rows.failed(1)])
+    rows.measured_round(rows.ok(0), rows.failed(1))
     assert grown(rows) == 2
-    measured(rows, "w1", [rows.ok(0)])
+    rows.measured_round(rows.ok(0), workload="w1")
     told = stats(rows)
     assert (told.measurements, told.workloads) == (3, 2)
     assert {of.name: of.count for of in told.outcomes} == {"ok": 2, "build_error": 1}
@@ -36,14 +35,14 @@ def test_what_is_counted_and_what_is_not_yet_are_told_together(rows):
 
 
 def test_rows_that_may_not_be_all_there_yet_are_left(rows):
-    measured(rows, "w0", [rows.ok(0)])
+    rows.measured_round(rows.ok(0))
     assert grown(rows, settled_sec=600) == 0
     assert cells(rows) == []
     assert stats(rows).measurements == 1
 
 
 def test_counted_again_nothing_is_counted_twice(rows):
-    measured(rows, "w0", [rows.ok(0), rows.ok(1)])
+    rows.measured_round(rows.ok(0), rows.ok(1))
     assert [grown(rows), grown(rows)] == [2, 0]
     assert {cell.rows for cell in cells(rows)} == {2}
 
@@ -51,9 +50,9 @@ def test_counted_again_nothing_is_counted_twice(rows):
 def test_what_is_withdrawn_is_counted_as_that(rows):
     seen = SeenDevice("liar", rows.target_id, "liar", "host", 2, "0.27.0")
     liar = rows.write(lambda session: Devices(session).seen(seen))
-    measured(rows, "w0", [rows.ok(0, device_id=liar), rows.ok(1)])
+    rows.measured_round(rows.ok(0, device_id=liar), rows.ok(1))
     grown(rows)
-    measured(rows, "w1", [rows.ok(0, device_id=liar)])
+    rows.measured_round(rows.ok(0, device_id=liar), workload="w1")
     rows.write(lambda session: Withdrawals(session).withdraw("liar"))
     told = stats(rows)
     assert {of.name: of.count for of in told.outcomes} == {"withdrawn": 2, "ok": 1}
@@ -66,11 +65,6 @@ def test_a_device_of_many_rows_is_withdrawn_a_few_at_a_time(rows, monkeypatch):
     monkeypatch.setattr("db.repositories.withdraw_measurements.AT_A_TIME", 2)
     seen = SeenDevice("liar", rows.target_id, "liar", "host", 2, "0.27.0")
     liar = rows.write(lambda session: Devices(session).seen(seen))
-    measured(rows, "w0", [rows.ok(slot, device_id=liar) for slot in range(5)])
+    rows.measured_round(*[rows.ok(slot, device_id=liar) for slot in range(5)])
     assert rows.write(lambda session: Withdrawals(session).withdraw("liar")).measurements == 5
     assert rows.write(lambda session: Withdrawals(session).withdraw("liar")).measurements == 0
-
-
-def measured(rows, workload, batch):
-    round_id, attempt = rows.claimed_round(workload)
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))

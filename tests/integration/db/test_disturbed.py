@@ -7,20 +7,10 @@ from db.repositories.busy_hours import BusyHours
 from db.repositories.decision_log import DecisionLog
 from db.repositories.measurement_listing import Records
 from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
 from db.repositories.trials import Trials
 from db.tables import Measurement
-from mallorn.core.states import RoundState
 
 A_DAY_SEC = 86_400.0
-
-
-def measured(rows, *new):
-    """A round with these measurements; its id."""
-    round_id, attempt = rows.claimed_round()
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, new))
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
-    return round_id
 
 
 def trials(rows, method, *args):
@@ -29,7 +19,7 @@ def trials(rows, method, *args):
 
 
 def test_a_bound_is_stored_beside_its_times_and_not_as_a_latency(rows):
-    measured(rows, rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0, disturbed=0.001), rows.ok(2, 9.0))
+    rows.closed_round(rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0, disturbed=0.001), rows.ok(2, 9.0))
     page = rows.read(lambda session: Records(session).page(None))
     told = [(record.latency_us, record.bound_us, record.disturbed, record.run_us) for record in page.items]
     assert told == [
@@ -40,7 +30,7 @@ def test_a_bound_is_stored_beside_its_times_and_not_as_a_latency(rows):
 
 
 def test_it_wins_nothing(rows):
-    round_id = measured(rows, rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0))
+    round_id = rows.closed_round(rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0))
     assert [trial.latency_us for trial in trials(rows, "best", 4)] == [7.0]
     assert [
         trial.latency_us for trial, _ in rows.read(lambda session: Trials(session).of_round(round_id))
@@ -50,12 +40,12 @@ def test_it_wins_nothing(rows):
 
 
 def test_where_nothing_else_is_known_the_lowest_bound_is_the_best_guess(rows):
-    measured(rows, rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 4.0, disturbed=0.9))
+    rows.closed_round(rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 4.0, disturbed=0.9))
     assert [trial.latency_us for trial in trials(rows, "best", 4)] == [4.0, 5.0]
 
 
 def test_nobody_learns_from_it_and_it_may_be_measured_again(rows):
-    measured(rows, rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0))
+    rows.closed_round(rows.ok(0, 5.0, disturbed=0.4), rows.ok(1, 7.0))
     assert [trial.candidate.decisions for trial in trials(rows, "history")] == [(1, 2)]
     workload = rows.workloads["w0"]
     known = rows.read(lambda session: Trials(session).known([workload], rows.target_id))
@@ -63,14 +53,14 @@ def test_nobody_learns_from_it_and_it_may_be_measured_again(rows):
 
 
 def test_a_time_may_turn_out_to_be_a_bound(rows):
-    round_id = measured(rows, rows.ok(0, 5.0), rows.ok(1, 7.0))
+    round_id = rows.closed_round(rows.ok(0, 5.0), rows.ok(1, 7.0))
     rows.write(lambda session: Measurements(session).disturb(round_id, {0: 0.3}))
     assert [trial.latency_us for trial in trials(rows, "best", 4)] == [7.0]
 
 
 def stored_before(rows, day, *latencies_us):
     """Times of the same candidates, on a day when timings did not tell what disturbed them."""
-    round_id = measured(rows, *(rows.ok(slot, us) for slot, us in enumerate(latencies_us)))
+    round_id = rows.closed_round(*(rows.ok(slot, us) for slot, us in enumerate(latencies_us)))
     when = update(Measurement).where(Measurement.round_id == round_id)
     rows.write(lambda session: session.execute(when.values(created_at=day * A_DAY_SEC)))
 
@@ -98,6 +88,6 @@ def test_noise_and_one_odd_time_are_no_busy_hour(rows, again):
 
 
 def test_times_of_which_is_known_what_disturbed_them_are_not_doubted(rows):
-    measured(rows, *(rows.ok(slot, 30.0, disturbed=0.0) for slot in range(4)))
-    measured(rows, *(rows.ok(slot, 10.0, disturbed=0.0) for slot in range(4)))
+    rows.closed_round(*(rows.ok(slot, 30.0, disturbed=0.0) for slot in range(4)))
+    rows.closed_round(*(rows.ok(slot, 10.0, disturbed=0.0) for slot in range(4)))
     assert busy_hours(rows) == []

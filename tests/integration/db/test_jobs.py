@@ -227,9 +227,7 @@ def progress_of_job(rows):
 
 def test_what_was_left_unbuilt_is_a_trial_and_no_failure(rows, jobs):
     refusal = {"outcome": Outcome.BUILD_ERROR, "run_us": (), "error": f"{NOT_COMPILED}in 900 places"}
-    round_id, attempt = rows.claimed_round("w0")
-    batch = [rows.ok(0, 20.0), rows.failed(1), rows.ok(2, **refusal), rows.ok(3, **refusal)]
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    rows.measured_round(rows.ok(0, 20.0), rows.failed(1), rows.ok(2, **refusal), rows.ok(3, **refusal))
     found = progress_of_job(rows)
     assert (found.spent, found.failures, found.left_unbuilt) == (4, {"build_error": 1}, 2)
     assert found.outcomes == {"ok": 1, "build_error": 1, LEFT_UNBUILT: 2}
@@ -243,12 +241,7 @@ def test_what_was_left_unbuilt_is_a_trial_and_no_failure(rows, jobs):
 
 def test_progress_counts_trials_failures_and_bests(rows, jobs):
     measured(rows, "w0", [rows.ok(0, 20.0), rows.ok(1, 10.0), rows.failed(2)])
-    round_id, attempt = rows.claimed_round("w1")
-    rows.write(
-        lambda session: Measurements(session).add_batch(
-            round_id, attempt, [rows.failed(0, Outcome.RUN_TIMEOUT)]
-        )
-    )
+    rows.measured_round(rows.failed(0, Outcome.RUN_TIMEOUT), workload="w1")
     found = progress_of_job(rows)
     assert (found.spent, found.in_flight) == (4, 7)
     assert found.failures == {"build_error": 1, "run_timeout": 1}

@@ -12,7 +12,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.trials import Trials
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import JobState, RoundState
+from mallorn.core.states import JobState
 from mallorn.core.values.candidate import Candidate
 from mallorn.core.values.trial import Trial
 
@@ -21,14 +21,6 @@ OLD = Token(99, "w")
 
 def commit(rows, round_id, attempt, batch):
     return rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
-
-
-def measured_round(rows, batch, workload="w0"):
-    """A closed round of these measurements."""
-    round_id, attempt = rows.claimed_round(workload)
-    commit(rows, round_id, attempt, batch)
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
-    return round_id
 
 
 def finish(rows, batch):
@@ -64,7 +56,7 @@ def test_a_slot_is_stored_once(rows):
 
 
 def test_rows_are_numbered_in_slot_order(rows):
-    measured_round(rows, [rows.ok(3), rows.ok(0), rows.ok(2)])
+    rows.closed_round(rows.ok(3), rows.ok(0), rows.ok(2))
     assert [trial.candidate.decisions[0] for trial in history(rows)] == [0, 2, 3]
 
 
@@ -76,7 +68,7 @@ def test_an_empty_batch_still_asks_the_fence(rows):
 
 
 def test_the_latency_is_the_median_of_the_run_times(rows):
-    measured_round(rows, [rows.ok(0, run_us=(9.0, 1.0, 2.0))])
+    rows.closed_round(rows.ok(0, run_us=(9.0, 1.0, 2.0)))
     assert history(rows)[0].latency_us == 2.0
 
 
@@ -87,13 +79,13 @@ def test_run_times_belong_to_ok_alone(outcome, run_us):
 
 
 def test_history_ends_where_the_round_may_look(rows):
-    measured_round(rows, [rows.ok(slot) for slot in range(4)])
+    rows.closed_round(*[rows.ok(slot) for slot in range(4)])
     _, upto, *_ = ids(rows)
     assert [trial.candidate.decisions[0] for trial in history(rows, upto=upto)] == [0, 1]
 
 
 def test_history_tells_failures_apart_and_leaves_out_repeats(rows):
-    measured_round(rows, [rows.ok(0), rows.failed(1, Outcome.RUN_TIMEOUT)])
+    rows.closed_round(rows.ok(0), rows.failed(1, Outcome.RUN_TIMEOUT))
     finish(rows, [rows.ok(0, 9.0)])
     found = [(trial.outcome, trial.latency_us) for trial in history(rows)]
     assert found == [(Outcome.OK, 10.0), (Outcome.RUN_TIMEOUT, None)]
@@ -104,7 +96,7 @@ def test_history_within_a_context_has_what_never_reached_a_device_too(rows):
         lambda session: Contexts(session).ensure(rows.target_id, "another", "0.27.0", 2, {}).id
     )
     lost = rows.failed(1, context_id=None)
-    measured_round(rows, [rows.ok(0), lost, rows.ok(2, context_id=elsewhere), rows.ok(3)])
+    rows.closed_round(rows.ok(0), lost, rows.ok(2, context_id=elsewhere), rows.ok(3))
     here = rows.read(
         lambda session: Trials(session).history(
             rows.workloads["w0"], rows.target_id, context_id=rows.context_id
@@ -114,20 +106,20 @@ def test_history_within_a_context_has_what_never_reached_a_device_too(rows):
 
 
 def test_best_lists_distinct_candidates_fastest_first(rows):
-    measured_round(rows, [rows.ok(0, 30.0), rows.ok(1, 10.0), rows.ok(2, 20.0), rows.failed(3)])
+    rows.closed_round(rows.ok(0, 30.0), rows.ok(1, 10.0), rows.ok(2, 20.0), rows.failed(3))
     finish(rows, [rows.ok(1, 11.0)])
     found = [(trial.candidate.decisions[0], trial.latency_us) for trial in best(rows, 5)]
     assert found == [(1, 10), (2, 20), (0, 30)]
 
 
 def test_a_candidate_found_wrong_is_never_best(rows):
-    measured_round(rows, [rows.ok(0, 30.0), rows.ok(1, 10.0)])
+    rows.closed_round(rows.ok(0, 30.0), rows.ok(1, 10.0))
     finish(rows, [rows.failed(1, Outcome.WRONG_RESULT)])
     assert [trial.candidate.decisions[0] for trial in best(rows, 5)] == [0]
 
 
 def test_best_within_a_context_ignores_other_machines(rows):
-    measured_round(rows, [rows.ok(0, 30.0), rows.ok(1, 10.0, context_id=None)])
+    rows.closed_round(rows.ok(0, 30.0), rows.ok(1, 10.0, context_id=None))
     assert best(rows, context_id=rows.context_id)[0].latency_us == 30.0
 
 
@@ -139,8 +131,8 @@ def test_repeats_are_refused_from_a_worker_that_lost_the_finish(rows):
 
 
 def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):
-    measured_round(rows, [rows.ok(0), rows.ok(1)], "w0")
-    measured_round(rows, [rows.ok(0)], "w1")
+    rows.closed_round(rows.ok(0), rows.ok(1))
+    rows.closed_round(rows.ok(0), workload="w1")
 
     def family(session):
         trials = Trials(session)
@@ -156,14 +148,14 @@ def test_a_family_is_read_across_workloads_from_where_training_stopped(rows):
 
 
 def test_known_counts_what_an_import_finds(rows):
-    measured_round(rows, [rows.ok(0), rows.failed(1)])
+    rows.closed_round(rows.ok(0), rows.failed(1))
     ids = list(rows.workloads.values())
     known = rows.read(lambda session: Trials(session).known(ids, rows.target_id))
     assert known == {rows.workloads["w0"]: 2}
 
 
 def test_records_are_paged_newest_first_and_hidden_from_other_owners(rows):
-    measured_round(rows, [rows.ok(slot) for slot in range(5)])
+    rows.closed_round(*[rows.ok(slot) for slot in range(5)])
 
     def read(session):
         first = Records(session).page("ada", job_id=rows.job_id, limit=3)
@@ -178,8 +170,8 @@ def test_records_are_paged_newest_first_and_hidden_from_other_owners(rows):
 
 
 def test_records_are_filtered_by_what_they_are_about(rows):
-    measured_round(rows, [rows.ok(0), rows.failed(1)], "w0")
-    measured_round(rows, [rows.ok(0)], "w1")
+    rows.closed_round(rows.ok(0), rows.failed(1))
+    rows.closed_round(rows.ok(0), workload="w1")
 
     def count(**filters):
         return len(rows.read(lambda session: Records(session).page(None, **filters)).items)
@@ -207,7 +199,7 @@ def test_a_measurement_takes_less_than_400_bytes(rows):
         )
         for slot in range(size)
     ]
-    measured_round(rows, batch)
+    rows.closed_round(*batch)
     with rows.database.session() as session:
         if session.get_bind().dialect.name == "postgresql":
             query = "SELECT max(pg_column_size(m.*)) FROM measurements m"

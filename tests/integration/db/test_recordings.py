@@ -3,7 +3,6 @@
 import dataclasses
 
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.measurements import Measurements
 from db.repositories.measurements_for_recording import Recordings
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
@@ -17,11 +16,6 @@ CHOICES = (Choice(ChoiceKind.TILE, 2, 64, 64),)
 SEEN = {"cpu_model": "a cpu", "cores": 4, "hostname": "secret", "address": "10.0.0.1:9090"}
 
 
-def measured(rows, workload, *batch):
-    round_id, attempt = rows.claimed_round(workload)
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
-
-
 def test_tasks_come_with_failures_first_measurements_and_the_facts_of_their_context(rows):
     workload = dataclasses.replace(new_workload("lab"), features={"extents": [3, 7]}, flops=1023.0)
     rows.workloads |= rows.write(lambda session: Workloads(session).ensure_many([workload]))
@@ -32,7 +26,9 @@ def test_tasks_come_with_failures_first_measurements_and_the_facts_of_their_cont
     never_there = rows.failed(1, context_id=None, **like)
     lost = rows.failed(3, Outcome.WORKER_LOST, context_id=None, **like)
     again = rows.ok(4, 99.0, decisions=(0, 2), **like)
-    measured(rows, "lab", rows.ok(0, 5.0, **like), never_there, rows.ok(2, 4.0, **like), lost, again)
+    rows.measured_round(
+        rows.ok(0, 5.0, **like), never_there, rows.ok(2, 4.0, **like), lost, again, workload="lab"
+    )
 
     (task,) = recorded_tasks(rows.database, 3)
     assert recorded_tasks(rows.database, 4) == []
@@ -54,8 +50,8 @@ def test_two_contexts_are_two_tasks_in_the_order_they_were_met(rows):
         return Contexts(session).ensure(rows.target_id, "another", "0.27.0", 2, {}).id
 
     other = rows.write(elsewhere)
-    measured(rows, "w1", rows.ok(0, context_id=other), rows.failed(1, context_id=None))
-    measured(rows, "w0", rows.ok(0))
+    rows.measured_round(rows.ok(0, context_id=other), rows.failed(1, context_id=None), workload="w1")
+    rows.measured_round(rows.ok(0))
     found = rows.read(lambda session: Recordings(session).measured())
     assert [(each.workload_id, each.context_id) for each in found] == [
         (rows.workloads["w1"], other),
@@ -71,7 +67,7 @@ def test_hosts_are_those_that_measured_without_their_names(rows):
     device_id = rows.write(lambda session: Devices(session).seen(device("a", SEEN)))
     rows.write(lambda session: Devices(session).seen(device("idle", {"cpu_model": "another"})))
     assert measuring_hosts(rows.database) == []
-    measured(rows, "w0", rows.ok(0, device_id=device_id))
+    rows.measured_round(rows.ok(0, device_id=device_id))
     assert measuring_hosts(rows.database) == [
         {"host_class": "host", "threads": 2, "tvm_version": "0.27.0", "cpu_model": "a cpu", "cores": 4}
     ]

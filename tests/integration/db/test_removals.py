@@ -9,7 +9,6 @@ from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurement_listing import Records
-from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.task_histories import TaskHistories
 from db.repositories.uploaded_models import Models
@@ -26,10 +25,7 @@ WORDS = ("name", "reason", "graph", "report", "warnings", "idempotency_key")
 
 def worked(rows: Rows) -> None:
     """The job has measured, logged, and come to its end."""
-    round_id, attempt = rows.claimed_round("w0")
-    rows.write(
-        lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(0), rows.failed(1)])
-    )
+    round_id, attempt = rows.measured_round(rows.ok(0), rows.failed(1))
     rows.write(
         lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, RoundStats(candidates=1))
     )

@@ -1,6 +1,5 @@
 """What stock's tuner found is told by task, apart from what datasets of Mallorn brought."""
 
-from db.repositories.measurements import Measurements
 from db.repositories.tasks import Tasks
 from db.repositories.tuner_log_records import Stock
 from mallorn.core.outcomes import Outcome
@@ -44,7 +43,6 @@ def test_every_job_of_the_workload_is_told(rows):
 def test_a_candidate_that_was_found_wrong_here_counts_no_more(rows):
     bring(rows, "w0", 20.0)
     bring(rows, "w0", 30.0)
-    round_id, attempt = rows.claimed_round("w0")
     wrong = rows.failed(0, Outcome.WRONG_RESULT, decisions=(20, 2))
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [wrong]))
+    rows.measured_round(wrong)
     assert told(rows) == {"w0": 30.0}

@@ -6,15 +6,12 @@ from sqlalchemy import select, update
 from db.measurement_codec import unpack_times
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
 from db.repositories.trials import Trials
 from db.repositories.withdraw_measurements import Withdrawals
 from db.tables import Measurement, Schedule
 from mallorn.core.cost_model_name import base_family
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import RoundState
 from tests.fixtures.schedules import promote
 
 
@@ -30,10 +27,8 @@ def devices(rows):
 
 def measured(rows, device_id, *latencies_us, first=0, **changes):
     """A round that a device timed; the ids of its rows."""
-    round_id, attempt = rows.claimed_round()
     batch = [rows.ok(first + n, us, device_id=device_id, **changes) for n, us in enumerate(latencies_us)]
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    round_id = rows.closed_round(*batch)
     found = select(Measurement).where(Measurement.round_id == round_id).order_by(Measurement.id)
     return [row.id for row in rows.read(lambda session: session.scalars(found).all())]
 
@@ -79,9 +74,8 @@ def test_a_measurement_stays_with_what_it_was(rows, devices):
 
 def test_what_a_liar_called_wrong_may_win_again(rows, devices):
     measured(rows, devices["honest"], 7.0)
-    round_id, attempt = rows.claimed_round()
     wrong = rows.failed(0, Outcome.WRONG_RESULT, device_id=devices["liar"])
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [wrong]))
+    rows.measured_round(wrong)
     assert best_us(rows) == []
     withdraw(rows)
     assert best_us(rows) == [7.0]

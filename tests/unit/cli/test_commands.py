@@ -10,7 +10,6 @@ import pytest
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements
 from db.repositories.workers import Workers
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
@@ -43,9 +42,7 @@ def end(owned: OwnedRows, state: JobState, reason: str = "", **recorded: Any) ->
 
 
 def measure(owned: OwnedRows) -> None:
-    round_id, attempt = owned.claimed_round("w0")
-    batch = [owned.ok(0, 5.0), owned.failed(1)]
-    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    owned.measured_round(owned.ok(0, 5.0), owned.failed(1))
 
 
 EMPTY = {

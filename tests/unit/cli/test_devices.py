@@ -4,7 +4,6 @@ import pytest
 
 from cli import archive_and_delete_jobs as archive_and_delete
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.measurements import Measurements
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import OwnedRows
 
@@ -19,9 +18,7 @@ def liar(owned: OwnedRows) -> None:
     """A device that measured one candidate."""
     seen = SeenDevice("a liar", owned.target_id, "far", "host", 2, "0.27.0")
     device_id = owned.write(lambda session: Devices(session).seen(seen))
-    round_id, attempt = owned.claimed_round("w0")
-    batch = [owned.ok(0, 0.5, device_id=device_id)]
-    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    owned.measured_round(owned.ok(0, 0.5, device_id=device_id))
 
 
 @pytest.mark.usefixtures("liar")

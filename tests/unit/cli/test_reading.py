@@ -13,7 +13,6 @@ from typer.testing import Result
 from db.migrate import upgrade
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements
 from db.session import Database
 from mallorn.core.settings import settings
 from mallorn.core.states import JobState
@@ -59,9 +58,7 @@ def database(place: Path) -> Iterator[Database]:
 def left(database: Database) -> OwnedRows:
     """A tuning job with one round of trials."""
     rows = OwnedRows(database)
-    round_id, attempt = rows.claimed_round("w0")
-    batch = [rows.ok(0, 5.0), rows.failed(1)]
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    rows.measured_round(rows.ok(0, 5.0), rows.failed(1))
     return rows
 
 

@@ -13,7 +13,6 @@ import pytest
 from cli import record_for_replay as recording
 from cli import wait_until_tuned
 from db.migrate import upgrade
-from db.repositories.measurements import Measurements
 from db.repositories.sketches import Sketches
 from db.repositories.workloads import Workloads
 from db.session import Database
@@ -46,9 +45,8 @@ def dataset(directory: Path, workload: str, candidates: int) -> Path:
     tiled = new_sketch("tiled", (Choice(ChoiceKind.TILE, 2, 64, 64),))
     rows.sketch_id = rows.write(lambda session: Sketches(session).ensure_many([tiled]))["tiled"]
     rows.job_id = rows.write(lambda session: rows.add_job(session, "ada", (workload,)))
-    round_id, attempt = rows.claimed_round(workload)
     batch = [*(rows.ok(slot, 10.0 - slot) for slot in range(candidates - 1)), rows.failed(candidates)]
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    rows.measured_round(*batch, workload=workload)
     database.dispose()
     return directory
 

@@ -4,7 +4,6 @@ import pytest
 
 from cli import archive_and_delete_jobs as archive_and_delete
 from db.repositories.jobs import Jobs
-from db.repositories.measurements import Measurements
 from mallorn.core.states import JobState
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
@@ -51,8 +50,7 @@ def test_the_exported_files_alone_go_where_that_is_said(owned: OwnedRows, ended:
 
 
 def test_what_a_deleted_job_measured_is_found_by_its_id(owned: OwnedRows) -> None:
-    round_id, attempt = owned.claimed_round("w0")
-    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, [owned.ok(0)]))
+    owned.measured_round(owned.ok(0))
     owned.write(lambda session: Jobs(session).move(owned.job_id, list(JobState), JobState.DONE))
     mallorn("rm", owned.job_id, "--yes")
     assert owned.job_id in mallorn("records", "--job", owned.job_id).stdout

@@ -5,11 +5,9 @@ from typing import Any
 from sqlalchemy import select, update
 
 from db.repositories.fleet_activity import StageRuns
-from db.repositories.measurements import Measurements
-from db.repositories.rounds import Rounds
 from db.repositories.workers import Workers
 from db.tables import Round, StageRun, Worker
-from mallorn.core.states import RoundState, StageKind
+from mallorn.core.states import StageKind
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
@@ -21,11 +19,7 @@ def activity(coordinator: Coordinator, **params: Any) -> dict[str, Any]:
 
 def run_round(rows: OwnedRows, workload: str = "w0") -> int:
     """A round of one valid and one failed trial, 250 ms on the device together."""
-    round_id, attempt = rows.claimed_round(workload)
-    found = [rows.ok(0, run_ms=150.0), rows.failed(1, run_ms=100.0)]
-    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, found))
-    rows.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
-    return round_id
+    return rows.closed_round(rows.ok(0, run_ms=150.0), rows.failed(1, run_ms=100.0), workload=workload)
 
 
 def test_a_round_is_shown_with_who_ran_it_and_what_came_of_it(

@@ -24,12 +24,11 @@ from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 def measure(owned: OwnedRows, workload: str, *latencies_us: float | None) -> None:
     """Commit a round of trials; None is a build error."""
-    round_id, attempt = owned.claimed_round(workload)
     batch = [
         owned.failed(slot) if latency_us is None else owned.ok(slot, latency_us)
         for slot, latency_us in enumerate(latencies_us)
     ]
-    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    owned.measured_round(*batch, workload=workload)
 
 
 def test_progress_counts_trials_and_failures(coordinator: Coordinator, owned: OwnedRows) -> None:
@@ -53,9 +52,7 @@ def test_the_estimate_is_the_weighted_sum_once_every_task_has_a_time(
 def test_the_estimate_leaves_out_what_the_first_pass_left_out(
     coordinator: Coordinator, owned: OwnedRows
 ) -> None:
-    round_id, attempt = owned.claimed_round("w0")
-    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, [owned.ok(0, 20.0)]))
-    owned.write(lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE))
+    owned.closed_round(owned.ok(0, 20.0))
     measure(owned, "w0", 10.0)
     progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
     assert progress["estimated_us"] == 10.0
@@ -65,10 +62,7 @@ def test_there_is_no_estimate_while_a_first_time_is_awaited(
     coordinator: Coordinator, owned: OwnedRows
 ) -> None:
     for latency_us in (20.0, 10.0):
-        round_id, attempt = owned.claimed_round("w0")
-        batch = [owned.ok(0, latency_us)]
-        owned.write(lambda session, r=round_id, a=attempt, b=batch: Measurements(session).add_batch(r, a, b))
-        owned.write(lambda session, r=round_id, a=attempt: Rounds(session).close(r, a, RoundState.DONE))
+        owned.closed_round(owned.ok(0, latency_us))
     measure(owned, "w1", None)
     estimate = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]["estimated_us"]
     assert estimate is None, "it would get worse with the time of w1"
@@ -249,9 +243,7 @@ def test_another_owners_job_is_not_there(coordinator: Coordinator) -> None:
 
 
 def test_a_wrong_result_is_a_failure_of_its_own(coordinator: Coordinator, owned: OwnedRows) -> None:
-    round_id, attempt = owned.claimed_round("w0")
-    batch = [owned.failed(0, Outcome.WRONG_RESULT)]
-    owned.write(lambda session: Measurements(session).add_batch(round_id, attempt, batch))
+    owned.measured_round(owned.failed(0, Outcome.WRONG_RESULT))
     progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
     assert progress["failures"] == {"wrong_result": 1}
     assert owned.read(lambda session: Events(session).after(owned.job_id, 0)) == []
