@@ -8,7 +8,6 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from db.repositories.api_keys import ApiKeys
 from mallorn.core.api_keys import Scope
 from services.coordinator.app import create_app
 from services.coordinator.web.caller_scopes import SCOPES
@@ -76,16 +75,9 @@ def ada(start: Start) -> Coordinator:
     return start(api_keys={"ada": "0" * 64})
 
 
-def new_key(coordinator: Coordinator, owner: str, *scopes: Scope) -> str:
-    with coordinator.database.transaction() as session:
-        return ApiKeys(session).create(owner, "test", scopes).key
-
-
 def ask(coordinator: Coordinator, route: Route, key: str | None, **named: str) -> httpx.Response:
     path = route.path.format_map({name: named.get(name, "1") for name in route.parameters})
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    body = BODIES.get(route.name, {})
-    return coordinator.http.request(route.method, coordinator.url + path, headers=headers, **body)
+    return coordinator.ask(key, route.method, coordinator.url + path, **BODIES.get(route.name, {}))
 
 
 def test_only_what_tells_nothing_is_open(ada: Coordinator) -> None:
@@ -104,7 +96,7 @@ def test_without_a_key_nothing_is_answered(ada: Coordinator) -> None:
 
 
 def test_with_every_other_scope_nothing_is_answered(ada: Coordinator) -> None:
-    keys = {scope: new_key(ada, "ada", scope) for scope in Scope}
+    keys = {scope: ada.new_key("ada", scope).key for scope in Scope}
     asked = 0
     for route in routes(ada):
         for scope in set(keys) - {Scope.ADMIN} - (route.scopes or set(Scope)):
@@ -121,15 +113,14 @@ def test_with_the_right_scope_the_key_is_no_obstacle(ada: Coordinator) -> None:
     for scope in Scope:
         for route in routes(ada):
             if route.scopes and scope in route.scopes:
-                assert ask(ada, route, new_key(ada, "ada", scope)).status_code not in (401, 403), route.name
+                answer = ask(ada, route, ada.new_key("ada", scope).key)
+                assert answer.status_code not in (401, 403), route.name
 
 
 def test_another_owners_things_are_not_there(ada: Coordinator) -> None:
     rows = OwnedRows(ada.database, "ada")
-    with ada.database.transaction() as session:
-        key_id = ApiKeys(session).create("ada", "hers", [Scope.READ]).id
-    hers = {"job_id": rows.job_id, "model_id": MODEL, "key_id": key_id}
-    mallory = new_key(ada, "mallory", Scope.READ, Scope.SUBMIT)
+    hers = {"job_id": rows.job_id, "model_id": MODEL, "key_id": ada.new_key("ada", Scope.READ).id}
+    mallory = ada.new_key("mallory", Scope.READ, Scope.SUBMIT).key
     asked = 0
     for route in routes(ada):
         assert route.parameters <= OWNED | SHARED | {"index", "name", "file", "deed"}, (
@@ -144,10 +135,8 @@ def test_another_owners_things_are_not_there(ada: Coordinator) -> None:
 
 def test_an_admin_sees_and_stops_what_is_anothers_and_no_more(ada: Coordinator) -> None:
     rows = OwnedRows(ada.database, "ada")
-    with ada.database.transaction() as session:
-        key_id = ApiKeys(session).create("ada", "hers", [Scope.READ]).id
-    hers = {"job_id": rows.job_id, "model_id": MODEL, "key_id": key_id}
-    admin = new_key(ada, "root", Scope.ADMIN)
+    hers = {"job_id": rows.job_id, "model_id": MODEL, "key_id": ada.new_key("ada", Scope.READ).id}
+    admin = ada.new_key("root", Scope.ADMIN).key
     opened = {
         route.name
         for route in routes(ada)

@@ -12,13 +12,12 @@ from db.dataset.export import export
 from db.dataset.snapshots import take_snapshot
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.rounds import Rounds
 from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.snapshot_rows import Selection
 from db.session import Database
 from db.tables import Measurement
 from mallorn.core.outcomes import Outcome
-from mallorn.core.states import JobState, RoundState
+from mallorn.core.states import JobState
 from mallorn.core.values.candidate import Choice, ChoiceKind, Sketch
 from tests.fixtures.rows import Rows
 
@@ -30,25 +29,14 @@ class Filled(Rows):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self.write(self._measure)
+        self.closed_round(self.ok(0, 5.0, predicted=0.5), self.failed(1), self.ok(2, 3.0))
+        lost = self.failed(0, Outcome.BUILD_TIMEOUT, context_id=None)
+        self.closed_round(lost, self.ok(1, 7.0), workload="w1")
 
     def _fill(self, session: Session, workloads: tuple[str, ...], owner: str) -> None:
         super()._fill(session, workloads, owner)
         tiled = NewSketch(TILED, "tvm/1", "0.27.0")
         self.sketch_id = Sketches(session).ensure_many([tiled])["tiled"]
-
-    def _measure(self, session: Session) -> None:
-        self.measure(session, "w0", [self.ok(0, 5.0, predicted=0.5), self.failed(1), self.ok(2, 3.0)])
-        lost = self.failed(0, Outcome.BUILD_TIMEOUT, context_id=None)
-        self.measure(session, "w1", [lost, self.ok(1, 7.0)])
-
-    def measure(self, session: Session, workload: str, batch: list[NewMeasurement]) -> None:
-        """A round of a workload, from its claim to its end."""
-        round_id = self.add_round(session, workload)
-        hold = Rounds(session).claim(round_id, "w", 60)
-        assert hold is not None
-        Measurements(session).add_batch(round_id, hold.token, batch)
-        Rounds(session).close(round_id, hold.token, RoundState.DONE)
 
     def finish(self, session: Session, batch: list[NewMeasurement]) -> None:
         """Repeats of the best, at the end of the job."""
@@ -72,6 +60,14 @@ def stored(database: Database) -> list[Measurement]:
 @pytest.fixture
 def filled(database: Database) -> Filled:
     return Filled(database)
+
+
+@pytest.fixture
+def enough(filled: Filled) -> Filled:
+    """Twenty rows more of each of two workloads, which are enough to learn from."""
+    for workload in ("w0", "w1"):
+        filled.closed_round(*[filled.ok(slot, 2.0 + slot) for slot in range(20)], workload=workload)
+    return filled
 
 
 @pytest.fixture

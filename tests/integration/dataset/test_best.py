@@ -13,9 +13,8 @@ def test_the_next_best_stands_behind_all_repeats_of_the_best(filled: Filled) -> 
 
     assert best(3) == [((2, 2), 3.0), ((0, 2), 5.0)]
     for latency_us in (1.0, 2.0):
-        repeats = [filled.ok(slot, latency_us, decisions=(9, 9)) for slot in range(30)]
-        filled.write(lambda session, rows=repeats: filled.measure(session, "w0", rows))  # type: ignore[misc]
+        filled.closed_round(*[filled.ok(slot, latency_us, decisions=(9, 9)) for slot in range(30)])
     assert best(2) == [((9, 9), 1.0), ((2, 2), 3.0)]
     refuted = filled.failed(0, Outcome.WRONG_RESULT, decisions=(9, 9))
-    filled.write(lambda session: filled.measure(session, "w0", [refuted]))
+    filled.closed_round(refuted)
     assert best(2) == [((2, 2), 3.0), ((0, 2), 5.0)]

@@ -4,7 +4,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy.orm import Session
 
 from db.repositories.measuring_contexts import Contexts
 from research.replay.recording_file import write_tasks
@@ -17,12 +16,9 @@ evaluate = partial(mallorn, "evaluate")
 
 
 @pytest.fixture(autouse=True)
-def here(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+def here(enough: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the machine of a dataset with two tasks of one network."""
-    for workload in ("w0", "w1"):
-        batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
-        filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
-    monkeypatch.setenv("MALLORN_DATABASE_URL", filled.database.url)
+    monkeypatch.setenv("MALLORN_DATABASE_URL", enough.database.url)
 
 
 def test_models_stand_side_by_side_with_what_learned_noise() -> None:
@@ -45,12 +41,9 @@ def test_every_figure_has_its_seeds() -> None:
 
 
 def test_a_host_is_judged_by_what_another_taught(filled: Filled) -> None:
-    def add(session: Session) -> None:
-        there = Contexts(session).ensure(filled.target_id, "other", "0.27.0", 2, {}).id
-        batch = [filled.ok(slot, 3.0 + slot, context_id=there) for slot in range(20)]
-        filled.measure(session, "w0", batch)
-
-    filled.write(add)
+    target_id = filled.target_id
+    there = filled.write(lambda session: Contexts(session).ensure(target_id, "other", "0.27.0", 2, {}).id)
+    filled.closed_round(*[filled.ok(slot, 3.0 + slot, context_id=there) for slot in range(20)])
     told = data(evaluate("draft", "--seeds", 1, "--split", "by-host", "--json"))
     assert told["split"] == "by-host"
     assert told["figures"]["draft"]["rows"]["mean"] == (45 + 20) / 2

@@ -30,11 +30,8 @@ class Lowered:
 
 
 @pytest.fixture
-def out(filled: Filled, tmp_path: Path) -> Path:
-    for workload in ("w0", "w1"):
-        batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
-        filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
-    freeze(filled.database, Lowered(), tmp_path / "out", "costmodels", ["statements"])
+def out(enough: Filled, tmp_path: Path) -> Path:
+    freeze(enough.database, Lowered(), tmp_path / "out", "costmodels", ["statements"])
     return tmp_path / "out"
 
 
@@ -50,13 +47,13 @@ def test_what_was_frozen_is_enough_to_compare(out: Path) -> None:
 
 def test_rows_that_come_later_are_not_in_it(filled: Filled, out: Path) -> None:
     before = load(str(out), 5).fingerprint
-    filled.write(lambda session: filled.measure(session, "w0", [filled.ok(0, 1.0)]))
+    filled.closed_round(filled.ok(0, 1.0))
     freeze(filled.database, Lowered(), out, "costmodels", ["statements"])
     assert load(str(out), 5).fingerprint == before
 
 
 def test_a_place_that_holds_other_rows_is_refused(filled: Filled, out: Path) -> None:
-    filled.write(lambda session: filled.measure(session, "w0", [filled.ok(0, 1.0)]))
+    filled.closed_round(filled.ok(0, 1.0))
     with pytest.raises(Conflict, match="holds the rows costmodels, not later") as caught:
         freeze(filled.database, Lowered(), out, "later", ["statements"])
     assert caught.value.hint

@@ -17,12 +17,9 @@ TARGET = parse_target({"kind": "llvm", "num-cores": 64})
 
 
 @pytest.fixture
-def export(filled: Filled, tmp_path: Path) -> Path:
+def export(enough: Filled, tmp_path: Path) -> Path:
     """Twenty rows and a few of each of two workloads."""
-    for workload in ("w0", "w1"):
-        batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
-        filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
-    filled.exported(tmp_path / "out")
+    enough.exported(tmp_path / "out")
     return tmp_path / "out"
 
 

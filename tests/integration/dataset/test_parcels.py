@@ -78,7 +78,7 @@ def test_a_second_import_adds_nothing(filled: Filled, elsewhere: Database, tmp_p
     import_dataset(elsewhere, tmp_path / "out")
     again = import_dataset(elsewhere, tmp_path / "out")
     assert (again.added, again.known) == (0, 5)
-    filled.write(lambda session: filled.measure(session, "w0", [filled.ok(0, 2.0)]))
+    filled.closed_round(filled.ok(0, 2.0))
     filled.exported(tmp_path / "more")
     more = import_dataset(elsewhere, tmp_path / "more")
     assert (more.added, more.known) == (1, 5)

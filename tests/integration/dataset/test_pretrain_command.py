@@ -22,14 +22,6 @@ def here(filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLORN_DATABASE_URL", filled.database.url)
 
 
-@pytest.fixture
-def enough(filled: Filled) -> Filled:
-    for workload in ("w0", "w1"):
-        batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
-        filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
-    return filled
-
-
 def stored_bases(database: Database) -> list[str]:
     with database.session() as session:
         return [str(found.full_name) for found in CostModelVersions(session).page().items]

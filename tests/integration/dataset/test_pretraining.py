@@ -148,13 +148,10 @@ def test_progress_reaches_its_end(database: Database) -> None:
     assert seen == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_what_a_snapshot_froze_is_what_a_base_learns_from(filled: Filled) -> None:
-    for workload in ("w0", "w1"):
-        batch = [filled.ok(slot, 2.0 + slot) for slot in range(20)]
-        filled.write(lambda session, at=workload, new=batch: filled.measure(session, at, new))
-    taken = take_snapshot(filled.database, "mine", Selection())
-    [base] = pretrain(filled.database, training_data_of(filled.database, "mine", Selection()), "draft")
-    [stored] = versions(filled.database)
+def test_what_a_snapshot_froze_is_what_a_base_learns_from(enough: Filled) -> None:
+    taken = take_snapshot(enough.database, "mine", Selection())
+    [base] = pretrain(enough.database, training_data_of(enough.database, "mine", Selection()), "draft")
+    [stored] = versions(enough.database)
     assert (stored.snapshot, stored.seen_upto, stored.rows) == ("mine", taken.upto, 45)
     assert base.tasks == 2
 

@@ -58,7 +58,7 @@ def test_a_database_teaches_its_trials_and_not_the_repeats_of_the_finish(filled:
 
 def test_a_snapshot_teaches_what_it_froze(filled: Filled) -> None:
     take_snapshot(filled.database, "before", ALL)
-    filled.write(lambda session: filled.measure(session, "w1", [filled.ok(0, 1.0)]))
+    filled.closed_round(filled.ok(0, 1.0), workload="w1")
     assert training_data_of(filled.database, "before", ALL).rows == 5
     assert training_data_of(filled.database, None, ALL).rows == 6
     with pytest.raises(NotFound, match="no snapshot after"):
@@ -88,7 +88,7 @@ def test_a_recording_teaches_what_its_database_does(filled: Filled, tmp_path: Pa
 
 
 def test_a_limit_bounds_what_is_kept_and_not_what_is_best(filled: Filled) -> None:
-    filled.write(lambda session: filled.measure(session, "w0", [filled.ok(at, 9.0) for at in range(200)]))
+    filled.closed_round(*[filled.ok(at, 9.0) for at in range(200)])
     training_data = training_data_of(filled.database, None, ALL, limit=20)
     assert 10 < training_data.rows < 40
     assert min(us for _, us in taught(training_data)["w0"] if us) == 3.0

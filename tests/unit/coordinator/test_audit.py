@@ -3,7 +3,6 @@
 import pytest
 from sqlalchemy import text, update
 
-from db.repositories.api_keys import ApiKeys
 from db.repositories.audit import Audit
 from db.tables import AuditRow
 from mallorn.core.api_keys import Scope
@@ -14,14 +13,8 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 def told(coordinator: Coordinator, key: str | None = None) -> list[tuple[str, str, int]]:
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    items = coordinator.http.get("/audit", headers=headers).json()["items"]
+    items = coordinator.ask(key, "GET", "/audit").json()["items"]
     return [(item["owner"], f"{item['method']} {item['path']}", item["status"]) for item in items]
-
-
-def new_key(coordinator: Coordinator, owner: str, *scopes: Scope) -> str:
-    with coordinator.database.transaction() as session:
-        return ApiKeys(session).create(owner, "test", scopes).key
 
 
 def test_what_changes_something_is_kept_and_what_reads_is_not(coordinator: Coordinator) -> None:
@@ -35,21 +28,19 @@ def test_what_changes_something_is_kept_and_what_reads_is_not(coordinator: Coord
 
 
 def test_refusals_are_kept_with_the_key_that_was_presented(coordinator: Coordinator) -> None:
-    reader = new_key(coordinator, "bob", Scope.READ)
-    headers = {"Authorization": f"Bearer {reader}"}
-    assert coordinator.http.delete("/jobs/nope", headers=headers).status_code == 403
-    entry = coordinator.http.get("/audit", headers=headers).json()["items"][0]
+    reader = coordinator.new_key("bob", Scope.READ).key
+    assert coordinator.ask(reader, "DELETE", "/jobs/nope").status_code == 403
+    entry = coordinator.ask(reader, "GET", "/audit").json()["items"][0]
     assert (entry["owner"], entry["status"]) == ("bob", 403)
     assert reader.startswith(f"mln_{entry['key_id']}_")
-    admin = new_key(coordinator, "ada", Scope.ADMIN)
-    as_admin = {"Authorization": f"Bearer {admin}"}
-    assert coordinator.http.delete("/jobs/nope", headers=as_admin).status_code == 404
+    admin = coordinator.new_key("ada", Scope.ADMIN).key
+    assert coordinator.ask(admin, "DELETE", "/jobs/nope").status_code == 404
     assert [status for _, _, status in told(coordinator, admin)] == [404, 403], "an admin sees everybody's"
     assert [status for _, _, status in told(coordinator, reader)] == [403]
 
 
 def test_strangers_do_not_fill_it(coordinator: Coordinator) -> None:
-    admin = new_key(coordinator, "ada", Scope.ADMIN)
+    admin = coordinator.new_key("ada", Scope.ADMIN).key
     assert coordinator.http.post("/keys", json={"name": "x"}).status_code == 401
     assert told(coordinator, admin) == []
 

@@ -3,11 +3,9 @@
 import json
 from typing import Any
 
-import httpx
 import pytest
 from sqlalchemy import update
 
-from db.repositories.api_keys import ApiKeys
 from db.tables import ApiKeyRow
 from mallorn.core.api_keys import Scope, digest_of
 from tests.fixtures.coordinator import Coordinator, Start
@@ -15,99 +13,88 @@ from tests.fixtures.coordinator import Coordinator, Start
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
-def made(coordinator: Coordinator, owner: str = "ada", *scopes: Scope, days: float | None = None) -> Any:
-    """As `mallorn keys create --here` makes one."""
-    with coordinator.database.transaction() as session:
-        return ApiKeys(session).create(owner, "test", scopes or tuple(Scope), days)
-
-
-def ask(coordinator: Coordinator, key: str | None, method: str, path: str, **given: Any) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return coordinator.http.request(method, path, headers=headers, **given)
-
-
 def test_the_first_key_shuts_the_door(coordinator: Coordinator) -> None:
     answer = coordinator.http.post("/keys", json={"name": "first", "scopes": ["admin"]})
     assert answer.status_code == 201
     assert answer.json()["owner"] == "local", "what was submitted before stays with its owner"
     assert coordinator.http.get("/jobs").status_code == 401
-    assert ask(coordinator, answer.json()["key"], "GET", "/jobs").status_code == 200
+    assert coordinator.ask(answer.json()["key"], "GET", "/jobs").status_code == 200
 
 
 def test_a_key_is_told_once(coordinator: Coordinator) -> None:
-    admin = made(coordinator).key
-    new = ask(coordinator, admin, "POST", "/keys", json={"name": "ci", "owner": "bob"}).json()
+    admin = coordinator.new_key().key
+    new = coordinator.ask(admin, "POST", "/keys", json={"name": "ci", "owner": "bob"}).json()
     assert new["key"].startswith(f"mln_{new['id']}_")
     assert new["scopes"] == ["read", "submit"]
-    listed = ask(coordinator, admin, "GET", "/keys")
+    listed = coordinator.ask(admin, "GET", "/keys")
     assert new["id"] in listed.text
     assert new["key"].removeprefix(f"mln_{new['id']}_") not in listed.text
-    assert ask(coordinator, new["key"], "GET", "/keys").json()["items"][0]["owner"] == "bob"
+    assert coordinator.ask(new["key"], "GET", "/keys").json()["items"][0]["owner"] == "bob"
 
 
 def test_whoever_presents_a_key_that_is_over_is_told_why(coordinator: Coordinator) -> None:
-    admin, revoked, expired = made(coordinator), made(coordinator), made(coordinator, days=1)
-    assert ask(coordinator, revoked.key, "GET", "/jobs").status_code == 200
-    assert ask(coordinator, admin.key, "DELETE", f"/keys/{revoked.id}").status_code == 204
+    admin, revoked, expired = coordinator.new_key(), coordinator.new_key(), coordinator.new_key(days=1)
+    assert coordinator.ask(revoked.key, "GET", "/jobs").status_code == 200
+    assert coordinator.ask(admin.key, "DELETE", f"/keys/{revoked.id}").status_code == 204
     with coordinator.database.transaction() as session:
         session.execute(update(ApiKeyRow).where(ApiKeyRow.id == expired.id).values(expires_at=1.0))
     for key, word in ((revoked, "was revoked"), (expired, "has expired")):
-        answer = ask(coordinator, key.key, "GET", "/jobs")
+        answer = coordinator.ask(key.key, "GET", "/jobs")
         assert answer.status_code == 401
         assert word in answer.json()["detail"]
-    assert "not known" in ask(coordinator, f"mln_{admin.id}_guessed", "GET", "/jobs").json()["detail"]
+    assert "not known" in coordinator.ask(f"mln_{admin.id}_guessed", "GET", "/jobs").json()["detail"]
 
 
 def test_rotating_gives_another_secret_at_once(coordinator: Coordinator) -> None:
-    old = made(coordinator, "ada", Scope.READ)
-    new = ask(coordinator, old.key, "POST", f"/keys/{old.id}/rotate").json()
-    assert ask(coordinator, old.key, "GET", "/jobs").status_code == 401
-    assert ask(coordinator, new["key"], "GET", "/jobs").status_code == 200
+    old = coordinator.new_key("ada", Scope.READ)
+    new = coordinator.ask(old.key, "POST", f"/keys/{old.id}/rotate").json()
+    assert coordinator.ask(old.key, "GET", "/jobs").status_code == 401
+    assert coordinator.ask(new["key"], "GET", "/jobs").status_code == 200
     assert new["id"] == old.id
 
 
 def test_a_rotated_key_has_a_grace_where_one_is_asked_for(coordinator: Coordinator) -> None:
-    old = made(coordinator, "ada", Scope.READ)
-    new = ask(coordinator, old.key, "POST", f"/keys/{old.id}/rotate", params={"grace_minutes": 60}).json()
+    old = coordinator.new_key("ada", Scope.READ)
+    new = coordinator.ask(old.key, "POST", f"/keys/{old.id}/rotate", params={"grace_minutes": 60}).json()
     for key in (old.key, new["key"]):
-        assert ask(coordinator, key, "GET", "/jobs").status_code == 200
-    assert ask(coordinator, old.key, "POST", f"/keys/{old.id}/rotate").status_code == 403, "it ends"
-    assert ask(coordinator, new["key"], "DELETE", f"/keys/{old.id}").status_code == 204
+        assert coordinator.ask(key, "GET", "/jobs").status_code == 200
+    assert coordinator.ask(old.key, "POST", f"/keys/{old.id}/rotate").status_code == 403, "it ends"
+    assert coordinator.ask(new["key"], "DELETE", f"/keys/{old.id}").status_code == 204
     for key in (old.key, new["key"]):
-        assert ask(coordinator, key, "GET", "/jobs").status_code == 401, "revoking ends both"
+        assert coordinator.ask(key, "GET", "/jobs").status_code == 401, "revoking ends both"
     too_long = {"grace_minutes": 8 * 1440}
-    assert ask(coordinator, new["key"], "POST", f"/keys/{old.id}/rotate", params=too_long).status_code == 401
+    assert coordinator.ask(new["key"], "POST", f"/keys/{old.id}/rotate", params=too_long).status_code == 401
 
 
 def test_only_the_key_itself_or_an_admin_rotates_it(coordinator: Coordinator) -> None:
-    admin, key, sibling = made(coordinator), made(coordinator, "ada", Scope.READ), made(coordinator, "ada")
-    sibling = made(coordinator, "ada", Scope.READ, Scope.SUBMIT)
-    refused = ask(coordinator, sibling.key, "POST", f"/keys/{key.id}/rotate")
+    admin, key = coordinator.new_key(), coordinator.new_key("ada", Scope.READ)
+    sibling = coordinator.new_key("ada", Scope.READ, Scope.SUBMIT)
+    refused = coordinator.ask(sibling.key, "POST", f"/keys/{key.id}/rotate")
     assert refused.status_code == 403
     assert "with the key itself, or by an admin" in refused.json()["detail"]
-    ask(coordinator, key.key, "POST", "/session")
+    coordinator.ask(key.key, "POST", "/session")
     assert coordinator.http.post(f"/keys/{key.id}/rotate").status_code == 403, "nor a browser it let in"
     coordinator.http.cookies.clear()
-    ask(coordinator, sibling.key, "DELETE", f"/keys/{key.id}")
+    coordinator.ask(sibling.key, "DELETE", f"/keys/{key.id}")
     for who in (admin.key, sibling.key):
-        again = ask(coordinator, who, "POST", f"/keys/{key.id}/rotate")
+        again = coordinator.ask(who, "POST", f"/keys/{key.id}/rotate")
         assert again.status_code == (409 if who == admin.key else 403)
-    assert ask(coordinator, key.key, "GET", "/jobs").status_code == 401
+    assert coordinator.ask(key.key, "GET", "/jobs").status_code == 401
 
 
 def test_nobody_gets_more_by_rotating_than_they_came_with(coordinator: Coordinator) -> None:
-    strong, weak = made(coordinator), made(coordinator, "ada", Scope.READ)
+    strong, weak = coordinator.new_key(), coordinator.new_key("ada", Scope.READ)
     for method, path in (("POST", f"/keys/{strong.id}/rotate"), ("DELETE", f"/keys/{strong.id}")):
-        answer = ask(coordinator, weak.key, method, path)
+        answer = coordinator.ask(weak.key, method, path)
         assert answer.status_code == 403
         assert "admin" in answer.json()["detail"]
-    assert ask(coordinator, strong.key, "GET", "/jobs").status_code == 200
+    assert coordinator.ask(strong.key, "GET", "/jobs").status_code == 200
 
 
 def test_use_is_seen_in_the_list(coordinator: Coordinator) -> None:
-    key = made(coordinator)
-    ask(coordinator, key.key, "GET", "/jobs")
-    assert ask(coordinator, key.key, "GET", "/keys").json()["items"][0]["last_used_at"] is not None
+    key = coordinator.new_key()
+    coordinator.ask(key.key, "GET", "/jobs")
+    assert coordinator.ask(key.key, "GET", "/keys").json()["items"][0]["last_used_at"] is not None
 
 
 @pytest.mark.parametrize(
@@ -133,13 +120,13 @@ def test_a_wish_that_makes_no_sense_is_refused(coordinator: Coordinator, body: d
 def test_with_a_key_in_sql_any_host_name_will_do(coordinator: Coordinator) -> None:
     elsewhere = {"Host": "tuning.example"}
     assert coordinator.http.get("/jobs", headers=elsewhere).status_code == 403
-    key = made(coordinator).key
+    key = coordinator.new_key().key
     headers = elsewhere | {"Authorization": f"Bearer {key}"}
     assert coordinator.http.get("/jobs", headers=headers).status_code == 200
 
 
 def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coordinator) -> None:
-    key = made(coordinator, "ada", Scope.READ).key
+    key = coordinator.new_key("ada", Scope.READ).key
     assert coordinator.http.get("/session").json() == {
         "owner": None,
         "scopes": [],
@@ -147,7 +134,7 @@ def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coord
         "provider": None,
         "refused": None,
     }
-    answer = ask(coordinator, key, "POST", "/session")
+    answer = coordinator.ask(key, "POST", "/session")
     assert answer.status_code == 201
     cookie = answer.headers["Set-Cookie"]
     assert "HttpOnly" in cookie
@@ -170,16 +157,16 @@ def test_a_browser_is_let_in_by_a_cookie_that_no_script_reads(coordinator: Coord
 
 
 def test_a_sign_in_ends_with_its_key(coordinator: Coordinator) -> None:
-    key = made(coordinator)
-    ask(coordinator, key.key, "POST", "/session")
+    key = coordinator.new_key()
+    coordinator.ask(key.key, "POST", "/session")
     assert coordinator.http.get("/jobs").status_code == 200
-    ask(coordinator, key.key, "DELETE", f"/keys/{key.id}")
+    coordinator.ask(key.key, "DELETE", f"/keys/{key.id}")
     assert coordinator.http.get("/jobs").status_code == 401
 
 
 def test_a_key_of_the_environment_signs_in_too(start: Start) -> None:
     guarded = start(api_keys={"ada": digest_of("a key")})
-    assert ask(guarded, "a key", "POST", "/session").status_code == 201
+    assert guarded.ask("a key", "POST", "/session").status_code == 201
     assert guarded.http.get("/session").json()["owner"] == "ada"
     without = start()
     without.http.cookies = guarded.http.cookies

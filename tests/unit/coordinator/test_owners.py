@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import httpx
 import pytest
 from sqlalchemy import text, update
 
-from db.repositories.api_keys import ApiKeys
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.sign_ins import SignIns
@@ -22,70 +20,65 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 ADA = "ada@example.org"
 
 
-def made(coordinator: Coordinator, owner: str = ADA, *scopes: Scope) -> str:
-    with coordinator.database.transaction() as session:
-        return ApiKeys(session).create(owner, owner, scopes or USUAL_SCOPES).key
-
-
-def ask(coordinator: Coordinator, key: str, method: str, path: str, **given: Any) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {key}"}
-    return coordinator.http.request(method, path, headers=headers, **given)
+def hers(coordinator: Coordinator) -> str:
+    """A key of Ada's, who is no admin."""
+    return coordinator.new_key(ADA, *USUAL_SCOPES).key
 
 
 def treat(coordinator: Coordinator, admin: str, deed: str, owner: str = ADA) -> Any:
-    answer = ask(coordinator, admin, "POST", f"/owners/{deed}", json={"owner": owner})
+    answer = coordinator.ask(admin, "POST", f"/owners/{deed}", json={"owner": owner})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def test_who_is_put_out_is_out_with_keys_browsers_and_jobs(coordinator: Coordinator) -> None:
-    admin, key = made(coordinator, "root", Scope.ADMIN), made(coordinator)
-    ask(coordinator, key, "POST", "/session")
+    admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
+    coordinator.ask(key, "POST", "/session")
     rows = OwnedRows(coordinator.database, ADA)
     round_id, _ = rows.claimed_round("w0")
     his = rows.write(lambda session: rows.add_job(session, "bob", ("w0",)))
     assert treat(coordinator, admin, "put-out")["put_out_at"] is not None
-    assert "was revoked" in ask(coordinator, key, "GET", "/jobs").json()["detail"]
+    assert "was revoked" in coordinator.ask(key, "GET", "/jobs").json()["detail"]
     assert coordinator.http.get("/jobs").status_code == 401, "the cookie opens nothing"
-    shown = ask(coordinator, admin, "GET", f"/jobs/{rows.job_id}").json()
+    shown = coordinator.ask(admin, "GET", f"/jobs/{rows.job_id}").json()
     assert (shown["state"], shown["reason"]) == ("cancelled", "cancelled as its owner was put out")
     state = rows.read(lambda session: session.get_one(Round, round_id).state)
     assert state == RoundState.CANCELLED
     assert rows.read(lambda session: Jobs(session).get(his, "bob").state) not in (JobState.CANCELLED,)
-    refused = ask(coordinator, admin, "POST", "/keys", json={"name": "again", "owner": ADA})
+    refused = coordinator.ask(admin, "POST", "/keys", json={"name": "again", "owner": ADA})
     assert refused.status_code == 409
     assert "mallorn owners let-in" in refused.json()["hint"]
 
 
 def test_who_is_let_in_again_needs_new_keys(coordinator: Coordinator) -> None:
-    admin, old = made(coordinator, "root", Scope.ADMIN), made(coordinator)
+    admin, old = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
     treat(coordinator, admin, "put-out")
-    listed = ask(coordinator, admin, "GET", "/owners").json()["items"]
+    listed = coordinator.ask(admin, "GET", "/owners").json()["items"]
     assert {each["owner"]: each["put_out_at"] is not None for each in listed} == {ADA: True, "root": False}
     assert treat(coordinator, admin, "let-in")["put_out_at"] is None
-    assert ask(coordinator, old, "GET", "/jobs").status_code == 401
-    assert ask(coordinator, made(coordinator), "GET", "/jobs").status_code == 200
+    assert coordinator.ask(old, "GET", "/jobs").status_code == 401
+    assert coordinator.ask(hers(coordinator), "GET", "/jobs").status_code == 200
 
 
 def test_signing_out_ends_browsers_and_no_keys(coordinator: Coordinator) -> None:
-    admin, key = made(coordinator, "root", Scope.ADMIN), made(coordinator)
-    ask(coordinator, key, "POST", "/session")
+    admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
+    coordinator.ask(key, "POST", "/session")
     treat(coordinator, admin, "sign-out")
     assert coordinator.http.get("/jobs").status_code == 401
-    assert ask(coordinator, key, "GET", "/jobs").status_code == 200
+    assert coordinator.ask(key, "GET", "/jobs").status_code == 200
 
 
 def test_a_key_of_the_environment_opens_nothing_to_who_is_put_out(start: Start) -> None:
     guarded = start(api_keys={ADA: digest_of("hers"), "root": digest_of("a key")})
-    assert ask(guarded, "hers", "GET", "/jobs").status_code == 200
+    assert guarded.ask("hers", "GET", "/jobs").status_code == 200
     treat(guarded, "a key", "put-out")
-    answer = ask(guarded, "hers", "GET", "/jobs")
+    answer = guarded.ask("hers", "GET", "/jobs")
     assert (answer.status_code, answer.json()["detail"]) == (401, f"{ADA} was put out of this service")
     assert "mallorn owners let-in" in answer.json()["hint"]
 
 
 def test_a_sign_in_that_was_under_way_opens_nothing_either(coordinator: Coordinator) -> None:
-    admin = made(coordinator, "root", Scope.ADMIN)
+    admin = coordinator.new_key("root", Scope.ADMIN).key
     treat(coordinator, admin, "put-out")
     with coordinator.database.transaction() as session:  # it had looked before
         cookie = SignIns(session).create(ADA, USUAL_SCOPES, 60)
@@ -94,20 +87,20 @@ def test_a_sign_in_that_was_under_way_opens_nothing_either(coordinator: Coordina
 
 
 def test_nobody_puts_themselves_out(coordinator: Coordinator) -> None:
-    admin = made(coordinator, "root", Scope.ADMIN)
+    admin = coordinator.new_key("root", Scope.ADMIN).key
     for deed in ("put-out", "erase"):
-        answer = ask(coordinator, admin, "POST", f"/owners/{deed}", json={"owner": "root"})
+        answer = coordinator.ask(admin, "POST", f"/owners/{deed}", json={"owner": "root"})
         assert answer.status_code == Conflict.status_code
-    assert ask(coordinator, admin, "GET", "/jobs").status_code == 200
+    assert coordinator.ask(admin, "GET", "/jobs").status_code == 200
 
 
 def test_who_is_erased_is_named_nowhere_and_what_they_measured_stays(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    admin, key = made(coordinator, "root", Scope.ADMIN), made(coordinator)
+    admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
     rows = OwnedRows(coordinator.database, ADA)
-    ask(coordinator, key, "POST", f"/jobs/{rows.job_id}/pause")
-    ask(coordinator, key, "POST", "/session")
+    coordinator.ask(key, "POST", f"/jobs/{rows.job_id}/pause")
+    coordinator.ask(key, "POST", "/session")
     erased = treat(coordinator, admin, "erase")["owner"]
     assert erased.startswith("erased-")
     with coordinator.database.session() as session:
@@ -118,43 +111,43 @@ def test_who_is_erased_is_named_nowhere_and_what_they_measured_stays(
             for value in row
         ]
     assert not [value for value in stored if ADA in value]
-    assert ask(coordinator, admin, "GET", f"/jobs/{rows.job_id}").json()["owner"] == erased
-    assert any(entry["owner"] == erased for entry in ask(coordinator, admin, "GET", "/audit").json()["items"])
-    assert ask(coordinator, admin, "POST", "/keys", json={"name": "x", "owner": ADA}).status_code == 409
+    assert coordinator.ask(admin, "GET", f"/jobs/{rows.job_id}").json()["owner"] == erased
+    assert any(entry["owner"] == erased for entry in coordinator.ask(admin, "GET", "/audit").json()["items"])
+    assert coordinator.ask(admin, "POST", "/keys", json={"name": "x", "owner": ADA}).status_code == 409
 
 
 def test_an_admin_lists_and_stops_everybodys_jobs(coordinator: Coordinator) -> None:
-    admin, key = made(coordinator, "root", Scope.ADMIN), made(coordinator)
+    admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
     rows = OwnedRows(coordinator.database, ADA)
-    assert ask(coordinator, admin, "GET", "/jobs").json()["items"] == [], "one's own, unless asked for more"
-    everybodys = ask(coordinator, admin, "GET", "/jobs", params={"all_owners": True}).json()["items"]
+    assert coordinator.ask(admin, "GET", "/jobs").json()["items"] == [], "one's own, unless asked for more"
+    everybodys = coordinator.ask(admin, "GET", "/jobs", params={"all_owners": True}).json()["items"]
     assert [(job["id"], job["owner"], job["name"]) for job in everybodys] == [(rows.job_id, ADA, "mlp")]
     mine = rows.write(lambda session: rows.add_job(session, "root", ("w0",)))
-    assert ask(coordinator, admin, "GET", f"/jobs/{mine[:8]}").json()["id"] == mine
-    assert ask(coordinator, admin, "GET", f"/jobs/{rows.job_id[:8]}").status_code == 404, "by its whole id"
-    refused = ask(coordinator, key, "GET", "/jobs", params={"all_owners": True})
+    assert coordinator.ask(admin, "GET", f"/jobs/{mine[:8]}").json()["id"] == mine
+    assert coordinator.ask(admin, "GET", f"/jobs/{rows.job_id[:8]}").status_code == 404, "by its whole id"
+    refused = coordinator.ask(key, "GET", "/jobs", params={"all_owners": True})
     assert refused.status_code == 403
-    paused = ask(coordinator, admin, "POST", f"/jobs/{rows.job_id}/pause").json()
+    paused = coordinator.ask(admin, "POST", f"/jobs/{rows.job_id}/pause").json()
     assert (paused["state"], paused["reason"], paused["cause"]) == ("paused", "paused by an admin", "owner")
-    assert ask(coordinator, key, "POST", f"/jobs/{rows.job_id}/resume").json()["state"] == "tuning"
-    cancelled = ask(coordinator, admin, "POST", f"/jobs/{rows.job_id}/cancel").json()
+    assert coordinator.ask(key, "POST", f"/jobs/{rows.job_id}/resume").json()["state"] == "tuning"
+    cancelled = coordinator.ask(admin, "POST", f"/jobs/{rows.job_id}/cancel").json()
     assert (cancelled["state"], cancelled["reason"]) == ("cancelled", "cancelled by an admin")
     assert [event.kind for event in rows.read(lambda session: Events(session).after(rows.job_id, 0))] == [
         *("paused", "resumed", "cancelled")
     ]
-    assert ask(coordinator, key, "DELETE", f"/jobs/{rows.job_id}").status_code == 204
-    assert ask(coordinator, admin, "GET", f"/jobs/{rows.job_id}").status_code == 404, "as for its owner"
+    assert coordinator.ask(key, "DELETE", f"/jobs/{rows.job_id}").status_code == 204
+    assert coordinator.ask(admin, "GET", f"/jobs/{rows.job_id}").status_code == 404, "as for its owner"
 
 
 def test_of_a_private_job_an_admin_sees_what_it_takes_up_and_not_what_it_is(coordinator: Coordinator) -> None:
-    admin, key = made(coordinator, "root", Scope.ADMIN), made(coordinator)
+    admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
     rows = OwnedRows(coordinator.database, ADA)
     secret = {"name": "a secret", "reason": "secret words", "options": {"private": "on", "seed_words": 1}}
     rows.write(lambda session: session.execute(update(Job).values(secret)))
-    assert ask(coordinator, key, "GET", f"/jobs/{rows.job_id}").json()["name"] == "a secret"
-    alone = ask(coordinator, admin, "GET", f"/jobs/{rows.job_id}")
-    listed = ask(coordinator, admin, "GET", "/jobs", params={"all_owners": True})
-    stopped = ask(coordinator, admin, "POST", f"/jobs/{rows.job_id}/pause")
+    assert coordinator.ask(key, "GET", f"/jobs/{rows.job_id}").json()["name"] == "a secret"
+    alone = coordinator.ask(admin, "GET", f"/jobs/{rows.job_id}")
+    listed = coordinator.ask(admin, "GET", "/jobs", params={"all_owners": True})
+    stopped = coordinator.ask(admin, "POST", f"/jobs/{rows.job_id}/pause")
     for answer, state in ((alone, "tuning"), (listed, "tuning"), (stopped, "paused")):
         assert "secret" not in answer.text
         assert MODEL not in answer.text
@@ -168,7 +161,7 @@ def test_a_stream_ends_with_its_key(coordinator: Coordinator, monkeypatch: pytes
     monkeypatch.setattr("services.coordinator.event_stream.POLL_SEC", 0.01)
     monkeypatch.setattr("services.coordinator.event_stream.HEARTBEAT_SEC", 0.0)
     monkeypatch.setattr(authenticator, "AGAIN_SEC", 0.0)
-    admin, key = made(coordinator, "root", Scope.ADMIN), made(coordinator)
+    admin, key = coordinator.new_key("root", Scope.ADMIN).key, hers(coordinator)
     job_id = OwnedRows(coordinator.database, ADA).job_id
     headers = {"Authorization": f"Bearer {key}"}
     with coordinator.http.stream("GET", f"/jobs/{job_id}/events", headers=headers) as answer:
@@ -182,7 +175,7 @@ def test_a_stream_ends_with_its_key(coordinator: Coordinator, monkeypatch: pytes
 def test_streams_of_one_key_ask_the_database_once(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, asked = made(coordinator), []
+    key, asked = hers(coordinator), []
     door_of = coordinator.parts.door
     caller = type(door_of).caller
     monkeypatch.setattr(
