@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -86,14 +86,51 @@ def test_where_all_is_there_every_check_has_its_line(
     assert "2 operators; x [1, 3]" in result.stdout
 
 
-def test_no_compiler_fails_the_check_with_what_to_install(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+Break = Callable[[pytest.MonkeyPatch, Path], None]
+
+
+def crash(target: Target) -> str:
+    raise HostFault(f"no kernel for {target} is built and run here: killed by SIGILL")
+
+
+def no_walls(_mode: str) -> str:
+    raise sandbox_support.NoSandbox("the sandbox of this host is without seccomp", hint=sandbox_support.HINT)
+
+
+def require_walls(patch: pytest.MonkeyPatch, _place: Path) -> None:
+    patch.setenv("MALLORN_SANDBOX", "require")
+    patch.setattr(sandbox_support, "reached", no_walls)
+
+
+# What breaks a host, the check that fails of it, and what is told.
+BROKEN: dict[str, tuple[Break, str, str]] = {
+    "no compiler": (hide_compilers, "compiler", "next: apt-get install gcc"),
+    "a kernel that does not run": (
+        lambda patch, _: patch.setattr(host_checks, "kernel", crash), "kernel", "killed by SIGILL"
+    ),
+    "walls that are required and missing": (require_walls, "sandbox", "is without seccomp"),
+    "a full disk": (
+        lambda patch, _: patch.setattr(
+            host_checks.shutil, "disk_usage", lambda _place: SimpleNamespace(free=1000)
+        ),
+        "disk",
+        "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_no_tuning_can_do_without_fails_the_check(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    hide_compilers(monkeypatch, tmp_path)
-    result = run("--data", tmp_path, "--json")
+    damage, check, told = BROKEN[name]
+    damage(monkeypatch, tmp_path)
+    result = run("--data", tmp_path / "not" / "there" / "yet")
     assert result.exit_code == 1
-    (finding,) = [each for each in json.loads(result.stdout) if not each["ok"]]
-    assert (finding["name"], finding["hint"]) == ("compiler", "apt-get install gcc")
+    assert f"failed   {check}" in result.stdout
+    assert result.stdout.count("failed ") == 1
+    assert told in result.stdout
 
 
 def test_a_model_that_cannot_be_read_fails_the_check(
@@ -106,28 +143,18 @@ def test_a_model_that_cannot_be_read_fails_the_check(
     assert "next: --input-shape x:1,3" in result.stdout
 
 
-def test_a_kernel_that_does_not_run_fails_the_check(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def crash(target: Target) -> str:
-        raise HostFault(f"no kernel for {target} is built and run here: killed by SIGILL")
-
-    monkeypatch.setattr(host_checks, "kernel", crash)
-    result = run("--data", tmp_path)
-    assert result.exit_code == 1
-    assert "failed   kernel" in result.stdout
-
-
-def test_what_is_only_useful_may_be_missing(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("asked")
+def test_what_is_only_useful_may_be_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = host_checks.find_spec
     monkeypatch.setattr(host_checks, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
+    monkeypatch.setenv("MALLORN_SANDBOX", "off")
     result = run("--data", tmp_path)
     assert result.exit_code == 0
-    assert "missing  onnxruntime" in result.stdout
+    for told in ("missing  onnxruntime", "missing  sandbox", "unset MALLORN_SANDBOX"):
+        assert told in result.stdout
 
 
+@pytest.mark.usefixtures("asked")
 @pytest.mark.parametrize(
     ("told", "way"),
     [
@@ -138,7 +165,7 @@ def test_what_is_only_useful_may_be_missing(
     ],
 )
 def test_walls_that_close_in_part_are_told_with_what_closes_them(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, way: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, way: str
 ) -> None:
     monkeypatch.setattr(sandbox_support, "reached", lambda _mode: told)
     result = run("--data", tmp_path, "--json")
@@ -147,40 +174,6 @@ def test_walls_that_close_in_part_are_told_with_what_closes_them(
     assert not finding["ok"]
     assert told in finding["words"]
     assert way in finding["hint"]
-
-
-def test_walls_that_are_off_are_told(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("MALLORN_SANDBOX", "off")
-    result = run("--data", tmp_path)
-    assert "missing  sandbox" in result.stdout
-    assert "unset MALLORN_SANDBOX" in result.stdout
-
-
-def test_walls_that_are_required_and_missing_fail_the_check(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("MALLORN_SANDBOX", "require")
-
-    def refuse(mode: str) -> str:
-        raise sandbox_support.NoSandbox(
-            "the sandbox of this host is without seccomp", hint=sandbox_support.HINT
-        )
-
-    monkeypatch.setattr(sandbox_support, "reached", refuse)
-    result = run("--data", tmp_path)
-    assert result.exit_code == 1
-    assert "failed   sandbox" in result.stdout
-
-
-def test_a_full_disk_fails_the_check(
-    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(host_checks.shutil, "disk_usage", lambda _place: SimpleNamespace(free=1000))
-    result = run("--data", tmp_path / "not" / "there" / "yet")
-    assert result.exit_code == 1
-    assert "failed   disk" in result.stdout
 
 
 def test_tune_starts_nothing_on_a_machine_that_cannot_build(
