@@ -1,4 +1,4 @@
-"""The networks to measure on are valid and static, compute something, and are the same for the same seed."""
+"""The networks to measure on, whole and of one operator: valid, static, the same for the same seed."""
 
 import numpy as np
 import onnxruntime
@@ -7,6 +7,7 @@ from onnx import ModelProto, checker, shape_inference
 
 from benchmarks.networks.development import DEVELOPMENT
 from benchmarks.networks.held_out import HELD_OUT
+from benchmarks.operators.models import OPERATORS, model_of
 
 NETWORKS = DEVELOPMENT | HELD_OUT
 
@@ -45,3 +46,11 @@ def test_same_seed_gives_the_same_bytes(named_model: tuple[str, ModelProto]) -> 
 
 def test_no_network_is_looked_at_and_held_out() -> None:
     assert not DEVELOPMENT.keys() & HELD_OUT.keys()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_is_a_network_that_runs(name: str) -> None:
+    model, shape = model_of(name)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (result,) = session.run(None, {"x": np.ones(shape, np.float32)})
+    assert np.isfinite(result).all()

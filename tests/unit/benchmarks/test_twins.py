@@ -1,10 +1,35 @@
-"""A learner and its twin are compared run by run, and only where both were run."""
+"""A twin is its learner with one switch off, and both are compared run by run."""
 
 import pytest
 
 from benchmarks.lab.cells import Cell, Finished
 from benchmarks.lab.grid import Combination
+from benchmarks.lab.unlearned import TWINS, Medoids
 from benchmarks.twins import compare
+from mallorn.core.registry import REGISTRY, resolve
+from searchers.batch_sampler import BatchSampler, Synthesiser
+from searchers.testing import BatchSamplerTestCase
+
+
+@pytest.mark.parametrize(("name", "location"), TWINS.items())
+def test_a_twin_differs_from_its_searcher_in_one_switch(name: str, location: str) -> None:
+    original, switch = name.rsplit("-", 1)
+    assert original in REGISTRY["search"]
+    twin, own = resolve("search", location), resolve("search", original)
+    assert issubclass(twin, own)
+    switched = {"unlearned": "learning", "forgetful": "keeping"}[switch]
+    fields = vars(own()) | {switched: False}
+    fields.pop("_lessons", None)
+    assert {key: value for key, value in vars(twin()).items() if key != "_lessons"} == fields
+
+
+class TestMedoids(BatchSamplerTestCase):
+    @pytest.fixture
+    def sampler(self) -> BatchSampler:
+        return Medoids()
+
+    def test_it_makes_nothing_up(self, sampler: BatchSampler) -> None:
+        assert not isinstance(sampler, Synthesiser)
 
 
 def finished(

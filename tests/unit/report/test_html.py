@@ -1,6 +1,12 @@
-"""What builds HTML: everything is escaped, but for what was built."""
+"""What builds HTML, its tables and its facts: everything is escaped, but for what was built."""
 
-from mallorn.report.html import Html, el, join
+from operator import itemgetter
+from typing import Any
+
+from mallorn.report.html import Html, el, facts, join, table
+from mallorn.report.sections import _option
+from mallorn.wording.format_values import Column
+from tests.fixtures.markup import Markup
 
 
 def test_texts_and_attributes_are_escaped_and_elements_are_not() -> None:
@@ -21,3 +27,31 @@ def test_what_is_cut_out_of_markup_is_text_again() -> None:
     markup = el("p", "x")
     assert el("i", markup[:3]) == "<i>&lt;p&gt;</i>"
     assert el("i", markup) == Html("<i><p>x</p></i>")
+
+
+FIRST: Column[Any] = Column("A", itemgetter(0))
+
+
+def test_numbers_stand_to_the_right_with_their_heading() -> None:
+    built = table([("x", None), ("y", 1234.5)], [FIRST, Column("N\n(us)", itemgetter(1))])
+    assert '<th scope="col" class="number">N (us)</th>' in built
+    assert '<td class="number">1,234</td>' in built
+    assert Markup(built).text == "AN (us)x-y1,234"
+
+
+def test_a_table_that_is_too_wide_scrolls_by_keyboard_too() -> None:
+    assert ("tabindex", "0") in Markup(table([], [FIRST])).attributes
+
+
+def test_a_cell_of_markup_stays_markup() -> None:
+    assert "<td><i>x</i></td>" in table([(el("i", "x"),)], [FIRST])
+
+
+def test_facts_that_are_not_known_are_left_out() -> None:
+    assert Markup(facts({"a": 0, "b": None, "c": "", "d": "x"})).text == "a0dx"
+
+
+def test_options_are_told_as_they_were_typed() -> None:
+    evaluator = {"number": 3, "repeat": 1}
+    told = [_option(value) for value in ("racing", None, [], {}, ["conv*"], evaluator, 30.0)]
+    assert told == ["racing", "", "", "", "['conv*']", "number 3, repeat 1", "30.0"]
