@@ -97,7 +97,3 @@ def test_it_tells_how_well_models_ordered_fresh_batches() -> None:
     found = report(cells)
     assert found["fresh_batches_in_order"] == {"batches": 3, "median": 0.6}
     assert "60.0% of the pairs of a fresh batch" in lines(found)[-2]
-
-
-def test_the_headline_is_printed_last() -> None:
-    assert lines(report(four(operator=(5, 5))))[-1] == "operator needs 0.50 of the trials of none"
