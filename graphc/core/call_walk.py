@@ -18,7 +18,7 @@ class CallWalk(PyExprMutator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, builder: Any, operators: Collection[str], visit: Callable[[Any], Any], read_constants: bool
+        self, builder: Any, operators: Collection[str], visit: Callable[[Any, Any], Any], read_constants: bool
     ) -> None:
         super().__init__()
         self.builder_ = builder  # of the module that `visit` adds functions to
@@ -27,8 +27,12 @@ class CallWalk(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
         if "" in self._operators or operator_name(call) in self._operators:
-            return self._visit(call)
+            return self._visit(self._variable, call)
         return call
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        self._variable = binding.var
+        super().visit_var_binding_(binding)
 
     def visit_var_(self, var: Any) -> Any:
         return self._read(super().visit_var_(var))

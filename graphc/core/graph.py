@@ -22,6 +22,8 @@ class Chain:
 class Graph:
     """A function before a pass, and the module that the pass adds tensor functions to."""
 
+    variable: Any  # that the call is bound to which the pass looks at
+
     def __init__(self, builder: Any, function: Any, lanes: int) -> None:
         self.lanes = lanes  # float32 numbers in a vector of the target
         self._builder, self._function = builder, function
@@ -53,6 +55,10 @@ class Graph:
     def read_once(self, value: Any) -> bool:
         """True if one call alone reads it; callers read the network's outputs, too."""
         return graph_rewriting.read_once(self._readers, value)
+
+    def only_reader(self, value: Any, *operators: str) -> Any | None:
+        """The call that alone reads a variable, if it is of these operators."""
+        return self.producer(*self._readers[value], *operators) if self.read_once(value) else None
 
     def chain(self, value: Any, through: Collection[str]) -> Chain:
         """The calls of some operators that end in a value, back to the first call of another operator."""

@@ -47,11 +47,12 @@ class Pass(ReportingPass, Generic[Facts]):
     def _rewritten(self, builder: Any, function: Any, report: Report) -> Any:
         graph = Graph(builder, function, self.lanes)
 
-        def visit(call: Any) -> Any:
+        def visit(variable: Any, call: Any) -> Any:
+            graph.variable = variable
             try:
                 facts = self._facts(call, graph)
             except Leave as reason:
-                report.left[str(reason)] += 1
+                report.leave(reason)
                 return call
             report.fired += 1
             return self.rewrite(call, facts, graph)

@@ -9,7 +9,10 @@ from graphc.core.graph_rewriting import LANES
 
 
 class Leave(Exception):
-    """Why a pass leaves something as it is: a phrase about it, which reports count."""
+    """Why a pass leaves something as it is: a phrase about it, which reports count.
+
+    Without one it does not count: it is no concern of the pass, though of an operator that this matches.
+    """
 
 
 @dataclass
@@ -25,6 +28,11 @@ class Report:
     @property
     def matched(self) -> int:
         return self.fired + self.left.total()
+
+    def leave(self, reason: Leave) -> None:
+        """Count what a pass left."""
+        if reason.args:
+            self.left[str(reason)] += 1
 
 
 class ReportingPass(ABC):

@@ -37,7 +37,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
                 raise Leave("its sizes are known only when it runs")
             facts = self.check(function)
         except Leave as reason:
-            report.left[str(reason)] += 1
+            report.leave(reason)
             return function
         report.fired += 1
         return self.rewrite(function, facts)

@@ -10,7 +10,7 @@ from graphc.core.graph_pass import Pass
 from graphc.core.pass_registry import OWN_PASSES, defined
 from graphc.core.pass_runner import run as run_steps
 from graphc.core.reporting_pass import Report
-from tests.unit.graphc.networks import HASWELL, difference, random, run
+from tests.unit.graphc.networks import HASWELL, difference, random_input, run
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
 
 
@@ -81,7 +81,7 @@ class PassConformance:
         return run_steps(mod, steps, tvm.target.Target(HASWELL), without)
 
     def _error(self, after: Any, mod: Any) -> float:
-        arrays = [random(*map(int, param.ty.shape)) for param in mod["main"].params]
+        arrays = list(map(random_input, mod["main"].params))
         return difference(run(after, *arrays), run(mod, *arrays))
 
 

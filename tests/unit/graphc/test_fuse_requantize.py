@@ -1,73 +1,39 @@
 """What is rounded to steps of 8 bits: one function, whose scales and zero points are arguments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 
-from graphc.quant import fuse_requantize
+from graphc.quant.fuse_requantize import FuseRequantize
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import run
-
-SIZES = 2, 3, 4, 8
-RNG = np.random.default_rng(7)
-SUMS = RNG.integers(-20_000, 20_000, SIZES).astype("int32")
-BYTES = RNG.integers(0, 256, SIZES).astype("uint8")
-Emit = Callable[..., Any]
-
-
-def number(value: float) -> Any:
-    return relax.const(value, "float32")
-
-
-def vector(seed: int, least: float, most: float) -> Any:
-    values = np.random.default_rng(seed).uniform(least, most, (1, 1, 1, SIZES[-1]))
-    return relax.const(values.astype("float32"))
-
-
-def encoded(emit: Emit, value: Any, scale: float, zero: float = 0.0) -> Any:
-    """As the recipe writes it."""
-    whole = emit(relax.op.round(emit(relax.op.multiply(value, number(1 / scale)))))
-    moved = emit(relax.op.add(whole, number(zero))) if zero else whole
-    within = emit(relax.op.minimum(emit(relax.op.maximum(moved, number(0.0))), number(255.0)))
-    return relax.op.astype(emit(relax.op.astype(within, "int32")), "uint8")
-
-
-def decoded(emit: Emit, value: Any, scale: float, zero: float) -> Any:
-    less = emit(relax.op.subtract(emit(relax.op.astype(value, "float32")), number(zero)))
-    return emit(relax.op.multiply(less, number(scale)))
-
-
-def product(emit: Emit, sums: Any, seed: int = 0) -> Any:
-    """What stands behind a product: the zero point's part, scales of each output, a bias."""
-    columns = np.random.default_rng(seed).integers(-99, 99, SIZES[-1]).astype("int32")
-    less = emit(relax.op.subtract(sums, relax.const(columns)))
-    real = emit(relax.op.multiply(emit(relax.op.astype(less, "float32")), vector(seed, 0.001, 0.002)))
-    return emit(relax.op.add(real, vector(seed + 1, -9, 9)))
+from tests.unit.graphc.pass_conformance import PassConformance
+from tests.unit.graphc.quantized_arithmetic import (
+    BYTES,
+    RNG,
+    SIZES,
+    SUMS,
+    Emit,
+    calls,
+    decoded,
+    encoded,
+    number,
+    product,
+    vector,
+)
 
 
 def changed(body: Callable[..., Any], dtype: str, *arrays: Any) -> Any | None:
     mod = networks.network(body, *(array.shape for array in arrays), dtype=dtype)
-    after = networks.rewritten(fuse_requantize.steps(), mod)
+    after = networks.rewritten(FuseRequantize(), mod)
     if after is not None:
         apart = np.abs(run(after, *arrays).astype("int32") - run(mod, *arrays).astype("int32"))
         assert apart.max() <= 1
         assert (apart > 0).mean() < 0.02
     return after
-
-
-def calls(mod: Any) -> list[Any]:
-    """All calls that compute the result."""
-    found: list[Any] = []
-    with tvm.transform.PassContext(opt_level=3):
-        kept = relax.transform.DeadCodeElimination()(mod)
-    relax.analysis.post_order_visit(
-        kept["main"], lambda node: found.append(node) if isinstance(node, relax.Call) else None
-    )
-    return found
 
 
 @pytest.mark.parametrize("zero", [0, 1, 128])
@@ -129,7 +95,7 @@ def test_what_another_operator_reads_too_is_computed_as_it_is() -> None:
         return relax.op.add(steps_, real)
 
     mod = networks.network(body, SIZES, dtype="int32")
-    after = networks.rewritten(fuse_requantize.steps(), mod)
+    after = networks.rewritten(FuseRequantize(), mod)
     assert after is not None
     np.testing.assert_allclose(run(after, SUMS), run(mod, SUMS), atol=1.0)
     assert any(getattr(call.op, "name", "") == "relax.add" for call in calls(after))
@@ -146,50 +112,6 @@ def test_numbers_along_another_axis_are_multiplied_before() -> None:
     assert any(getattr(call.op, "name", "") == "relax.multiply" for call in calls(after))
 
 
-def decoded_as(body: Callable[..., Any], dtype: str, *arrays: Any) -> Any | None:
-    """The module after the pass for real numbers, which are the same but for rounding."""
-    mod = networks.network(body, *(array.shape for array in arrays), dtype=dtype)
-    after = networks.rewritten(fuse_requantize.reals(), mod)
-    if after is not None:
-        np.testing.assert_allclose(run(after, *arrays), run(mod, *arrays), rtol=1e-5, atol=1e-4)
-    return after
-
-
-def test_bytes_become_real_numbers_in_one_function() -> None:
-    def body(emit: Emit, x: Any, y: Any) -> Any:
-        real = emit(relax.op.add(decoded(emit, x, 0.3, 7.0), vector(3, -1, 1)))
-        return relax.op.divide(emit(relax.op.add(real, decoded(emit, y, 0.2, 0.0))), number(8.0))
-
-    after = decoded_as(body, "uint8", BYTES, BYTES[::-1].copy())
-    assert after is not None
-    assert len(calls(after)) == 1
-
-
-def test_layers_that_differ_by_their_scales_decode_by_one_function() -> None:
-    def body(emit: Emit, x: Any, y: Any) -> Any:
-        return relax.op.maximum(decoded(emit, x, 0.3, 7.0), decoded(emit, y, 0.2, 9.0))
-
-    after = decoded_as(body, "uint8", BYTES, BYTES[::-1].copy())
-    assert after is not None
-    assert len(after.functions) == 2
-
-
-def test_other_integers_may_be_places_and_are_computed_as_they_are() -> None:
-    def body(emit: Emit, x: Any) -> Any:
-        return relax.op.divide(emit(relax.op.astype(x, "float32")), number(3.0))
-
-    assert decoded_as(body, "int32", SUMS) is None
-
-
-def test_products_of_computed_numbers_stay_products() -> None:
-    def body(emit: Emit, x: Any, y: Any) -> Any:
-        return relax.op.multiply(decoded(emit, x, 0.3, 7.0), decoded(emit, y, 0.2, 0.0))
-
-    after = decoded_as(body, "uint8", BYTES, BYTES[::-1].copy())
-    assert after is not None
-    assert any(getattr(call.op, "name", "") == "relax.multiply" for call in calls(after))
-
-
 def test_halves_go_to_the_even_step_and_what_is_far_out_to_the_limits() -> None:
     values = np.zeros(SIZES, "int32")
     values.reshape(-1)[:8] = [1, 3, 5, -1, 509, 511, 2**30, -(2**30)]
@@ -197,6 +119,54 @@ def test_halves_go_to_the_even_step_and_what_is_far_out_to_the_limits() -> None:
     def body(emit: Emit, x: Any) -> Any:
         return encoded(emit, emit(relax.op.multiply(emit(relax.op.astype(x, "float32")), number(0.5))), 1.0)
 
-    after = networks.rewritten(fuse_requantize.steps(), networks.network(body, SIZES, dtype="int32"))
+    after = networks.rewritten(FuseRequantize(), networks.network(body, SIZES, dtype="int32"))
     assert after is not None
     assert run(after, values).reshape(-1)[:8].tolist() == [0, 2, 2, 0, 254, 255, 255, 0]
+
+
+class TestFuseRequantize(PassConformance):
+    PASS = FuseRequantize
+    BEFORE = """
+lv[4, 8] = multiply(x0[4, 8], constant[])
+lv1[4, 8] = round(lv[4, 8])
+lv2[4, 8] = add(lv1[4, 8], constant[])
+lv3[4, 8] = maximum(lv2[4, 8], constant[])
+lv4[4, 8] = minimum(lv3[4, 8], constant[])
+lv5[4, 8] = astype(lv4[4, 8])
+lv6[4, 8] = astype(lv5[4, 8])
+gv[4, 8] = astype(lv6[4, 8])
+"""
+    AFTER = """
+lv6[4, 8] = to_steps(x0[4, 8], constant[8], constant[8])
+gv[4, 8] = astype(lv6[4, 8])
+"""
+    TOLERANCE = 0.02  # a step of the largest
+
+    def fires(self) -> Any:
+        def body(emit: Emit, x: Any) -> Any:
+            return relax.op.astype(emit(encoded(emit, x, 0.25, 3.0)), "float32")
+
+        return networks.network(body, (4, 8))
+
+    def leaves(self) -> Mapping[str, Any]:
+        def limits(emit: Emit, x: Any) -> Any:
+            return relax.op.astype(emit(relax.op.astype(emit(relax.op.round(x)), "int32")), "uint8")
+
+        def zeros(emit: Emit, x: Any) -> Any:
+            moved = emit(relax.op.add(emit(relax.op.round(x)), vector(1, 3, 4)))
+            within = emit(relax.op.minimum(emit(relax.op.maximum(moved, number(0.0))), number(255.0)))
+            return relax.op.astype(emit(relax.op.astype(within, "int32")), "uint8")
+
+        def rows(emit: Emit, x: Any, y: Any) -> Any:
+            return encoded(emit, emit(relax.op.add(x, y)), 0.25)
+
+        cast = networks.network(lambda _, x: relax.op.astype(x, "uint8"), SIZES)
+        return {
+            "its numbers are float16, not uint8": networks.network(
+                lambda _, x: relax.op.astype(x, "float16"), SIZES
+            ),
+            "it rounds nothing": cast,
+            "what it rounds is not kept within limits": networks.network(limits, SIZES),
+            "its zero point or limits are no single numbers": networks.network(zeros, SIZES),
+            "what it sums up has other sizes": networks.network(rows, SIZES, SIZES[-1:]),
+        }
