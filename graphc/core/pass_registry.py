@@ -34,7 +34,7 @@ OWN_PASSES = {
     "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm:VectorizeSoftmaxAndLayerNorm",
     "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions:VectorizeSmoothFunctions",
     "mallorn.steps": "graphc.quant.fuse_requantize:FuseRequantize",
-    "mallorn.taps": "graphc.quant.int8_depthwise_conv",
+    "mallorn.taps": "graphc.quant.int8_depthwise_conv:Int8DepthwiseConv",
     "mallorn.transposed": "graphc.conv.split_conv_transpose_by_phase",
     "mallorn.transposes": "graphc.layout.tile_transposes:TileTransposes",
     "mallorn.vectors": "graphc.conv.pad_conv_to_vectors:PadConvToVectors",

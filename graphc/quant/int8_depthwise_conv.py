@@ -5,72 +5,68 @@ as there are channels. Bytes made real once, in a strip that the nearest caches 
 by one instruction a tap.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from graphc.conv import fuse_pointwise_into_depthwise, pad_conv_to_vectors
 from graphc.core import graph_rewriting
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 NARROWEST = 4  # lanes that are worth a vector
 _BYTES = ("int8", "uint8")
 
 
 @dataclass(frozen=True)
-class Bytes:
-    """What was made real, and what was taken from each."""
+class DepthwiseBytes:
+    """What was made real, what was taken from each, and lanes that the channels fill."""
 
     data: Any
     zero: Any
+    width: int
 
 
-def taps(lanes: int = graph_rewriting.LANES) -> Any:
-    """The pass, for convolutions whose channels fill vectors, if narrow ones."""
+class Int8DepthwiseConv(Pass[DepthwiseBytes]):
+    """Reads the bytes of depthwise convolutions as such, where channels fill vectors, if narrow ones."""
 
-    def rewrite_all(builder: Any, graph: Any) -> Any:
-        values = relax.analysis.get_var2val(graph)
+    name, match = "quant.vectorize_int8_depthwise", ("relax.nn.conv2d",)
+    rules = (fuse_pointwise_into_depthwise.STRIPS,)
 
-        def rewrite(call: Any) -> Any:
-            data, width = _read(values, call.args[0]), _width(call, lanes)
-            if data is None or not width:
-                return call
-            text = _function(pad_conv_to_vectors.sizes_of(call, width), str(data.data.ty.dtype), width)
-            function = builder.add_func(graph_rewriting.parsed(text), "taps")
-            zero = relax.const(np.reshape(data.zero, 1).astype("float32"))
-            sums = relax.call_tir(function, [data.data, zero, call.args[1]], call.ty)
-            return _less_zero(sums, data, call.args[1].value.numpy())
+    def check(self, call: Any, g: Graph) -> DepthwiseBytes:
+        if not pad_conv_to_vectors.fits(call):
+            raise Leave("its channels are not last, or its weights are computed")
+        channels = graph_rewriting.sizes_of(call)[-1]
+        if not int(call.attrs.groups) == channels == graph_rewriting.sizes_of(call.args[0])[-1]:
+            raise Leave("it is not depthwise")
+        if (width := gcd(channels, g.lanes)) < NARROWEST:
+            raise Leave(f"its channels fill no vectors of {NARROWEST}")
+        return _read(call.args[0], width, g)
 
-        return graph_rewriting.rewrite_known(graph, "relax.nn.conv2d", rewrite)
-
-    return graph_rewriting.graph_pass("Taps", rewrite_all)
-
-
-def _read(values: Mapping[Any, Any], value: Any) -> Bytes | None:
-    real = graph_rewriting.call_of(values, value, "relax.astype")
-    whole = None if real is None or real.ty.dtype != "float32" else real.args[0]
-    less = graph_rewriting.call_of(values, whole, "relax.subtract")
-    if less is not None and isinstance(less.args[1], tvm.ir.GenericConst) and less.args[1].ty.ndim == 0:
-        wide = graph_rewriting.call_of(values, less.args[0], "relax.astype")
-        data, zero = (None if wide is None else wide.args[0]), less.args[1].value.numpy()
-    else:
-        data, zero = whole, np.zeros(())
-    return None if data is None or data.ty.dtype not in _BYTES else Bytes(data, zero)
+    def rewrite(self, call: Any, facts: DepthwiseBytes, g: Graph) -> Any:
+        sizes = pad_conv_to_vectors.sizes_of(call, facts.width)
+        text = _function(sizes, str(facts.data.ty.dtype), facts.width)
+        zero = relax.const(np.reshape(facts.zero, 1).astype("float32"))
+        arguments = [facts.data, zero, call.args[1]]
+        sums = g.call_function("taps", graph_rewriting.parsed(text), arguments, call.ty)
+        return _less_zero(sums, facts, g.array(call.args[1]))
 
 
-def _width(call: Any, lanes: int) -> int:
-    """Lanes that the channels fill; 0 where that is no vector, or this is no such convolution."""
-    channels = graph_rewriting.sizes_of(call)[-1]
-    every = int(call.attrs.groups) == channels == graph_rewriting.sizes_of(call.args[0])[-1]
-    width = gcd(channels, lanes)
-    return width if every and pad_conv_to_vectors.fits(call) and width >= NARROWEST else 0
+def _read(value: Any, width: int, g: Graph) -> DepthwiseBytes:
+    data, zero = g.producer(value, "relax.astype"), np.zeros(())
+    less = None if data is None else g.producer(data.args[0], "relax.subtract")
+    if less is not None and g.is_constant(less.args[1]) and less.args[1].ty.ndim == 0:
+        data, zero = g.producer(less.args[0], "relax.astype"), g.array(less.args[1])
+    if data is None or data.args[0].ty.dtype not in _BYTES:
+        raise Leave("its data is no bytes")
+    return DepthwiseBytes(data.args[0], zero, width)
 
 
-def _less_zero(sums: Any, data: Bytes, weights: Any) -> Any:
+def _less_zero(sums: Any, data: DepthwiseBytes, weights: Any) -> Any:
     """The sums without what the zero point brought to them, everywhere the same: margins hold it, too."""
     if not data.zero:
         return sums

@@ -19,12 +19,12 @@ def random(*shape: int) -> Any:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
 
 
-def random_input(param: Any) -> Any:
-    """Numbers for an input; small ones where it is of integers."""
-    sizes, dtype = tuple(map(int, param.ty.shape)), str(param.ty.dtype)
-    if dtype.startswith("float"):
-        return random(*sizes).astype(dtype)
-    return np.random.default_rng(sum(sizes)).integers(0, 100, sizes).astype(dtype)
+def random_of(dtype: str, *shape: int) -> Any:
+    """Random numbers of a type: integers from all that it holds."""
+    if np.dtype(dtype).kind == "f":
+        return random(*shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return np.random.default_rng(sum(shape)).integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
 def weights(*shape: int) -> Any:

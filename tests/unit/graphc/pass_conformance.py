@@ -10,7 +10,7 @@ from graphc.core.graph_pass import Pass
 from graphc.core.pass_registry import OWN_PASSES, defined
 from graphc.core.pass_runner import run as run_steps
 from graphc.core.reporting_pass import Report
-from tests.unit.graphc.networks import HASWELL, difference, random_input, run
+from tests.unit.graphc.networks import HASWELL, difference, random_of, run
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
 
 
@@ -21,6 +21,7 @@ class PassConformance:
     BEFORE: ClassVar[str]  # the graph of `fires`, as `graph_text` writes it
     AFTER: ClassVar[str]
     LANES: ClassVar[int] = 8
+    TARGET: ClassVar[str] = HASWELL
     RECIPE: ClassVar[Recipe] = TUNED  # in which it fires on that graph
     TOLERANCE: ClassVar[float] = 1e-5
 
@@ -36,7 +37,7 @@ class PassConformance:
         return self.PASS(self.LANES)
 
     def applied(self, mod: Any) -> tuple[Any, Report]:
-        with tvm.target.Target(HASWELL):
+        with tvm.target.Target(self.TARGET):
             return self.make().applied(mod)
 
     def test_it_rewrites_the_smallest_graph(self) -> None:
@@ -78,11 +79,16 @@ class PassConformance:
 
     def _recipe(self, mod: Any, without: Any = ()) -> tuple[Any, list[Report]]:
         steps = [step_json(step) for step in self.RECIPE.before]
-        return run_steps(mod, steps, tvm.target.Target(HASWELL), without)
+        return run_steps(mod, steps, tvm.target.Target(self.TARGET), without)
 
     def _error(self, after: Any, mod: Any) -> float:
-        arrays = list(map(random_input, mod["main"].params))
-        return difference(run(after, *arrays), run(mod, *arrays))
+        types = [param.ty for param in mod["main"].params]
+        arrays = [random_of(str(each.dtype), *map(int, each.shape)) for each in types]
+        return difference(self.computed(after, *arrays), run(mod, *arrays))
+
+    def computed(self, after: Any, *arrays: Any) -> Any:
+        """The numbers of a rewritten module."""
+        return run(after, *arrays)
 
 
 def graph_text(mod: Any) -> str:

@@ -1,5 +1,6 @@
 """Depthwise convolutions of bytes: the sums of the module as it was, in strips of real numbers."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,12 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.quant.int8_depthwise_conv import taps
+from graphc.quant.int8_depthwise_conv import Int8DepthwiseConv
 from mallorn.core.values.machine import assumed
 from searchers.roller.rank_candidates import ranked
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, NHWC, UNOPTIMIZED, fused, program, run
+from tests.unit.graphc.networks import HASWELL, NHWC, UNOPTIMIZED, fused, program, random_of, run
+from tests.unit.graphc.pass_conformance import PassConformance
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.program_blocks import blocks_of, operator_of
 from workers.tvm.rebuild_schedule import rebuild
@@ -19,12 +21,6 @@ from workers.tvm.sketches import design_space
 from workers.tvm.workload_key import canonical
 
 DATA = (2, 9, 12, 48)
-
-
-def numbers(dtype: str, *shape: int) -> Any:
-    limits = np.iinfo(dtype)
-    values = np.random.default_rng(sum(shape)).integers(limits.min, limits.max + 1, shape)
-    return values.astype(dtype)
 
 
 def network(
@@ -38,7 +34,7 @@ def network(
 ) -> Any:
     """A module of one convolution of bytes, as `integers` leaves it."""
     channels = data[-1]
-    weights = numbers("int8", kernel, kernel, 1, channels).astype("float32")
+    weights = random_of("int8", kernel, kernel, 1, channels).astype("float32")
 
     def body(emit: Any, x: Any) -> Any:
         whole = x
@@ -69,9 +65,9 @@ def network(
 )
 def test_sums_are_those_of_the_module_as_it_was(dtype: str, zero: int, kernel: int, attrs: Any) -> None:
     mod = network(dtype=dtype, zero=zero, kernel=kernel, **attrs)
-    after = networks.rewritten(taps(), mod)
+    after = networks.rewritten(Int8DepthwiseConv(), mod)
     assert after is not None
-    x = numbers(dtype, *DATA)
+    x = random_of(dtype, *DATA)
     np.testing.assert_array_equal(run(after, x), run(mod, x))
 
 
@@ -79,10 +75,49 @@ def test_sums_are_those_of_the_module_as_it_was(dtype: str, zero: int, kernel: i
 def test_channels_may_fill_narrow_vectors(channels: int) -> None:
     data = (1, 6, 6, channels)
     mod = network(data=data, padding=1)
-    after = networks.rewritten(taps(), mod)
+    after = networks.rewritten(Int8DepthwiseConv(), mod)
     assert after is not None
-    x = numbers("uint8", *data)
+    x = random_of("uint8", *data)
     np.testing.assert_array_equal(run(after, x), run(mod, x))
+
+
+class TestInt8DepthwiseConv(PassConformance):
+    PASS = Int8DepthwiseConv
+    BEFORE = """
+lv[1, 3, 3, 8] = astype(x0[1, 3, 3, 8])
+lv1[1, 3, 3, 8] = subtract(lv[1, 3, 3, 8], constant[])
+lv2[1, 3, 3, 8] = astype(lv1[1, 3, 3, 8])
+gv[1, 1, 1, 8] = nn.conv2d(lv2[1, 3, 3, 8], constant[3, 3, 1, 8])
+"""
+    AFTER = """
+lv[1, 1, 1, 8] = taps(x0[1, 3, 3, 8], constant[1], constant[3, 3, 1, 8])
+gv[1, 1, 1, 8] = subtract(lv[1, 1, 1, 8], constant[8])
+"""
+
+    def fires(self) -> Any:
+        return network(data=(1, 3, 3, 8))
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "its data is no bytes": of_reals(),
+            "its channels fill no vectors of 4": network(data=(1, 6, 6, 6)),
+            "it is not depthwise": plain(),
+            "its channels are not last, or its weights are computed": network(
+                data=(1, 6, 6, 8), out_layout="NCHW"
+            ),
+        }
+
+
+def test_a_single_channel_stays_as_it_is() -> None:
+    assert networks.rewritten(Int8DepthwiseConv(), network(data=(1, 6, 6, 1), padding=1)) is None
+
+
+def plain() -> Any:
+    def body(emit: Any, x: Any) -> Any:
+        real = emit(relax.op.astype(x, "float32"))
+        return relax.op.nn.conv2d(real, networks.weights(3, 3, 8, 8), **NHWC)
+
+    return networks.network(body, (1, 6, 6, 8), dtype="uint8")
 
 
 def of_reals() -> Any:
@@ -92,19 +127,10 @@ def of_reals() -> Any:
     return networks.network(body, DATA)
 
 
-@pytest.mark.parametrize(
-    "mod",
-    [of_reals(), network(data=(1, 6, 6, 6), padding=1), network(data=(1, 6, 6, 1), padding=1)],
-    ids=["real numbers", "six channels", "one channel"],
-)
-def test_others_stay_as_they_are(mod: Any) -> None:
-    assert networks.rewritten(taps(), mod) is None
-
-
 @pytest.mark.parametrize("strides", [1, 2])
 @pytest.mark.parametrize("lanes", [8, 16])
 def test_strips_hold_the_bytes_that_they_make_real(strides: int, lanes: int) -> None:
-    after = networks.rewritten(taps(lanes), network(followed=True, padding=1, strides=strides))
+    after = networks.rewritten(Int8DepthwiseConv(lanes), network(followed=True, padding=1, strides=strides))
     assert after is not None
     mod = canonical(program(fused(after), "fused_taps"))
     assert operator_of(blocks_of(mod)) == "depthwise_conv2d"
@@ -113,10 +139,7 @@ def test_strips_hold_the_bytes_that_they_make_real(strides: int, lanes: int) -> 
     schedule = rebuild(tvm.ir.save_json(mod), HASWELL, sketch.trace, decisions)
     assert schedule is not None
     assert schedule.mod.script().count("T.parallel(") == 1
-    arrays = [
-        numbers(dtype, *shape) if "int" in dtype else networks.random(*shape)
-        for _, dtype, shape in tensor_args(mod)
-    ]
+    arrays = [random_of(dtype, *shape) for _, dtype, shape in tensor_args(mod)]
     np.testing.assert_allclose(computed(schedule.mod, arrays), computed(mod, arrays), rtol=1e-5, atol=1e-3)
 
 
