@@ -69,7 +69,7 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
         by = llvm_byte_dot_products.instruction()
     if by is None:
         raise SystemExit("this processor has no AVX2")
-    of = block_quantized_matmul_function.Product(
+    of = block_quantized_matmul_function.BlockQuantizedMatmul(
         by, (1,), outputs, inputs // block, block, bits, 1 << (bits - 1)
     )
     mod = tvm.IRModule(

@@ -155,6 +155,12 @@ def sizes_of(value: Any) -> tuple[int, ...]:
     return tuple(map(int, value.ty.shape))
 
 
+def permutation(transpose: Any) -> tuple[int, ...]:
+    """The source's axes in the order of the result's."""
+    ndim = transpose.ty.ndim
+    return tuple(int(axis) % ndim for axis in transpose.attrs.axes or range(ndim)[::-1])
+
+
 def sizes_at(shape: Any, length: Any, sample: int) -> list[int]:
     """Sizes in terms of a length, at one."""
     analyzer = tvm.sym.Analyzer()

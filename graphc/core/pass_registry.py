@@ -11,7 +11,7 @@ TVM_PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Where the passes that TVM lacks are defined: MODULE:CLASS, or a module with a function of the name's end.
 OWN_PASSES = {
     "mallorn.bf16": "graphc.quant.bf16_dot_products",
-    "mallorn.blocked": "graphc.quant.keep_block_quantized_weights",
+    "mallorn.blocked": "graphc.quant.keep_block_quantized_weights:KeepBlockQuantizedWeights",
     "mallorn.calls": "graphc.tasks.wrap_extern_calls:WrapExternCalls",
     "mallorn.constants": "graphc.fold.fold_constant_operators:FoldConstantOperators",
     "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum:VectorizeCumsum",

@@ -20,7 +20,7 @@ RULE = "mallorn_blocks"
 
 
 @dataclass(frozen=True)
-class Product:
+class BlockQuantizedMatmul:
     """Rows times weights: whole numbers of so many bits, less a zero point and times a scale a block."""
 
     by: Any  # the instruction
@@ -46,7 +46,7 @@ class Product:
         return int(self.block * self.by.lanes * self.bits // llvm_byte_dot_products.BYTES)
 
 
-def packed(product: Product, weights: Any) -> Any:
+def packed(product: BlockQuantizedMatmul, weights: Any) -> Any:
     """[blocks, block, outputs] in the order of reading: [vectors, blocks, bytes]."""
     lanes, nibbles = product.by.lanes, product.bits == llvm_byte_dot_products.NIBBLES
     each = (2, llvm_byte_dot_products.QUAD) if nibbles else (llvm_byte_dot_products.QUAD,)
@@ -57,18 +57,18 @@ def packed(product: Product, weights: Any) -> Any:
     return np.ascontiguousarray(ordered).reshape(product.vectors, product.blocks, product.bytes)
 
 
-def beside(product: Product, numbers: Any) -> Any:
+def beside(product: BlockQuantizedMatmul, numbers: Any) -> Any:
     """[blocks, outputs], as scales are, in the order of reading: [vectors, blocks, lanes]."""
     split = _filled(product, numbers).reshape(product.blocks, product.vectors, product.by.lanes)
     return np.ascontiguousarray(np.moveaxis(split, 1, 0))
 
 
-def _filled(product: Product, numbers: Any) -> Any:
+def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
     missing = product.vectors * product.by.lanes - product.outputs
     return np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, missing)]) if missing else numbers
 
 
-def function(product: Product) -> Any:
+def function(product: BlockQuantizedMatmul) -> Any:
     """The tensor function: inputs become bytes, which are multiplied; what follows can be fused with it."""
     lanes, block, outputs = product.by.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]

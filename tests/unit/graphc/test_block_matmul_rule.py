@@ -35,7 +35,7 @@ Case = tuple[tuple[int, ...], int, int, int | None]
 def program(case: Case, target: str) -> tuple[Any, Any]:
     rows, outputs, bits, zero = case
     with as_tvm_target(target):
-        product = block_quantized_matmul_function.Product(
+        product = block_quantized_matmul_function.BlockQuantizedMatmul(
             llvm_byte_dot_products.instruction(), rows, outputs, BLOCKS, BLOCK, bits, zero
         )
     function = block_quantized_matmul_function.function(product).with_attr("global_symbol", "main")
@@ -107,7 +107,7 @@ def test_the_largest_numbers_do_not_overflow(bits: int, target: str) -> None:
     if not runs_here(target):
         pytest.skip("this processor lacks the instruction")
     with as_tvm_target(target):
-        product = block_quantized_matmul_function.Product(
+        product = block_quantized_matmul_function.BlockQuantizedMatmul(
             llvm_byte_dot_products.instruction(), (2,), 16, 1, 256, bits, 0
         )
     numbers = np.full((1, 256, 16), (1 << bits) - 1, "uint8")

@@ -1,5 +1,6 @@
 """Weights of 8 and 4 bits in blocks: onnxruntime's numbers, and none of them kept as real numbers."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
+from graphc.quant.keep_block_quantized_weights import KeepBlockQuantizedWeights
 from graphc.quant.llvm_byte_dot_products import instruction
 from mallorn.core.errors import InvalidModel
+from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, difference
+from tests.unit.graphc.pass_conformance import PassConformance
 from tests.unit.graphc.test_int8_dot_products import WIDE
 from workers.tvm.extract_tasks import describe
 from workers.tvm.graph_recipes import TUNED
@@ -205,6 +209,85 @@ def test_rows_of_a_table_are_decoded_behind_the_look_up(tmp_path: Path, kind: st
     mod, places = lowered(network, tmp_path), np.array([[0, 63, 7], [-1, 5, 5]])
     np.testing.assert_allclose(ours(mod, places), theirs(network, places), rtol=1e-6)
     assert kept_as_reals(mod) < 64 * 96 // 16
+
+
+def decoded(emit: Any, *shape: int, scales: tuple[int, ...], joined: tuple[int, ...] = ()) -> Any:
+    """Constant bytes times scales, as the importer writes it."""
+    real = emit(
+        relax.op.astype(relax.const(np.arange(np.prod(shape), dtype="uint8").reshape(shape)), "float32")
+    )
+    found = emit(relax.op.multiply(real, relax.const(random(*scales))))
+    return emit(relax.op.reshape(found, joined)) if joined else found
+
+
+def product(*, data: tuple[int, ...] = (2, 8), **weights: Any) -> Any:
+    shape, scales = weights.get("shape", (8, 8)), weights.get("scales", (1, 8))
+
+    def body(emit: Any, x: Any) -> Any:
+        return relax.op.matmul(x, decoded(emit, *shape, scales=scales, joined=weights.get("joined", ())))
+
+    return networks.network(body, data)
+
+
+def looked_up() -> Any:
+    def body(emit: Any, x: Any) -> Any:
+        table = decoded(emit, 4, 2, 8, scales=(4, 1, 8), joined=(8, 8))
+        return relax.op.take(table, emit(relax.op.astype(x, "int32")), 0)
+
+    return networks.network(body, (2, 3))
+
+
+class TestKeepBlockQuantizedWeights(PassConformance):
+    PASS = KeepBlockQuantizedWeights
+    TOLERANCE = NEAR
+    BEFORE = """
+lv[8, 8] = astype(constant[8, 8])
+lv1[8, 8] = multiply(lv[8, 8], constant[1, 8])
+gv[2, 8] = matmul(x0[2, 8], lv1[8, 8])
+"""
+    AFTER = "gv[2, 8] = int8_blocks(x0[2, 8], constant[1, 1, 64], constant[1, 1, 8])"
+
+    def fires(self) -> Any:
+        return product()
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "its weights are not decoded from constant bytes": networks.network(
+                lambda _, x: relax.op.matmul(x, networks.weights(8, 8)), (2, 8)
+            ),
+            "its outputs fill too little of a vector": product(shape=(8, 4), scales=(1, 4)),
+            "its blocks lie along outputs": product(scales=(8, 1)),
+            "its weights have scales that no blocks along one axis share": product(scales=(8, 8)),
+            "its blocks have odd sizes": product(
+                data=(2, 12), shape=(2, 6, 8), scales=(2, 1, 8), joined=(12, 8)
+            ),
+            "its blocks lie across rows": looked_up(),
+        }
+
+    def computed(self, after: Any, *arrays: Any) -> Any:
+        """With the instruction, which alone adds as many bits."""
+        return ours(after, *arrays, target=self.TARGET)
+
+
+def unmoved() -> Any:
+    def body(emit: Any, x: Any) -> Any:
+        weights = decoded(emit, 8, 8, scales=(1, 8))
+        return relax.op.matmul(x, emit(relax.op.permute_dims(weights, [0, 1])))
+
+    return networks.network(body, (2, 8))
+
+
+@pytest.mark.parametrize(
+    ("mod", "inputs"),
+    [(unmoved(), 8), (product(data=(2, 16), shape=(2, 8, 8), scales=(2, 1, 1), joined=(16, 8)), 16)],
+    ids=["a transpose that moves nothing", "a scale for all columns of a block"],
+)
+def test_a_product_of_weights_that_are_decoded_otherwise_keeps_its_numbers(mod: Any, inputs: int) -> None:
+    with as_tvm_target(HASWELL):
+        after = networks.rewritten(KeepBlockQuantizedWeights(), mod)
+    assert after is not None
+    x = random(2, inputs)
+    assert difference(ours(after, x, HASWELL), networks.run(mod, x)) < NEAR
 
 
 def test_without_the_instruction_weights_are_real_numbers(tmp_path: Path) -> None:
