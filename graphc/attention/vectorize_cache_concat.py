@@ -5,41 +5,37 @@ TVM asks of every number which part it belongs to, in plain loops.
 
 from typing import Any
 
-from tvm import relax
-
 from graphc.core import graph_rewriting
-
-CONCAT = "relax.concat"
-
-
-def appended(length: Any, sample: int) -> Any:
-    """The pass that copies them so where the first part is as long as `length`; `sample` is one length."""
-
-    def rewrite_all(builder: Any, graph: Any) -> Any:
-        pattern = relax.dpl.is_op(CONCAT)(varg_default_wildcard=True)
-        values = relax.analysis.get_var2val(graph)
-
-        def rewrite(call: Any, _: Any) -> Any:
-            parts = call.args[0]
-            parts = values[parts] if isinstance(parts, relax.Var) else parts
-            return _rewritten(builder, call, list(parts.fields), (length, sample))
-
-        return relax.dpl.rewrite_call(pattern, rewrite, graph)
-
-    return graph_rewriting.graph_pass("Appended", rewrite_all)
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
 
-def _rewritten(builder: Any, call: Any, parts: list[Any], at: tuple[Any, int]) -> Any:
-    axis = int(call.attrs.axis)
-    if len(parts) != 2 or call.ty.ndim != 4 or axis not in (2, -2) or call.ty.dtype != "float32":
-        return call
-    sizes = [graph_rewriting.sizes_at(part.ty.shape, *at) for part in parts]
-    later = [graph_rewriting.sizes_at(part.ty.shape, at[0], at[1] + 1) for part in parts]
-    one_more = [*sizes[0][:2], sizes[0][2] + 1, sizes[0][3]]
-    if later != [one_more, sizes[1]]:
-        return call
-    named = builder.add_func(_function(sizes[1]), "appended")
-    return relax.call_tir(named, parts, call.ty)
+class VectorizeCacheConcat(Pass[list[Any]]):
+    """Copies caches as long as `length`, and what comes behind them, row by row; `sample` is one length."""
+
+    name, match = "attention.vectorize_cache_concat", ("relax.concat",)
+    any_size = True
+
+    def __init__(self, length: Any, sample: int) -> None:
+        super().__init__()
+        self._length, self._sample = length, sample
+
+    def check(self, call: Any, g: Graph) -> list[Any]:
+        parts = list(g.tuple_fields(call.args[0]))
+        if len(parts) != 2 or call.ty.ndim != 4 or int(call.attrs.axis) not in (2, -2):
+            raise Leave("it joins other than two tensors of heads, or along another axis")
+        cache, rows = (self._sizes(part, 0) for part in parts)
+        grown = [*cache[:2], cache[2] + 1, cache[3]]
+        if [self._sizes(part, 1) for part in parts] != [grown, rows]:
+            raise Leave("its first part does not grow alone, by one row at a time")
+        return parts
+
+    def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
+        return g.call_function("appended", _function(self._sizes(facts[1], 0)), facts, call.ty)
+
+    def _sizes(self, part: Any, more: int) -> list[int]:
+        return graph_rewriting.sizes_at(part.ty.shape, self._length, self._sample + more)
 
 
 def _function(sizes: list[int]) -> Any:

@@ -44,6 +44,10 @@ class Graph:
         """True for weights and numbers; `array` reads them."""
         return isinstance(value, tvm.ir.GenericConst)
 
+    def tuple_fields(self, value: Any) -> Any:
+        """The parts of a tuple, also of one that a variable is bound to."""
+        return (self._look_up(value) if isinstance(value, relax.Var) else value).fields
+
     def array(self, value: Any) -> Any:
         """A copy of a constant's numbers."""
         return value.value.numpy()

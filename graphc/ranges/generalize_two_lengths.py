@@ -12,7 +12,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 
-from graphc.attention import fuse_cached_attention, vectorize_cache_concat
+from graphc.attention.fuse_cached_attention import FuseCachedAttention
+from graphc.attention.vectorize_cache_concat import VectorizeCacheConcat
 
 # No size of a network but its cache's is likely to be as long, and none is 1, which would be broadcast.
 LENGTHS = (11, 18)
@@ -29,8 +30,8 @@ def grown(first: Any, second: Any = None, name: str = "") -> Any:
     builder, length = relax.BlockBuilder(tvm.IRModule()), tirx.Var(name, "int64")
     _Both(builder, length).main(first["main"], second["main"])
     mod = relax.transform.Normalize()(builder.finalize())
-    for rewrite in (fuse_cached_attention.attention, vectorize_cache_concat.appended):
-        mod = rewrite(length, LENGTHS[0])(mod)
+    for made in (FuseCachedAttention, VectorizeCacheConcat):
+        mod = made(length, LENGTHS[0])(mod)
     return relax.transform.DeadCodeElimination()(mod)
 
 

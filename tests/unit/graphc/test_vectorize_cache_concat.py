@@ -1,0 +1,59 @@
+"""Caches that grow are copied row by row with what comes behind them; other joins stay TVM's."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax, tirx
+
+from graphc.attention.vectorize_cache_concat import VectorizeCacheConcat
+from tests.unit.graphc.networks import UNOPTIMIZED, random
+
+HEADS, NUMBERS, ROWS, SAMPLE = 2, 8, 3, 11
+
+
+def joined(axis: int = 2, second: str = "rows") -> tuple[Any, Any]:
+    """A cache of any length with rows or another cache behind it, and the length."""
+    length = tirx.Var("n", "int64")
+    builder = relax.BlockBuilder()
+    sizes = (1, HEADS, length, NUMBERS), (1, HEADS, ROWS if second == "rows" else length, NUMBERS)
+    inputs = [relax.Var(f"x{at}", relax.TensorType(size, "float32")) for at, size in enumerate(sizes)]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.concat(inputs, axis=axis))
+        builder.emit_func_output(result)
+    return builder.get(), length
+
+
+@pytest.mark.parametrize("length", [1, 5, 64])
+def test_rows_come_behind_a_cache_of_any_length(length: int) -> None:
+    mod, size = joined()
+    after, report = VectorizeCacheConcat(size, SAMPLE).applied(mod)
+    assert report.fired == 1
+    cache, rows = random(1, HEADS, length, NUMBERS), random(1, HEADS, ROWS, NUMBERS)
+    vm = relax.VirtualMachine(relax.build(after, UNOPTIMIZED), tvm.cpu())
+    found = vm["main"](*map(tvm.runtime.tensor, (cache, rows))).numpy()
+    np.testing.assert_array_equal(found, np.concatenate([cache, rows], axis=2))
+
+
+@pytest.mark.parametrize(
+    ("axis", "second", "reason"),
+    [
+        (3, "cache", "it joins other than two tensors of heads, or along another axis"),
+        (2, "cache", "its first part does not grow alone, by one row at a time"),
+    ],
+    ids=["numbers of heads", "two that grow"],
+)
+def test_other_joins_stay(axis: int, second: str, reason: str) -> None:
+    mod, size = joined(axis, second)
+    _, report = VectorizeCacheConcat(size, SAMPLE).applied(mod)
+    assert (report.fired, dict(report.left)) == (0, {reason: 1})
+
+
+def test_a_second_time_changes_nothing() -> None:
+    mod, size = joined()
+    once = VectorizeCacheConcat(size, SAMPLE)(mod)
+    twice, report = VectorizeCacheConcat(size, SAMPLE).applied(once)
+    assert report.fired == 0
+    tvm.ir.assert_structural_equal(twice, once)
