@@ -3,6 +3,9 @@
 import pytest
 
 from tests.fixtures.database import POSTGRES_LONG, migrated_url
+from tests.fixtures.finishing import check, exported, inside
+
+__all__ = ["check", "exported", "inside"]
 
 
 @pytest.fixture(params=POSTGRES_LONG)

@@ -13,23 +13,12 @@ from db.tables import Context, Measurement
 from mallorn.core.states import JobState
 from mallorn.core.values.finish_report import BesidePrograms
 from mallorn.core.values.manifest import RECORDS
-from tests.integration.workers.test_finish import (
-    COMPILED,
-    best,
-    candidates,
-    check,
-    exported,
-    inside,
-    key,
-    report,
-    tuned,
-)
+from tests.fixtures.finishing import COMPILED, best, candidates, key, report
+from tests.fixtures.tuned_jobs import tuned
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
 from workers.finish.schedules_for_busy_hosts import DATABASE, WORTH, crossover, loads
 from workers.subprocesses.errors import ChildFailed
-
-__all__ = ["check", "exported", "inside"]  # fixtures
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ from db.tables import Schedule
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.trial import Trial
+from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
-from tests.integration.workers.test_finish import check, exported, tuned
 from workers.finish.run import finish
 
-__all__ = ["check", "exported"]  # fixtures
 DEVICES = ("honest-1", "honest-2", "liar")
 LIES = {
     "slow": lambda us: 3 * us,

@@ -18,8 +18,8 @@ from mallorn.core.states import WorkKind
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, assumed
 from searchers.space import Candidate
+from tests.fixtures.tuned_jobs import untuned
 from tests.fixtures.workshop import ENDPOINT, TARGET, Workshop
-from tests.integration.workers.test_finish import check, exported, untuned
 from workers.finish import contenders
 from workers.finish.run import finish
 from workers.hardware_probe import run as probing
@@ -27,7 +27,6 @@ from workers.hardware_probe.run import PROBES_SEC
 from workers.measure.roofline_check import REFUSED
 from workers.tvm.tvm_space import TvmSpace
 
-__all__ = ["check", "exported"]  # fixtures
 Calls = list[object]
 HERE = assumed(cores=2, lanes=8).model_copy(update={"measured": True})
 

@@ -15,7 +15,6 @@ from db.tables import Context, Measurement, Schedule
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
 from tests.fixtures.workshop import ENDPOINT
-from tests.integration.workers.test_finish import check, exported  # noqa: F401
 from workers.finish.run import finish
 
 OTHER = replace(ENDPOINT, name="other", host_class="another")
@@ -47,7 +46,7 @@ def own(workshop, job):
     return workshop.read(lambda session: Jobs(session).get(job, None).context_id)
 
 
-def test_all_times_of_a_job_are_of_the_class_that_it_began_on(mixed, check, exported):  # noqa: F811
+def test_all_times_of_a_job_are_of_the_class_that_it_began_on(mixed, check, exported):
     job = mixed.job(("w0", "w1"), trials=32)
     mixed.work(job)
     assert contexts(mixed, job) == {own(mixed, job)}
@@ -56,7 +55,7 @@ def test_all_times_of_a_job_are_of_the_class_that_it_began_on(mixed, check, expo
     assert contexts(mixed, job, kind="finish") == {own(mixed, job)}
 
 
-def test_a_schedule_says_the_context_that_it_was_timed_in(workshop, check, exported):  # noqa: F811
+def test_a_schedule_says_the_context_that_it_was_timed_in(workshop, check, exported):
     job = workshop.job(("w0",), trials=16)
     workshop.work(job)
     workshop.bench.endpoint = OTHER  # its host became another after it was taken

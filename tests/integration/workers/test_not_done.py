@@ -1,8 +1,9 @@
 """Whatever fails around the whole model, verified schedules are handed out, and the report says the rest."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -11,9 +12,10 @@ from db.repositories.jobs import Jobs
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.machine import assumed
+from tests.fixtures.finishing import COMPILED, CRASHED, report
 from tests.fixtures.inside import Inside
+from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import ENDPOINT
-from tests.integration.workers.test_finish import COMPILED, CRASHED, check, exported, report, tuned
 from workers.finish.job_model import where_it_runs
 from workers.finish.run import finish
 from workers.finish.timing_host import WHY
@@ -23,7 +25,6 @@ from workers.interfaces.whole_model_engine import LoadedEngine
 from workers.measure.tracked_devices import TrackedDevice
 from workers.subprocesses.errors import ChildFailed, ChildTimeout
 
-__all__ = ["check", "exported"]  # fixtures
 NO_LOWERING = ChildFailed("InternalError", "no lowering for this")
 
 
@@ -70,21 +71,130 @@ def steps(told):
     return [entry["step"] for entry in told["not_done"]]
 
 
-def test_nothing_is_left_out_where_nothing_fails(workshop, answers):
-    told = finished(workshop)
-    assert told["not_done"] == []
-    assert set(told["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
-    assert (told["error_vs_untuned"], told["error_vs_onnxruntime"]) == (1e-7, 1e-7)
+def disagree(expected_npz, **_params):
+    """TVM and onnxruntime understand the model in different ways."""
+    return 0.5 if "onnxruntime" in expected_npz else 0.0
 
 
-def test_a_model_that_does_not_compile_with_its_schedules_costs_only_its_time(workshop, answers):
-    workshop.graph_answers["compile_model"] = NO_LOWERING
-    told = finished(workshop)
-    assert steps(told) == ["compile the tuned model"]
-    assert "no lowering for this" in told["not_done"][0]["why"]
-    assert told["not_done"][0]["hint"].startswith("mallorn resume ")
-    assert (told["found"], told["of"]) == (2, 2)
-    assert "latency_us" not in told
+class Fault(NamedTuple):
+    """What processes and engines answer, and what the report says then."""
+
+    steps: tuple[str, ...]  # that were not done
+    timed: str  # the engines whose times are told
+    graphs: Mapping[str, Any] = {}
+    engines: Mapping[tuple[str, str], Any] = {}
+    options: Mapping[str, Any] = {}
+    words: tuple[str, ...] = ()  # of the first step
+    told: Mapping[str, Any] = {}
+    not_told: tuple[str, ...] = ()
+
+
+NOBODY_WAITS = AssertionError("nobody waits for this")
+NO_OPERATOR = ChildFailed("NotImplemented", "no such operator")
+LATE = ChildTimeout("it took longer than 600 s")
+BOTH_AGREE = {"error_vs_untuned": 1e-7, "error_vs_onnxruntime": 1e-7}
+NO_TRIALS = {"trials": 0}
+FAULTS = {
+    "nothing fails": Fault((), "untuned tuned onnxruntime", told=BOTH_AGREE),
+    "the model does not compile with its schedules": Fault(
+        ("compile the tuned model",),
+        "",
+        graphs={"compile_model": NO_LOWERING},
+        words=("no lowering for this", "mallorn resume "),
+        told={"found": 2, "of": 2},
+        not_told=("latency_us",),
+    ),
+    "the untuned model does not compile": Fault(
+        ("compile the untuned model",),
+        "tuned onnxruntime",
+        graphs={"compile_default": CRASHED},
+        words=("memory",),
+    ),
+    "no trials: onnxruntime confirms the numbers, and nobody compiles the untuned model": Fault(
+        (),
+        "tuned onnxruntime",
+        graphs={"compile_default": NOBODY_WAITS},
+        options=NO_TRIALS,
+        told={"error_vs_onnxruntime": 1e-7},
+        not_told=("error_vs_untuned",),
+    ),
+    "no trials: onnxruntime fails, and the untuned model is asked": Fault(
+        ("load onnxruntime",),
+        "untuned tuned",
+        engines={("onnxruntime", "load_onnxruntime"): NO_OPERATOR},
+        options=NO_TRIALS,
+        told={"error_vs_untuned": 1e-7},
+    ),
+    "no trials: onnxruntime says something else, and the untuned model is asked": Fault(
+        ("agree with onnxruntime",),
+        "untuned tuned onnxruntime",
+        graphs={"compare_models": disagree},
+        options=NO_TRIALS,
+    ),
+    "the model is large for this host: no untuned one is made": Fault(
+        (),
+        "tuned onnxruntime",
+        graphs={"compile_default": NOBODY_WAITS, "compile_model": replace(COMPILED, bytes=1 << 60)},
+    ),
+    "there are no inputs": Fault(
+        ("make inputs for the model",),
+        "",
+        graphs={"make_inputs": ChildFailed("ValueError", "no such type")},
+        not_told=("latency_us",),
+    ),
+    "onnxruntime is not installed": Fault(
+        ("load onnxruntime",),
+        "untuned tuned",
+        engines={
+            ("onnxruntime", "load_onnxruntime"): Unavailable(
+                "it is not installed", hint="pip install onnxruntime"
+            )
+        },
+    ),
+    "onnxruntime has no such operator": Fault(
+        ("load onnxruntime",),
+        "untuned tuned",
+        engines={("onnxruntime", "load_onnxruntime"): NO_OPERATOR},
+    ),
+    "onnxruntime never answers": Fault(
+        ("run onnxruntime",), "untuned tuned", engines={("onnxruntime", "save_outputs"): LATE}
+    ),
+    "onnxruntime is never timed": Fault(
+        ("time onnxruntime",), "untuned tuned", engines={("onnxruntime", "time_bursts"): LATE}
+    ),
+    "the tuned model crashes": Fault(
+        ("run the tuned model",), "untuned onnxruntime", engines={("tuned", "save_outputs"): CRASHED}
+    ),
+    "the tuned model computes something else": Fault(
+        ("check the tuned model",),
+        "untuned onnxruntime",
+        graphs={"compare_models": 0.25},
+        words=("relative error 2.5e-01, allowed 1e-04",),
+        told={"error_vs_untuned": 0.25},
+    ),
+    "an error without bounds, which JSON cannot say": Fault(
+        ("check the tuned model",),
+        "untuned onnxruntime",
+        graphs={"compare_models": float("inf")},
+        told={"error_vs_untuned": None},
+    ),
+    "TVM and onnxruntime understand the model in different ways": Fault(
+        ("agree with onnxruntime",), "untuned tuned onnxruntime", graphs={"compare_models": disagree}
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_what_fails_is_told_and_whatever_else_there_is_is_timed(workshop, answers, fault):
+    workshop.graph_answers |= fault.graphs
+    answers.update(fault.engines)
+    told = finished(workshop, **fault.options)
+    assert tuple(steps(told)) == fault.steps
+    assert set(told.get("latency_us", {})) == set(fault.timed.split())
+    assert fault.told.items() <= told.items()
+    assert not told.keys() & set(fault.not_told)
+    text = "".join(entry["why"] + entry["hint"] for entry in told["not_done"][:1])
+    assert all(words in text for words in fault.words)
 
 
 def test_a_compilation_whose_process_died_is_tried_once_more(workshop, answers):
@@ -97,107 +207,6 @@ def test_a_compilation_whose_process_died_is_tried_once_more(workshop, answers):
 
     workshop.graph_answers["compile_model"] = compile_model
     assert finished(workshop)["not_done"] == []
-
-
-def test_without_the_untuned_model_the_others_are_timed(workshop, answers):
-    workshop.graph_answers["compile_default"] = CRASHED
-    told = finished(workshop)
-    assert steps(told) == ["compile the untuned model"]
-    assert "memory" in told["not_done"][0]["hint"]
-    assert set(told["latency_us"]) == {"tuned", "onnxruntime"}
-
-
-def test_a_job_without_trials_compiles_no_untuned_model_where_onnxruntime_confirms_the_numbers(
-    workshop, answers
-):
-    workshop.graph_answers["compile_default"] = AssertionError("nobody waits for this")
-    told = finished(workshop, trials=0)
-    assert told["not_done"] == []
-    assert set(told["latency_us"]) == {"tuned", "onnxruntime"}
-    assert told["error_vs_onnxruntime"] == 1e-7
-    assert "error_vs_untuned" not in told
-
-
-def test_a_job_without_trials_asks_the_untuned_model_where_onnxruntime_fails(workshop, answers):
-    answers["onnxruntime", "load_onnxruntime"] = ChildFailed("NotImplemented", "no such operator")
-    told = finished(workshop, trials=0)
-    assert steps(told) == ["load onnxruntime"]
-    assert set(told["latency_us"]) == {"tuned", "untuned"}
-    assert told["error_vs_untuned"] == 1e-7
-
-
-def test_a_job_without_trials_asks_the_untuned_model_where_onnxruntime_says_something_else(workshop, answers):
-    def compare_models(expected_npz, **_params):
-        return 0.5 if "onnxruntime" in expected_npz else 0.0
-
-    workshop.graph_answers["compare_models"] = compare_models
-    told = finished(workshop, trials=0)
-    assert steps(told) == ["agree with onnxruntime"]
-    assert set(told["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
-
-
-def test_of_a_model_that_is_large_for_this_host_no_untuned_one_is_made(workshop, answers):
-    workshop.graph_answers["compile_default"] = AssertionError("nobody waits for this")
-    workshop.graph_answers["compile_model"] = replace(COMPILED, bytes=1 << 60)
-    told = finished(workshop)
-    assert told["not_done"] == []
-    assert set(told["latency_us"]) == {"tuned", "onnxruntime"}
-
-
-def test_without_inputs_nothing_is_timed(workshop, answers):
-    workshop.graph_answers["make_inputs"] = ChildFailed("ValueError", "no such type")
-    told = finished(workshop)
-    assert steps(told) == ["make inputs for the model"]
-    assert "latency_us" not in told
-
-
-@pytest.mark.parametrize(
-    ("method", "error", "step"),
-    [
-        ("load_onnxruntime", Unavailable("it is not installed", hint="pip install onnxruntime"), "load"),
-        ("load_onnxruntime", ChildFailed("NotImplemented", "no such operator"), "load"),
-        ("save_outputs", ChildTimeout("it took longer than 600 s"), "run"),
-        ("time_bursts", ChildTimeout("it took longer than 600 s"), "time"),
-    ],
-)
-def test_where_onnxruntime_fails_the_other_engines_are_timed(workshop, answers, method, error, step):
-    answers["onnxruntime", method] = error
-    told = finished(workshop)
-    assert steps(told) == [f"{step} onnxruntime"]
-    assert set(told["latency_us"]) == {"untuned", "tuned"}
-
-
-def test_a_tuned_model_that_crashes_is_told_and_no_time_is_claimed_for_it(workshop, answers):
-    answers["tuned", "save_outputs"] = CRASHED
-    told = finished(workshop)
-    assert steps(told) == ["run the tuned model"]
-    assert set(told["latency_us"]) == {"untuned", "onnxruntime"}
-
-
-def test_no_time_is_claimed_for_a_tuned_model_that_computes_something_else(workshop, answers):
-    workshop.graph_answers["compare_models"] = 0.25
-    told = finished(workshop)
-    assert steps(told) == ["check the tuned model"]
-    assert "relative error 2.5e-01, allowed 1e-04" in told["not_done"][0]["why"]
-    assert set(told["latency_us"]) == {"untuned", "onnxruntime"}
-    assert told["error_vs_untuned"] == 0.25
-
-
-def test_an_error_without_bounds_is_told_in_json_too(workshop, answers):
-    workshop.graph_answers["compare_models"] = float("inf")
-    told = finished(workshop)
-    assert told["error_vs_untuned"] is None
-    assert steps(told) == ["check the tuned model"]
-
-
-def test_a_model_that_tvm_and_onnxruntime_understand_in_different_ways_is_told(workshop, answers):
-    def compare_models(expected_npz, **_params):
-        return 0.5 if "onnxruntime" in expected_npz else 0.0
-
-    workshop.graph_answers["compare_models"] = compare_models
-    told = finished(workshop)
-    assert steps(told) == ["agree with onnxruntime"]
-    assert set(told["latency_us"]) == {"untuned", "tuned", "onnxruntime"}
 
 
 def test_a_device_that_is_gone_is_why_nothing_is_timed(workshop, exported):

@@ -4,10 +4,8 @@ from sqlalchemy import delete
 
 from db.tables import FinishStep, Measurement
 from mallorn.core.states import JobState, RoundState
-from tests.integration.workers.test_finish import check, exported, tuned
+from tests.fixtures.tuned_jobs import tuned
 from workers.finish.run import finish
-
-__all__ = ["check", "exported"]  # fixtures
 
 
 def test_a_round_whose_trials_a_restore_took_away_is_not_done_and_measures_them_again(workshop):

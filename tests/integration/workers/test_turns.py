@@ -9,11 +9,11 @@ from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.decided_task import DecidedTask
-from tests.integration.workers.test_finish import check, exported, report, tuned
+from tests.fixtures.finishing import report
+from tests.fixtures.tuned_jobs import tuned
 from workers.finish.run import finish
 from workers.subprocesses.shutdown import ShutdownRequested
 
-__all__ = ["check", "exported"]  # fixtures
 THREE = ("w0", "w1", "w2")
 
 
