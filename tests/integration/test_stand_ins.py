@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from sqlalchemy import select
 
 from db.repositories.targets import Targets
@@ -25,6 +25,7 @@ from mallorn.core.values.manifest import read_manifest
 from services.control.plan_target import plan_target
 from tests.fixtures.answers import mallorn
 from tests.fixtures.coordinator import running
+from tests.fixtures.onnx_network import saved
 from workers.finish.run import finish
 from workers.measure.base import Need
 from workers.model_import.run import import_job
@@ -113,17 +114,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dense layer and a softmax."""
     weight = np.random.default_rng(0).standard_normal((32, 64)).astype("float32")
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Softmax", ["h"], ["y"])]
-    ends = [("x", [16, 32]), ("y", [16, 64])]
-    graph = helper.make_graph(
-        nodes,
-        "dense",
-        *[[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name, shape in ends],
-        [numpy_helper.from_array(weight, "w")],
-    )
-    network = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path = tmp_path_factory.mktemp("model") / "dense.onnx"
-    path.write_bytes(network.SerializeToString())
-    return path
+    return Path(saved(path, nodes, {"x": [16, 32]}, {"y": [16, 64]}, w=weight))
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,12 @@ import numpy as np
 import onnx
 import pytest
 import tvm
-from onnx import helper, numpy_helper
+from onnx import helper
 from tvm.target.codegen import target_has_features
 
 from graphc.export import compile_network
 from graphc.export.zip_graphc import write_archive
+from tests.fixtures.onnx_network import saved
 from tests.integration.tvm_graph.conftest import Example
 from workers.device.detect_host import detect_target
 from workers.tvm.compile_model import compile_model
@@ -67,18 +68,13 @@ class Bounded(Example):
     @cached_property
     def path(self) -> str:
         weights = np.random.default_rng(0).standard_normal((48, 48, 3, 3)).astype("float32")
-        bounds = [numpy_helper.from_array(np.array(bound, "float32"), name) for name, bound in BOUNDS.items()]
+        bounds = {name: np.array(bound, "float32") for name, bound in BOUNDS.items()}
         nodes = [
             helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
             helper.make_node("Clip", ["c", *BOUNDS], ["y"]),
         ]
-        ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 48, 30, 30)) for name in "xy"]
-        graph = helper.make_graph(
-            nodes, "g", ends[:1], ends[1:], initializer=[numpy_helper.from_array(weights, "w"), *bounds]
-        )
-        path = self.folder / "bounded.onnx"
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-        return str(path)
+        shape = (1, 48, 30, 30)
+        return saved(self.folder / "bounded.onnx", nodes, {"x": shape}, {"y": shape}, w=weights, **bounds)
 
 
 def test_it_brings_the_passes_that_stock_tvm_lacks(tmp_path: Path) -> None:
@@ -98,10 +94,7 @@ class Widened(Example):
     def path(self) -> str:
         rng = np.random.default_rng(0)
         kernels = {"v": (32, 16, 4, 4), "w": (16, 3, 3, 3), "g": (16,), "b": (16,)}
-        weights = [
-            numpy_helper.from_array(rng.standard_normal(shape).astype("float32") / 8, name)
-            for name, shape in kernels.items()
-        ]
+        weights = {name: rng.standard_normal(shape).astype("float32") / 8 for name, shape in kernels.items()}
         attrs: dict[str, Any] = {"strides": [2, 2], "pads": [1, 1, 1, 1]}
         nodes = [
             helper.make_node("ConvTranspose", ["x", "v"], ["c"], kernel_shape=[4, 4], **attrs),
@@ -109,12 +102,8 @@ class Widened(Example):
             helper.make_node("LeakyRelu", ["n"], ["d"], alpha=0.1),
             helper.make_node("ConvTranspose", ["d", "w"], ["y"], kernel_shape=[3, 3], **attrs),
         ]
-        shapes = {"x": (1, 32, 9, 7), "y": (1, 3, 35, 27)}
-        ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shapes[name]) for name in "xy"]
-        graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], initializer=weights)
-        path = self.folder / "widened.onnx"
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-        return str(path)
+        ends = {"x": (1, 32, 9, 7)}, {"y": (1, 3, 35, 27)}
+        return saved(self.folder / "widened.onnx", nodes, *ends, **weights)
 
 
 def test_transposed_convolutions_and_norms_are_found_again(tmp_path: Path) -> None:

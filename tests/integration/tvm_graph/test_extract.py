@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from tvm.relax.frontend.onnx import from_onnx
 from tvm.s_tir import meta_schedule as ms
 
+from tests.fixtures.onnx_network import saved
 from workers.interfaces.model_compiler import Extraction
 from workers.tvm.extract_tasks import extract
 from workers.tvm.graph_recipes import TUNED, stored_recipe
@@ -31,13 +32,10 @@ def operators(found: Extraction) -> Counter[str]:
     return weighted
 
 
-def _saved(path: Path, nodes: list[onnx.NodeProto], scalars: list[onnx.TensorProto]) -> str:
+def square(path: Path, nodes: list[onnx.NodeProto], **scalars: Any) -> str:
     """A model of these nodes from `x` to `y`, with a convolution's weights `w`."""
-    weights = [numpy_helper.from_array(np.ones((4, 4, 3, 3), "float32"), "w"), *scalars]
-    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 4, 8, 8)) for name in "xy"]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], initializer=weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return str(path)
+    shape = (1, 4, 8, 8)
+    return saved(path, nodes, {"x": shape}, {"y": shape}, w=np.ones((4, 4, 3, 3), "float32"), **scalars)
 
 
 def test_an_mlp_is_its_three_products(example: Get) -> None:
@@ -73,8 +71,8 @@ def test_a_bounded_activation_is_part_of_its_convolution(tmp_path: Path, bounds:
         helper.make_node("Clip", ["c", *bounds], ["d"]),
         helper.make_node("Conv", ["d", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
     ]
-    scalars = [numpy_helper.from_array(np.array(n, "float32"), name) for name, n in LIMITS.items()]
-    found = extract(_saved(tmp_path / "clip.onnx", nodes, scalars), TARGET, stored_recipe(TUNED), {})
+    scalars = {name: np.array(limit, "float32") for name, limit in LIMITS.items()}
+    found = extract(square(tmp_path / "clip.onnx", nodes, **scalars), TARGET, stored_recipe(TUNED), {})
     assert operators(found) == {"conv2d": 2, "layout": 2}
 
 
@@ -99,8 +97,8 @@ def test_a_model_that_layout_conversion_gives_up_on_is_still_imported(tmp_path: 
         helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
         helper.make_node("Max", ["c", "lowest"], ["y"]),
     ]
-    lowest = numpy_helper.from_array(np.zeros((), "float32"), "lowest")
-    found = extract(_saved(tmp_path / "stack.onnx", nodes, [lowest]), TARGET, stored_recipe(TUNED), {})
+    path = square(tmp_path / "stack.onnx", nodes, lowest=np.zeros((), "float32"))
+    found = extract(path, TARGET, stored_recipe(TUNED), {})
     (skipped,) = (step for step in found.graph.steps if step.skipped)
     assert skipped.name == "relax.transform.ConvertLayout"
     assert operators(found)["conv2d"] == 1

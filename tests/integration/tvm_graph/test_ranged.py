@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 import tvm
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from tvm import relax
 
 from mallorn.core.errors import InvalidModel
+from tests.fixtures.onnx_network import saved
 from tests.integration.tvm_graph.conftest import Example
 from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
@@ -31,27 +31,16 @@ class Ranged(InRange):
     def path(self) -> str:
         rng = np.random.default_rng(0)
         weights = {"v": (16, 32), "w": (32, 16)}
-        tensors = [
-            numpy_helper.from_array(rng.standard_normal(shape).astype("float32"), name)
-            for name, shape in weights.items()
-        ]
+        tensors = {name: rng.standard_normal(shape).astype("float32") for name, shape in weights.items()}
         nodes = [
             helper.make_node("MatMul", ["x", "v"], ["h"]),
             helper.make_node("Relu", ["h"], ["r"]),
             helper.make_node("MatMul", ["r", "w"], ["y"]),
             helper.make_node("ReduceSum", ["x", "axes"], ["z"], keepdims=0),
         ]
-        tensors.append(numpy_helper.from_array(np.array([1, 2]), "axes"))
-        shapes: dict[str, list[int | str | None]] = {
-            "x": ["batch", "length", 16],
-            "y": ["batch", "length", 16],
-            "z": ["batch"],
-        }
-        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in shapes.items()]
-        graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], tensors)
-        path = self.folder / "ranged.onnx"
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-        return str(path)
+        free = ["batch", "length", 16]
+        ends = {"x": free}, {"y": free, "z": ["batch"]}
+        return saved(self.folder / "ranged.onnx", nodes, *ends, **tensors, axes=np.array([1, 2]))
 
 
 class Heavy(InRange):
@@ -62,18 +51,10 @@ class Heavy(InRange):
 
     @cached_property
     def path(self) -> str:
-        ends = [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", size])
-            for name, size in zip("xy", self.weights.shape, strict=True)
-        ]
-        node, tensor = (
-            helper.make_node("MatMul", ["x", "w"], ["y"]),
-            numpy_helper.from_array(self.weights, "w"),
-        )
-        graph = helper.make_graph([node], "g", ends[:1], ends[1:], [tensor])
-        path = self.folder / "heavy.onnx"
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-        return str(path)
+        rows, columns = self.weights.shape
+        ends = {"x": ["rows", rows]}, {"y": ["rows", columns]}
+        product = helper.make_node("MatMul", ["x", "w"], ["y"])
+        return saved(self.folder / "heavy.onnx", [product], *ends, w=self.weights)
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +136,7 @@ def test_what_does_not_fit_the_models_dimensions_is_refused_in_words(one: Ranged
 
 def test_a_dimension_that_nothing_may_fill_up_is_refused_unless_every_size_is_tuned(tmp_path: Path) -> None:
     node = helper.make_node("Softmax", ["x"], ["y"], axis=0)
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 16]) for name in "xy"]
-    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
-    path = str(tmp_path / "model.onnx")
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    path = saved(tmp_path / "model.onnx", [node], {"x": ["n", 16]}, {"y": ["n", 16]})
     some = Example("mlp", "tuned", tmp_path)
     with pytest.raises(InvalidModel, match="'n' is filled up with zeros") as caught:
         extract_range(path, some.target, some.recipe, {}, {"n": [1, 40]})

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import helper
 
 from cli import report_graph_passes as passes
 from graphc.phases import PassEntry
 from tests.fixtures.answers import mallorn
+from tests.fixtures.onnx_network import saved
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.interfaces.model_compiler import ModelCompiler, PassReport
 
@@ -32,11 +33,6 @@ def _answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "tvm_process", process)
 
 
-def network() -> ModelProto:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3]) for name in "xy")
-    return helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y]))
-
-
 @pytest.mark.usefixtures("_answers")
 def test_without_a_model_it_lists_the_passes() -> None:
     listed = mallorn("passes", "--json")
@@ -46,8 +42,8 @@ def test_without_a_model_it_lists_the_passes() -> None:
 
 @pytest.mark.usefixtures("_answers")
 def test_it_reports_for_a_model_why_passes_left_calls(tmp_path: Path) -> None:
-    model = tmp_path / "net.onnx"
-    model.write_bytes(network().SerializeToString())
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    model = saved(tmp_path / "net.onnx", [relu], {"x": [1, 3]}, {"y": [1, 3]})
     told = mallorn("passes", model, "--target", TARGET, "--dump", tmp_path / "phases")
     assert told.exit_code == 0, told.output
     assert "2 x its sizes can be tiled" in " ".join(told.output.split())

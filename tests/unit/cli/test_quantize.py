@@ -13,11 +13,12 @@ import tvm
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from tvm import relax
 
 from cli.quantize_weights import rounded
 from tests.fixtures.answers import mallorn, refused
+from tests.fixtures.onnx_network import saved
 from workers.tvm.import_onnx_to_relax import load_network
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -35,25 +36,14 @@ def network(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, tuple
     rng, products = np.random.default_rng(0), request.param == "products"
     shapes = {"w": (8, 12), "v": (12, 4)} if products else {"w": (8, 3, 3, 3), "v": (4, 8, 1, 1)}
     kind = "MatMul" if products else "Conv"
-    weights = [
-        numpy_helper.from_array(rng.standard_normal(s).astype("float32"), n) for n, s in shapes.items()
-    ]
+    weights = {name: rng.standard_normal(shape).astype("float32") for name, shape in shapes.items()}
     nodes = [
         helper.make_node(kind, ["x", "w"], ["a"], name="first"),
         helper.make_node("Relu", ["a"], ["b"], name="relu"),
         helper.make_node(kind, ["b", "v"], ["y"], name="second"),
     ]
     shape, result = ((1, 8), (1, 4)) if products else ((1, 3, 8, 8), (1, 4, 6, 6))
-    graph = helper.make_graph(
-        nodes,
-        "network",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, result)],
-        weights,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.save(model, tmp_path / "real.onnx")
-    return tmp_path / "real.onnx", shape
+    return Path(saved(tmp_path / "real.onnx", nodes, {"x": shape}, {"y": result}, **weights)), shape
 
 
 def samples(folder: Path, **arrays: Any) -> Path:
@@ -139,8 +129,10 @@ def products(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A product of 50 inputs and 24 outputs, and a sum behind it."""
     kind, rng = request.param, np.random.default_rng(0)
     shape = (50, 24) if kind == "MatMul" else (24, 50)
-    weights = [numpy_helper.from_array(rng.standard_normal(shape).astype("float32"), "w")]
-    weights += [numpy_helper.from_array(rng.standard_normal(24).astype("float32"), "b")]
+    weights = {
+        "w": rng.standard_normal(shape).astype("float32"),
+        "b": rng.standard_normal(24).astype("float32"),
+    }
     nodes = {
         "MatMul": [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])],
         "turned": [
@@ -150,17 +142,7 @@ def products(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         ],
         "Gemm": [helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)],
     }[kind]
-    x, y = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, size])
-        for name, size in (("x", 50), ("y", 24))
-    )
-    model = helper.make_model(
-        helper.make_graph(nodes, "g", [x], [y], weights),
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=9,
-    )
-    onnx.save(model, tmp_path / "real.onnx")
-    return tmp_path / "real.onnx"
+    return Path(saved(tmp_path / "real.onnx", nodes, {"x": [3, 50]}, {"y": [3, 24]}, **weights))
 
 
 @pytest.mark.parametrize(("bits", "largest"), [(4, 0.15), (8, 0.01)])

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from mallorn import Client
 from mallorn.core.errors import InvalidModel
 from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import as_onnx
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.onnx_network import onnx_network
 from workers.process.unpack_model import unpack
 
 
@@ -22,15 +23,9 @@ def write(path: Path, location: str = "weights/all.bin") -> Path:
     """A model with its weights in a file beside it."""
     path.parent.mkdir(exist_ok=True)
     (path.parent / location).parent.mkdir(exist_ok=True)
-    weight = numpy_helper.from_array(np.arange(1000, dtype="float32").reshape(8, 125), "w")
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "g",
-        [helper.make_tensor_value_info("x", 1, (4, 8))],
-        [helper.make_tensor_value_info("y", 1, (4, 125))],
-        [weight],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    weight = np.arange(1000, dtype="float32").reshape(8, 125)
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    model = onnx_network([product], {"x": (4, 8)}, {"y": (4, 125)}, w=weight)
     onnx.save(model, str(path), save_as_external_data=True, location=location, size_threshold=0)
     return path
 
