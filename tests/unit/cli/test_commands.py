@@ -21,10 +21,7 @@ from tests.fixtures.brought import bring
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.models import onnx_bytes
 
-pytestmark = [
-    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
-    pytest.mark.usefixtures("named_coordinator"),
-]
+pytestmark = pytest.mark.usefixtures("named_coordinator")
 TARGET = '{"kind":"llvm","num-cores":2}'
 
 

@@ -28,7 +28,6 @@ def two_jobs(owned: OwnedRows) -> tuple[str, str]:
 
 
 @pytest.mark.usefixtures("named_coordinator")
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_two_jobs_stand_side_by_side(two_jobs: tuple[str, str]) -> None:
     result = typed(*two_jobs)
     assert result.exit_code == 0, result.stderr
@@ -47,7 +46,6 @@ def test_two_jobs_stand_side_by_side(two_jobs: tuple[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("named_coordinator")
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_json_has_an_entry_a_job_in_the_order_given(two_jobs: tuple[str, str]) -> None:
     data = json.loads(typed(*reversed(two_jobs), "--json").stdout)
     assert [job["id"] for job in data["jobs"]] == list(reversed(two_jobs))
@@ -56,7 +54,6 @@ def test_json_has_an_entry_a_job_in_the_order_given(two_jobs: tuple[str, str]) -
 
 
 @pytest.mark.usefixtures("named_coordinator")
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_one_job_is_refused(owned: OwnedRows) -> None:
     refused(typed(owned.job_id), "next:  mallorn compare JOB OTHER")
 

@@ -11,10 +11,7 @@ from mallorn.core.targets import parse_target
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import OwnedRows
 
-pytestmark = [
-    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
-    pytest.mark.usefixtures("named_coordinator"),
-]
+pytestmark = pytest.mark.usefixtures("named_coordinator")
 LINE = "operator:matmul/xgboost"
 OTHER_TARGET = '{"kind":"llvm","num-cores":4}'
 

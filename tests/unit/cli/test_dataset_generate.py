@@ -9,10 +9,7 @@ import pytest
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 
-pytestmark = [
-    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
-    pytest.mark.usefixtures("named_coordinator"),
-]
+pytestmark = pytest.mark.usefixtures("named_coordinator")
 TARGET = '{"kind":"llvm","num-cores":2}'
 
 

@@ -7,10 +7,7 @@ from db.repositories.devices import Devices, SeenDevice
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import OwnedRows
 
-pytestmark = [
-    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
-    pytest.mark.usefixtures("named_coordinator"),
-]
+pytestmark = pytest.mark.usefixtures("named_coordinator")
 
 
 @pytest.fixture

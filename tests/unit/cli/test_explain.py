@@ -22,15 +22,11 @@ from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, open_round, run_round
 
-pytestmark = [
-    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
-    pytest.mark.usefixtures("named_coordinator"),
-]
 Explain = Callable[..., Result]
 
 
 @pytest.fixture
-def explain(owned: OwnedRows) -> Explain:
+def explain(named_coordinator: Coordinator, owned: OwnedRows) -> Explain:
     """Types `mallorn explain` for the job."""
     return partial(mallorn, "explain", owned.job_id)
 
@@ -165,6 +161,7 @@ def test_a_job_without_rounds_says_what_it_waits_for(
     assert json.loads(explain("--json").stdout)["rounds"] == []
 
 
+@pytest.mark.usefixtures("named_coordinator")
 def test_an_unknown_job_is_explained() -> None:
     refused(mallorn("explain", "nope"), "there is no job nope", "next:  mallorn jobs")
 
@@ -192,7 +189,7 @@ def told(**changes: Any) -> LoggedRound:
     return LoggedRound.model_validate(row | changes)
 
 
-def test_a_terminal_gets_a_table_of_the_same_words(database_url: str) -> None:
+def test_a_terminal_gets_a_table_of_the_same_words() -> None:
     console = Console(record=True, width=120)
     first_pass = [told(index=at, policy="first-pass", why="first visit") for at in (5, 6)]
     console.print(table(log_rows([*first_pass, told()]), ROUND_COLUMNS))
@@ -202,7 +199,7 @@ def test_a_terminal_gets_a_table_of_the_same_words(database_url: str) -> None:
     assert seventh == ["7", "conv[2d]", "x3", "16", "its", "turn", "found", "9.5", "us", "3.9"]
 
 
-def test_what_a_round_went_on_without_is_told_with_its_reason(database_url: str) -> None:
+def test_what_a_round_went_on_without_is_told_with_its_reason() -> None:
     lost = {"name": "my_package:Mine", "why": "the searcher my_package:Mine raised ValueError: no\nmore"}
     (line,) = log_lines([told(reason={"why": "its turn", "without": [lost]})])
     assert "its turn; without my_package:Mine: the searcher my_package:Mine raised ValueError: no;" in line
@@ -210,6 +207,6 @@ def test_what_a_round_went_on_without_is_told_with_its_reason(database_url: str)
     assert "without my_package:Mine" in row.why
 
 
-def test_a_single_first_visit_needs_no_heading(database_url: str) -> None:
+def test_a_single_first_visit_needs_no_heading() -> None:
     (line,) = log_lines([told(policy="first-pass", why="first visit")])
     assert line == "round 7  conv[2d] x3  16 trials: first visit; found 9.5 us in 3.9 s"

@@ -12,10 +12,7 @@ from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, looked_ahead, run_round
 from tests.fixtures.schedules import promote
 
-pytestmark = [
-    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
-    pytest.mark.usefixtures("named_coordinator"),
-]
+pytestmark = pytest.mark.usefixtures("named_coordinator")
 
 
 @pytest.fixture

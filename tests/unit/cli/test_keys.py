@@ -11,8 +11,6 @@ from mallorn.core.errors import InvalidRequest
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
 
 @pytest.fixture(autouse=True)
 def on_the_host(named_coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:

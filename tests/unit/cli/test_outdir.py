@@ -104,14 +104,12 @@ def test_tune_refuses_before_anything_starts(held: Path, tmp_path: Path) -> None
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_the_id_of_a_file_is_the_uploaded_models(coordinator: Coordinator, tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(onnx_bytes())
     with Client(coordinator.url) as client:
         assert client.upload(tmp_path / "net.onnx").id == model_id_of(tmp_path / "net.onnx")
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_name_as_long_as_a_file_may_have_is_shortened(coordinator: Coordinator, tmp_path: Path) -> None:
     stem = "resnet-" + "x" * 233 + "-int8"
     (tmp_path / f"{stem}.onnx").write_bytes(onnx_bytes())

@@ -14,7 +14,6 @@ from db.migrate import upgrade
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.session import Database
-from mallorn.core.settings import settings
 from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
 from mallorn.wording.format_values import TAKE_DATA, placed
@@ -28,15 +27,12 @@ NOBODY = "http://127.0.0.1:9"
 
 
 @pytest.fixture(autouse=True)
-def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("MALLORN_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", NOBODY)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 @pytest.fixture
@@ -184,7 +180,6 @@ def test_a_stack_that_starts_beside_it_is_not_in_the_way(there: Type, left: Owne
         assert left.job_id in there("jobs").stdout
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +190,6 @@ def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory
     assert data(mallorn("models", "--json")) == []
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

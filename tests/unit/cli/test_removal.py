@@ -8,10 +8,7 @@ from mallorn.core.states import JobState
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 
-pytestmark = [
-    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
-    pytest.mark.usefixtures("named_coordinator"),
-]
+pytestmark = pytest.mark.usefixtures("named_coordinator")
 
 
 @pytest.fixture
