@@ -1,22 +1,17 @@
 """Scaled out: every part started by its own command, against Postgres, a Redis server and API keys."""
 
 import hashlib
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from mallorn import Client, MallornError
 from mallorn.core.errors import NotFound
-from stack.ports import free_port
-from stack.valkey import valkey_command
-from tests.fixtures.command_line import clean_environment, typed
+from tests.fixtures.command_line import typed
 from tests.fixtures.database import PostgresServer
-from tests.fixtures.processes import end
-from tests.fixtures.service import JOB_SEC, START_SEC, dense_network, seldom, trials
-from tests.fixtures.waiting import wait_for
+from tests.fixtures.parts_by_hand import started_by_hand
+from tests.fixtures.service import JOB_SEC, dense_network, trials
 
 KEYS = {"ada": "key-of-ada", "bob": "key-of-bob"}
 PARTS = (
@@ -34,37 +29,20 @@ PARTS = (
 def url(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The coordinator's address."""
     directory = tmp_path_factory.mktemp("parts")
-    port = free_port()
-    tracker_port = free_port(besides=(port,))
-    redis_port = free_port(besides=(port, tracker_port))
     digests = (f"{name}:{hashlib.sha256(key.encode()).hexdigest()}" for name, key in KEYS.items())
-    settings = {
-        "MALLORN_DATABASE_URL": postgres_server.create("parts"),
-        "MALLORN_REDIS_URL": f"redis://127.0.0.1:{redis_port}/0",
-        "MALLORN_TRACKER": f"127.0.0.1:{tracker_port}",
-        "MALLORN_ARTIFACTS": f"file://{directory}/artifacts",
-        "MALLORN_DATA_DIR": str(directory / "data"),
-        "MALLORN_PORT": str(port),
-        "MALLORN_API_KEYS": ",".join(digests),
-    }
-    redis = [*valkey_command(directory / "redis.sock"), "--port", str(redis_port), "--bind", "127.0.0.1"]
-    env = clean_environment(**settings)
-    subprocess.run(typed("migrate"), env=env, check=True)
-    with ExitStack() as stack:
-        for number, command in enumerate([redis, *(typed(*part) for part in PARTS)]):
-            log = stack.enter_context((directory / f"{number}.log").open("wb"))
-            stack.callback(end, subprocess.Popen(command, env=env, stdout=log, stderr=log))
-        address = f"http://127.0.0.1:{port}"
-        wait_for(seldom(lambda: _ready(address)), "all parts", START_SEC)
+
+    def as_ada(address: str) -> Client:
+        return Client(address, KEYS["ada"])
+
+    with started_by_hand(
+        directory,
+        [typed(*part) for part in PARTS],
+        as_ada,
+        workers=2,
+        MALLORN_DATABASE_URL=postgres_server.create("parts"),
+        MALLORN_API_KEYS=",".join(digests),
+    ) as address:
         yield address
-
-
-def _ready(address: str) -> bool:
-    with Client(address, KEYS["ada"]) as client:
-        try:
-            return len(client.workers()) == 2 and any(device.online for device in client.devices())
-        except MallornError:
-            return False
 
 
 def test_two_owners_tune_on_one_device_and_see_only_their_own(url: str, networks: Path) -> None:
