@@ -17,7 +17,7 @@ from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 from services.dashboard.static_pages import STATIC
 from tests.fixtures.command_line import ROOT
-from tests.fixtures.coordinator import serving
+from tests.fixtures.coordinator import OwnedRows, serving
 from tests.fixtures.waiting import PATIENCE
 
 TIMEOUT_MS = PATIENCE * 1000
@@ -108,3 +108,9 @@ def serve(quiet_database: Database, tmp_path: Path) -> Iterator[Callable[..., st
             return f"{stack.enter_context(serving(outer))}{prefix}/"
 
         yield start
+
+
+@pytest.fixture
+def rows(quiet_database: Database) -> OwnedRows:
+    """A tuning job of the owner who looks at the page."""
+    return OwnedRows(quiet_database)

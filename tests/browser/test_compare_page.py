@@ -6,17 +6,11 @@ import pytest
 
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
-from db.session import Database
 from mallorn.core.states import RoundState
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 
 Serve = Callable[..., str]
-
-
-@pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    return OwnedRows(quiet_database)
 
 
 @pytest.fixture

@@ -7,17 +7,11 @@ from sqlalchemy.orm import Session
 
 from db.repositories.cost_model_versions import CostModelVersions
 from db.repositories.cost_models import CostModels, NewCostModel
-from db.session import Database
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 
 Serve = Callable[..., str]
 FAMILY = "operator:matmul"
-
-
-@pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    return OwnedRows(quiet_database)
 
 
 @pytest.fixture

@@ -2,21 +2,13 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from db.repositories.fleet_activity import StageRuns
 from db.repositories.workers import Workers
-from db.session import Database
 from mallorn.core.states import StageKind
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 
 Serve = Callable[..., str]
-
-
-@pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    return OwnedRows(quiet_database)
 
 
 def run_round(rows: OwnedRows) -> None:

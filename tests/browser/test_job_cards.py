@@ -21,11 +21,6 @@ REASON = "these inputs have free dimensions: input_ids [batch, 128]\n--input-sha
 
 
 @pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    return OwnedRows(quiet_database)
-
-
-@pytest.fixture
 def refused(rows: OwnedRows) -> str:
     """A job whose import was refused, with shapes that would help."""
 

@@ -3,20 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn.core.states import JobState
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 
 Serve = Callable[..., str]
-
-
-@pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    return OwnedRows(quiet_database)
 
 
 def run_round(rows: OwnedRows, workload: str, latency_us: float) -> None:

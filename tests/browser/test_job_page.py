@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 from sqlalchemy.orm import Session
 
 from db.repositories.job_events_and_warnings import Events
@@ -10,7 +9,6 @@ from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.workloads import Workloads
-from db.session import Database
 from mallorn.core.states import RoundState
 from mallorn.core.values.event import RoundClosedEvent
 from tests.browser.conftest import Open
@@ -20,11 +18,6 @@ from tests.fixtures.rows import new_workload
 Serve = Callable[..., str]
 MANY = 10_000
 DRAWN_ROWS = 80
-
-
-@pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    return OwnedRows(quiet_database)
 
 
 def run_round(rows: OwnedRows, workload: str, latency_us: float, failures: int = 0) -> None:

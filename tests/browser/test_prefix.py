@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
-from db.session import Database
 from mallorn.core.states import JobState
 from mallorn.core.values.event import PausedEvent
 from tests.browser.conftest import Open
@@ -31,11 +30,6 @@ PLACES: Final = (
     "#/jobs/{job}",
     "#/jobs/{job}/tasks/0",
 )
-
-
-@pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    return OwnedRows(quiet_database)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from typing import Final
 
 import pytest
 
-from db.session import Database
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 
@@ -23,11 +22,6 @@ PAGES: Final = {
 }
 
 RETRIED_MS: Final = 60_000  # the page has asked again by then
-
-
-@pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    return OwnedRows(quiet_database)
 
 
 @pytest.mark.parametrize("place", PAGES)

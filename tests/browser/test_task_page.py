@@ -17,11 +17,6 @@ from tests.fixtures.schedules import promote
 Serve = Callable[..., str]
 
 
-@pytest.fixture
-def rows(quiet_database: Database) -> OwnedRows:
-    return OwnedRows(quiet_database)
-
-
 def keep_scripts(folder: Path, trace: str, scheduled: str, steps: str) -> None:
     """What the finish of the job left in the artifact store."""
     file = Path(scripts_uri(str(folder / "artifacts"), "w0", trace))
