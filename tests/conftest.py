@@ -51,6 +51,7 @@ pytest_plugins = [
     "tests.fixtures.database",
     "tests.fixtures.fleet",
     "tests.fixtures.made_up_engines",
+    "tests.fixtures.models",
     "tests.fixtures.pooler",
     "tests.fixtures.scheduling",
     "tests.fixtures.service",

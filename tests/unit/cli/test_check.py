@@ -41,13 +41,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return answers
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    file = tmp_path / "net.onnx"
-    file.write_bytes(b"a network")
-    return file
-
-
 def hide_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(host_checks, "search_path", lambda: str(tmp_path))
     monkeypatch.delenv("CC", raising=False)

@@ -19,16 +19,9 @@ from stack.data_directory import DataDir, StackInfo
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.brought import bring
 from tests.fixtures.coordinator import Coordinator, OwnedRows
-from tests.fixtures.models import onnx_bytes
 
 pytestmark = pytest.mark.usefixtures("named_coordinator")
 TARGET = '{"kind":"llvm","num-cores":2}'
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
-    return str(tmp_path / "net.onnx")
 
 
 def end(owned: OwnedRows, state: JobState, reason: str = "", **recorded: Any) -> None:
@@ -75,7 +68,7 @@ def test_without_a_url_the_stack_on_the_data_directory_answers(
     refused(mallorn("devices"), "no coordinator answers at http://127.0.0.1:9", "next:  mallorn up")
 
 
-def test_submit_prints_the_id_alone_on_stdout(model: str) -> None:
+def test_submit_prints_the_id_alone_on_stdout(model: Path) -> None:
     result = mallorn("submit", model, "--target", TARGET, "--trials", "5")
     job_id = result.stdout.strip()
     assert f"mallorn watch {job_id}" in result.stderr
@@ -83,7 +76,7 @@ def test_submit_prints_the_id_alone_on_stdout(model: str) -> None:
     assert (shown["name"], shown["trials"], shown["state"]) == ("net", 5, "queued")
 
 
-def test_submit_takes_options_and_shapes(model: str) -> None:
+def test_submit_takes_options_and_shapes(model: Path) -> None:
     named = ("--sampler", "diverse", "--stopping", "adaptive", "--only", "conv*", "--search", "ga")
     words = ("-o", "search=random", "-o", "evaluator.repeat=3", "--input-shape", "x:1,3,8,8")
     options = data(mallorn("submit", model, "--target", TARGET, *named, *words, "--json"))["options"]
@@ -92,7 +85,7 @@ def test_submit_takes_options_and_shapes(model: str) -> None:
     assert options["input_shapes"] == {"x": [1, 3, 8, 8]}
 
 
-def test_submit_takes_ranges_of_free_dimensions(model: str) -> None:
+def test_submit_takes_ranges_of_free_dimensions(model: Path) -> None:
     words = ("--dynamic", "batch=1..64", "--dynamic", "length=128")
     options = data(mallorn("submit", model, "--target", TARGET, *words, "--json"))["options"]
     assert options["dynamic"] == {"batch": [1, 64], "length": [128, 128]}
@@ -118,7 +111,7 @@ REFUSED = [
 ]
 
 
-def test_an_error_says_what_happened_and_what_to_type_next(model: str) -> None:
+def test_an_error_says_what_happened_and_what_to_type_next(model: Path) -> None:
     for words, said in REFUSED:
         refused(mallorn(*(model if word == "MODEL" else word for word in words)), said)
 
@@ -215,7 +208,7 @@ def test_records_are_limited_and_filtered(owned: OwnedRows) -> None:
     assert "build_error" in mallorn("records").stdout
 
 
-def test_a_private_job_says_so(model: str) -> None:
+def test_a_private_job_says_so(model: Path) -> None:
     job = data(mallorn("submit", model, "--target", TARGET, "--private", "--json"))
     assert job["options"]["private"] == "on"
     assert "kept from other owners" in mallorn("show", job["id"]).stdout
@@ -267,7 +260,7 @@ def test_schedules_of_a_job_are_unpacked(owned: OwnedRows, coordinator: Coordina
     assert mallorn("schedules", owned.job_id, "--out", str(out), "--force").exit_code == 0
 
 
-def test_models_are_uploaded_and_listed(model: str) -> None:
+def test_models_are_uploaded_and_listed(model: Path) -> None:
     model_id = mallorn("models", "--upload", model).stdout.strip()
     (listed,) = data(mallorn("models", "--json"))
     assert (listed["id"], listed["name"]) == (model_id, "net.onnx")

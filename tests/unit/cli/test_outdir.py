@@ -94,20 +94,18 @@ def test_what_cannot_be_made_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_tune_refuses_before_anything_starts(held: Path, tmp_path: Path) -> None:
-    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
+def test_tune_refuses_before_anything_starts(held: Path, model: Path, tmp_path: Path) -> None:
     refused(
-        mallorn("tune", tmp_path / "net.onnx", "--out", held, "--data", tmp_path / "data"),
+        mallorn("tune", model, "--out", held, "--data", tmp_path / "data"),
         "schedules of another model",
         "next:  --out OTHER_DIR, or --force",
     )
     assert not (tmp_path / "data").exists()
 
 
-def test_the_id_of_a_file_is_the_uploaded_models(coordinator: Coordinator, tmp_path: Path) -> None:
-    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
+def test_the_id_of_a_file_is_the_uploaded_models(coordinator: Coordinator, model: Path) -> None:
     with Client(coordinator.url) as client:
-        assert client.upload(tmp_path / "net.onnx").id == model_id_of(tmp_path / "net.onnx")
+        assert client.upload(model).id == model_id_of(model)
 
 
 def test_a_name_as_long_as_a_file_may_have_is_shortened(coordinator: Coordinator, tmp_path: Path) -> None:

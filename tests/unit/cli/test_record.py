@@ -23,7 +23,6 @@ from mallorn.core.values.dataset import UploadedModel
 from mallorn.core.values.job import JobStatus
 from research.replay.recording_file import read_facts, read_tasks
 from tests.fixtures.answers import mallorn, refused
-from tests.fixtures.models import onnx_bytes
 from tests.fixtures.rows import Rows, new_sketch, new_workload
 
 record = partial(mallorn, "record")
@@ -72,6 +71,7 @@ def test_only_as_many_tasks_are_kept_as_were_asked_for(tmp_path: Path) -> None:
     assert len(read_tasks(out)) == 1
 
 
+@pytest.mark.usefixtures("model")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -85,21 +85,19 @@ def test_what_cannot_be_recorded_is_refused_with_the_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
     dataset(tmp_path / "a", "one", 4)
     refused(record(*words), said)
     assert not (tmp_path / "recording.parquet").exists()
 
 
 def test_a_missing_library_is_named_before_anything_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "research.replay.recording_file")
     monkeypatch.delattr("research.replay.recording_file")
     monkeypatch.setattr(recording, "connected_stack", lambda *_: pytest.fail("a service was started"))
-    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
-    refused(record(tmp_path / "net.onnx"), install_line("bench"))
+    refused(record(model), install_line("bench"))
 
 
 class FakeJob:

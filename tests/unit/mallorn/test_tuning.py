@@ -33,7 +33,6 @@ from stack.data_directory import DataDir
 from stack.in_process_coordinator import NothingRuns
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
-from tests.fixtures.models import onnx_bytes
 
 PROGRESS = {
     "trials": 1,
@@ -101,12 +100,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.cache_clear()
     yield
     settings.cache_clear()
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    (tmp_path / "net.onnx").write_bytes(onnx_bytes())
-    return tmp_path / "net.onnx"
 
 
 Use = Callable[[Service], None]
