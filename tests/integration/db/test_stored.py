@@ -1,11 +1,12 @@
-"""What must lie in the artifact store is listed from the rows, on both databases."""
+"""What must lie in the artifact store, and what becomes of rows whose files are gone, on both databases."""
 
+import pytest
 from sqlalchemy import update
 
 from db.database_clock import now
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
-from db.repositories.stored_and_lost_files import StoredFiles
+from db.repositories.stored_and_lost_files import LOST_EXPORT, LOST_MODEL, Repairs, StoredFiles
 from db.repositories.uploaded_models import Models
 from db.tables import Job
 from tests.fixtures.rows import MODEL, Rows
@@ -29,3 +30,40 @@ def test_active_cost_models_come_with_their_bytes(rows: Rows) -> None:
         rows.write(lambda session, new=new: CostModels(session).add(new))
     (found,) = rows.read(lambda session: list(StoredFiles(session).cost_models()))
     assert (found.name.version, found.blob) == (2, b"new")
+
+
+def warned(rows: Rows) -> list[str]:
+    job = rows.read(lambda session: Jobs(session).get(rows.job_id, None))
+    return [warning.source for warning in job.warnings]
+
+
+def test_the_jobs_of_a_lost_model_are_told_and_rows_without_a_job_go(rows: Rows) -> None:
+    rows.write(lambda session: Models(session).add(MODEL, "bob", "of nobody's job", 1))
+    assert rows.read(lambda session: Repairs(session).lost_models()) == set()
+    assert rows.write(lambda session: Repairs(session).lose_model(MODEL)) == [rows.job_id]
+    assert warned(rows) == [LOST_MODEL.source]
+    assert rows.read(lambda session: Repairs(session).lost_models()) == {MODEL}
+    left = rows.read(lambda session: Models(session).list(None)).items
+    assert [model.owner for model in left] == ["ada"]
+
+
+def test_a_lost_export_is_expected_no_more(rows: Rows) -> None:
+    rows.write(lambda session: Jobs(session).record(rows.job_id, export_uri="/exports/it"))
+    rows.write(lambda session: Repairs(session).lose_export(rows.job_id))
+    assert rows.read(lambda session: StoredFiles(session).exports()) == {}
+    assert warned(rows) == [LOST_EXPORT.source]
+
+
+@pytest.mark.parametrize("instead", [None, 1])
+def test_a_retired_version_gives_way_to_an_earlier_one_or_to_none(instead: int | None, rows: Rows) -> None:
+    for name, blob in (("it", b"1"), ("it", b"2"), ("another", b"x"), ("it", b"3")):
+        new = NewCostModel("static", rows.target_id, name, 0, 0, {}, blob)
+        rows.write(lambda session, new=new: CostModels(session).add(new))
+    newest = rows.read(lambda session: CostModels(session).latest("static", rows.target_id, "it"))
+    assert newest is not None
+    earlier = rows.read(lambda session: list(StoredFiles(session).cost_models_before(newest.id)))
+    assert [each.blob for each in earlier] == [b"2", b"1"]
+    chosen = None if instead is None else earlier[instead].id
+    rows.write(lambda session: Repairs(session).retire(newest.id, chosen))
+    active = rows.read(lambda session: [each.blob for each in StoredFiles(session).cost_models()])
+    assert sorted(active) == sorted([b"x"] + ([b"1"] if instead else []))
