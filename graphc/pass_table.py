@@ -1,15 +1,19 @@
 """The passes of this package as a table: name, purpose, phases and order."""
 
 from inspect import getdoc, getmodule
+from typing import Any
 
-from graphc.core.pass_registry import OWN_PASSES, defined
+from graphc.core.pass_registry import OWN_PASSES, defined, followers
 from graphc.phases import BEFORE_SCHEDULES, PassEntry
 
 
 def pass_table() -> list[PassEntry]:
     """All passes, in the order of the first recipe and phase that runs them."""
-    phases_by_pass = _phases_by_pass()
-    return [_entry(name, tuple(phases)) for name, phases in phases_by_pass.items()]
+    return [
+        _entry(made, name, tuple(phases))
+        for name, phases in _phases_by_pass().items()
+        for made in (defined(name), *followers(name))
+    ]
 
 
 def _phases_by_pass() -> dict[str, dict[str, None]]:
@@ -21,8 +25,7 @@ def _phases_by_pass() -> dict[str, dict[str, None]]:
     return found
 
 
-def _entry(stored_name: str, phases: tuple[str, ...]) -> PassEntry:
-    made = defined(stored_name)
+def _entry(made: Any, stored_name: str, phases: tuple[str, ...]) -> PassEntry:
     says = made if isinstance(made, type) else getmodule(made)
     return PassEntry(
         name=getattr(made, "name", stored_name),

@@ -1,6 +1,7 @@
 """The seam of passes over a network's graph: what they match, why they leave a call, how they rewrite it."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from tvm import relax
@@ -12,6 +13,7 @@ from graphc.core.reporting_pass import Leave, Report, ReportingPass
 
 Facts = TypeVar("Facts")
 EVERY_OPERATOR = ("",)
+Build = Callable[[], Any]  # facts of passes with a rule for each operator: what takes the call's place
 
 
 class Pass(ReportingPass, Generic[Facts]):

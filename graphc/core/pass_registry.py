@@ -21,7 +21,7 @@ OWN_PASSES = {
     "mallorn.groups": "graphc.conv.grouped_conv_to_batched:GroupedConvToBatched",
     "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul:FuseTransposesIntoBatchedMatmul",
     "mallorn.int8": "graphc.quant.int8_dot_products",
-    "mallorn.integers": "graphc.quant.compute_in_integers",
+    "mallorn.integers": "graphc.quant.compute_in_integers:ComputeInIntegers",
     "mallorn.joined": "graphc.conv.grouped_conv_to_batched:KeepJoinedGroupsApart",
     "mallorn.laid": "graphc.tasks.keep_packed_weights:KeepPackedWeights",
     "mallorn.lanes": "graphc.core.vector_lanes",
@@ -43,13 +43,19 @@ OWN_PASSES = {
     "mallorn.winograd": "graphc.conv.conv3x3_to_winograd:Conv3x3ToWinograd",
 }
 # What runs behind a pass, as one step of a recipe.
-FOLLOWED_BY: Mapping[str, str] = {}
+FOLLOWED_BY: Mapping[str, str] = {
+    "mallorn.integers": "graphc.quant.quantize_to_arithmetic:QuantizeToArithmetic",
+}
 
 
 def make_passes(step: Step) -> list[Any]:
     """The passes of a recipe's step: one, or more that recipes know by one name. Raises ValueError."""
-    follower = FOLLOWED_BY.get(step["pass"])
-    return [make_pass(step), *([] if follower is None else [_imported(follower)()])]
+    return [make_pass(step), *(follower() for follower in followers(step["pass"]))]
+
+
+def followers(name: str) -> list[Any]:
+    """The classes of the passes that run behind that of a name."""
+    return [_imported(FOLLOWED_BY[name])] if name in FOLLOWED_BY else []
 
 
 def make_pass(step: Step) -> Any:

@@ -46,7 +46,7 @@ class FuseRequantize(Pass[Rounded]):
 
     name, match = "quant.fuse_requantize", ("relax.astype",)
     dtype = "uint8"
-    after = ("mallorn.integers",)
+    after = ("quant.compute_in_integers",)
 
     def check(self, call: Any, g: Graph) -> Rounded:
         sizes = sizes_of(call)

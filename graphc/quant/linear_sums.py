@@ -8,9 +8,9 @@ import tvm
 
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_rewriting import sizes_of
+from graphc.quant.quantized_value import BYTES
 
 ARITHMETIC = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
-BYTES = ("int8", "uint8")
 _INTEGERS = ("int32", "int16", *BYTES)
 
 

@@ -57,7 +57,7 @@ def operators(mod: Any) -> dict[str, int]:
 def _run(mod: Any, step: RecipeStep, target: Any) -> tuple[Any, str]:
     """The module after a step, and why the step was passed over if it was."""
     with naming_the_pass(step.name):
-        mod, (report,) = run(mod, [step_json(step)], target)
+        mod, (report, *_) = run(mod, [step_json(step)], target)
     return mod, plain(RuntimeError(report.skipped)) if report.skipped else ""
 
 

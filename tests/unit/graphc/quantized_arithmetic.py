@@ -1,4 +1,4 @@
-"""Networks of decoding, sums and encoding, as recipes write them."""
+"""Decoding, sums and encoding: operators, and the arithmetic that recipes make of them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,3 +52,13 @@ def calls(mod: Any) -> list[Any]:
         kept["main"], lambda node: found.append(node) if isinstance(node, relax.Call) else None
     )
     return found
+
+
+def dequantized(value: Any, scale: float, zero: int) -> Any:
+    """The operator, before it becomes arithmetic."""
+    steps = relax.const(np.array(zero, str(value.ty.dtype)))
+    return relax.op.dequantize(value, number(scale), steps, axis=0)
+
+
+def quantized(value: Any, scale: float, zero: int, dtype: str = "uint8") -> Any:
+    return relax.op.quantize(value, number(scale), relax.const(np.array(zero, dtype)), 0, dtype)

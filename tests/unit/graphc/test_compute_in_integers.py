@@ -1,5 +1,6 @@
 """Quantised networks in the default recipe: integers from end to end, with onnxruntime's numbers."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 import tvm
 from tvm import relax
 
-from tests.unit.graphc.networks import UNOPTIMIZED
+from graphc.quant.compute_in_integers import ComputeInIntegers
+from tests.unit.graphc.networks import UNOPTIMIZED, network
+from tests.unit.graphc.pass_conformance import PassConformance
+from tests.unit.graphc.quantized_arithmetic import Emit, dequantized, quantized
 from tests.unit.graphc.test_int8_dot_products import WIDE, WITHOUT
 from workers.tvm.graph_recipes import TUNED
 from workers.tvm.import_onnx_to_relax import load_network
@@ -84,3 +88,65 @@ def test_a_processor_without_the_instruction_computes_with_real_numbers(tmp_path
     mod = lowered(path, WITHOUT)
     assert not any("int8_" in name for name in operators(mod))
     near(path, mod, sample((1, 3, 16, 16), 1))
+
+
+class TestComputeInIntegers(PassConformance):
+    PASS = ComputeInIntegers
+    BEFORE = """
+lv[2, 8] = dequantize(x0[2, 8], constant[], constant[])
+gv[4, 4] = reshape(lv[2, 8], [4, 4])
+"""
+    AFTER = """
+lv[4, 4] = reshape(x0[2, 8], [4, 4])
+gv[4, 4] = dequantize(lv[4, 4], constant[], constant[])
+"""
+
+    def fires(self) -> Any:
+        def body(emit: Emit, x: Any) -> Any:
+            return relax.op.reshape(emit(dequantized(x, 0.5, 3)), (4, 4))
+
+        return network(body, (2, 8), dtype="uint8")
+
+    def leaves(self) -> Mapping[str, Any]:
+        real = relax.const(np.ones((8, 16), "float32"))
+
+        def by_reals(emit: Emit, x: Any) -> Any:
+            return relax.op.matmul(emit(dequantized(x, 0.5, 3)), real)
+
+        def few_outputs(emit: Emit, x: Any) -> Any:
+            weights = emit(dequantized(relax.const(np.ones((8, 3), "int8")), 0.5, 0))
+            return relax.op.matmul(emit(dequantized(x, 0.5, 3)), weights)
+
+        def apart(emit: Emit, x: Any, y: Any) -> Any:
+            return relax.op.concat((emit(dequantized(x, 0.5, 3)), emit(dequantized(y, 0.25, 3))))
+
+        def rows(emit: Emit, x: Any) -> Any:
+            scales, zeros = relax.const(np.ones(2, "float32")), relax.const(np.zeros(2, "uint8"))
+            return relax.op.reshape(emit(relax.op.dequantize(x, scales, zeros, axis=0)), (4, 4))
+
+        return {
+            "one of its factors is no decoded bytes": network(by_reals, (2, 8), dtype="uint8"),
+            "its sizes fit neither the instruction nor vectors": network(few_outputs, (2, 8), dtype="uint8"),
+            "its parts have different scales, or are no bytes": network(apart, (2, 8), (2, 8), dtype="uint8"),
+            "its numbers have more than one scale": network(rows, (2, 8), dtype="uint8"),
+            "it has no sign": network(lambda _, x: quantized(x, 0.5, 3), (2, 8)),
+            "it encodes as int16, which are no bytes": network(
+                lambda _, x: quantized(x, 0.5, 3, "int16"), (2, 8)
+            ),
+        }
+
+    def test_what_reads_nothing_decoded_does_not_count(self) -> None:
+        mod = network(lambda emit, x: relax.op.nn.relu(emit(relax.op.reshape(x, (4, 4)))), (2, 8))
+        assert self.applied(mod)[1].matched == 0
+
+    def test_sizes_that_the_data_will_tell_are_no_hindrance(self) -> None:
+        rows = tvm.tirx.Var("n", "int64")
+        mod = network(
+            lambda emit, x: relax.op.nn.relu(emit(dequantized(x, 0.5, 3))), (rows, 8), dtype="uint8"
+        )
+        assert self.applied(mod)[1].fired == 1
+
+    def test_a_target_without_the_instruction_leaves_all_to_tvm(self) -> None:
+        with as_tvm_target(WITHOUT):
+            _, report = self.make().applied(self.fires())
+        assert report.left == {"the target has no instruction for products of bytes": 1}

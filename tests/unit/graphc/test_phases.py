@@ -2,32 +2,34 @@
 
 import pytest
 
-from graphc.core.pass_registry import OWN_PASSES, defined
+from graphc.core.pass_registry import OWN_PASSES, defined, followers
 from graphc.core.reporting_pass import ReportingPass
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 
 
-def named(stored: str) -> str:
-    """A pass's name where it is a class of the seam, else the name that recipes store."""
-    return str(getattr(defined(stored), "name", stored)) if stored in OWN_PASSES else stored
+def named(stored: str) -> list[str]:
+    """The names of a step's passes: of classes of the seam their own, else the one that recipes store."""
+    made = (defined(stored), *followers(stored)) if stored in OWN_PASSES else ()
+    return [str(getattr(each, "name", stored)) for each in made]
 
 
 def on_the_seam() -> list[type[ReportingPass]]:
-    made = map(defined, OWN_PASSES)
+    made = (each for stored in OWN_PASSES for each in (defined(stored), *followers(stored)))
     return [each for each in made if isinstance(each, type) and issubclass(each, ReportingPass)]
 
 
 @pytest.mark.parametrize("recipe", BEFORE_SCHEDULES)
 @pytest.mark.parametrize("made", on_the_seam(), ids=lambda made: str(made.name))
 def test_passes_come_after_those_that_they_need(made: type[ReportingPass], recipe: str) -> None:
-    names = [named(step.name) for phase in BEFORE_SCHEDULES[recipe] for step in phase.steps]
+    steps = (step for phase in BEFORE_SCHEDULES[recipe] for step in phase.steps)
+    names = [name for step in steps for name in named(step.name)]
     earlier = [name for name in made.after if name in names]
     if made.name in names:
         assert all(names.index(name) < names.index(made.name) for name in earlier)
 
 
 def test_what_passes_come_after_are_passes() -> None:
-    known = {named(stored) for stored in OWN_PASSES}
+    known = {name for stored in OWN_PASSES for name in named(stored)}
     assert {name for made in on_the_seam() for name in made.after} <= known
 
 

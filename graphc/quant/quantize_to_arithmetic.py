@@ -1,0 +1,72 @@
+"""Decoding and encoding that is left between integers, as plain arithmetic."""
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from graphc.core.graph import Graph, operator_name
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
+from graphc.quant.integer_products import needed_instruction
+from graphc.quant.quantized_value import LIMITS
+
+
+class QuantizeToArithmetic(Pass[None]):
+    """Writes what is left of decoding and encoding as plain arithmetic, which fuses with its readers."""
+
+    name, match = "quant.quantize_to_arithmetic", ("relax.dequantize", "relax.quantize")
+    dtype = ""
+    after = ("quant.compute_in_integers",)
+
+    def check(self, call: Any, g: Graph) -> None:
+        needed_instruction()
+        decodes = operator_name(call) == "relax.dequantize"
+        real, whole = (call, call.args[0]) if decodes else (call.args[0], call)
+        if real.ty.dtype != "float32" or (not decodes and str(whole.ty.dtype) not in LIMITS):
+            raise Leave(f"it makes {call.ty.dtype} of {call.args[0].ty.dtype}")
+
+    def rewrite(self, call: Any, facts: None, g: Graph) -> Any:
+        scale, zero = (_along(call, each, g) for each in call.args[1:])
+        write = _decoded if operator_name(call) == "relax.dequantize" else _encoded
+        return write(call, scale, _real(zero, g))
+
+
+def _decoded(call: Any, scale: Any, zero: Any | None) -> Any:
+    wide = relax.op.astype(call.args[0], "float32")
+    return relax.op.multiply(wide if zero is None else relax.op.subtract(wide, zero), scale)
+
+
+def _encoded(call: Any, scale: Any, zero: Any | None) -> Any:
+    """Multiplied, rounded to even, and within the type's limits."""
+    whole = relax.op.round(_divided(call.args[0], scale))
+    moved = whole if zero is None else relax.op.add(whole, zero)
+    least, most = (relax.const(limit, "float32") for limit in LIMITS[str(call.ty.dtype)])
+    within = relax.op.minimum(relax.op.maximum(moved, least), most)  # layouts pass these, and no clip
+    return relax.op.astype(relax.op.astype(within, "int32"), call.ty.dtype)
+
+
+def _divided(data: Any, scale: Any) -> Any:
+    if isinstance(scale, tvm.ir.GenericConst):
+        return relax.op.multiply(data, relax.const(np.float32(1) / scale.value.numpy()))
+    return relax.op.divide(data, scale)
+
+
+def _real(zero: Any, g: Graph) -> Any | None:
+    """A zero point as a real number, None where it is zero."""
+    if not g.is_constant(zero):
+        return relax.op.astype(zero, "float32")
+    known = g.array(zero).astype("float32")
+    return relax.const(known) if known.any() else None
+
+
+def _along(call: Any, value: Any, g: Graph) -> Any:
+    """A scale or zero point of each place along the axis, so that it meets those."""
+    if not value.ty.ndim:
+        return value
+    ndim, axis = call.args[0].ty.ndim, int(call.attrs.axis) % call.args[0].ty.ndim
+    shape = [-1 if at == axis else 1 for at in range(ndim)]
+    return (
+        relax.const(g.array(value).reshape(shape)) if g.is_constant(value) else relax.op.reshape(value, shape)
+    )

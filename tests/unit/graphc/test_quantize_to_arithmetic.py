@@ -1,0 +1,80 @@
+"""Decoding and encoding that is left: plain arithmetic, once for each reader."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from graphc.quant.quantize_to_arithmetic import QuantizeToArithmetic
+from tests.unit.graphc.networks import network, random, run
+from tests.unit.graphc.pass_conformance import PassConformance
+from tests.unit.graphc.quantized_arithmetic import Emit, calls, dequantized, number, quantized
+from tests.unit.graphc.test_int8_dot_products import WITHOUT
+from workers.tvm.run_recipe_passes import as_tvm_target
+
+
+class TestQuantizeToArithmetic(PassConformance):
+    PASS = QuantizeToArithmetic
+    BEFORE = "gv[2, 8] = dequantize(x0[2, 8], constant[], constant[])"
+    AFTER = """
+lv[2, 8] = astype(x0[2, 8])
+lv1[2, 8] = subtract(lv[2, 8], constant[])
+gv[2, 8] = multiply(lv1[2, 8], constant[])
+"""
+
+    def fires(self) -> Any:
+        return network(lambda _, x: dequantized(x, 0.5, 3), (2, 8), dtype="uint8")
+
+    def leaves(self) -> Mapping[str, Any]:
+        halves = relax.const(0.5, "float16"), relax.const(3, "int8")
+        return {
+            "it makes float16 of int8": network(
+                lambda _, x: relax.op.dequantize(x, *halves, out_dtype="float16"), (2, 8), dtype="int8"
+            ),
+            "it makes int8 of float16": network(
+                lambda _, x: relax.op.quantize(x, *halves), (2, 8), dtype="float16"
+            ),
+        }
+
+    def test_every_reader_decodes_for_itself(self) -> None:
+        def body(emit: Emit, x: Any) -> Any:
+            real = emit(dequantized(x, 0.5, 3))
+            return relax.op.add(emit(relax.op.exp(real)), emit(relax.op.tanh(real)))
+
+        after, report = self.applied(network(body, (2, 8), dtype="uint8"))
+        assert Counter(call.op.name for call in calls(after))["relax.multiply"] == 2
+        assert report.fired == 3  # decoding, and two that read it
+
+    def test_parts_of_a_tuple_are_decoded_for_its_reader(self) -> None:
+        def body(emit: Emit, x: Any) -> Any:
+            real = emit(dequantized(x, 0.5, 3))
+            return relax.op.add(emit(relax.op.concat((real, real))), number(1))
+
+        after, _ = self.applied(network(body, (2, 8), dtype="uint8"))
+        assert Counter(call.op.name for call in calls(after))["relax.multiply"] == 2
+
+    @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+    def test_encoding_rounds_and_keeps_within_the_limits_of_the_type(self, dtype: str) -> None:
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        after, _ = self.applied(network(lambda _, x: quantized(x, 0.5, 3, dtype), (2, 8)))
+        x = random(2, 8)
+        x[0, :2] = -1e6, 1e6
+        assert np.array_equal(run(after, x), np.clip(np.rint(x * 2) + 3, least, most).astype(dtype))
+
+    def test_scales_lie_along_the_axis_that_they_are_of(self) -> None:
+        scales, zeros = np.array([0.5, 2], "float32"), np.array([3, 0], "uint8")
+
+        def body(_: Emit, x: Any) -> Any:
+            return relax.op.dequantize(x, relax.const(scales), relax.const(zeros), axis=0)
+
+        after, _ = self.applied(network(body, (2, 8), dtype="uint8"))
+        x = np.arange(16, dtype="uint8").reshape(2, 8)
+        assert np.array_equal(run(after, x), (x - zeros[:, None].astype("float32")) * scales[:, None])
+
+    def test_a_target_without_the_instruction_leaves_all_to_tvm(self) -> None:
+        with as_tvm_target(WITHOUT):
+            _, report = self.make().applied(self.fires())
+        assert report.left == {"the target has no instruction for products of bytes": 1}
