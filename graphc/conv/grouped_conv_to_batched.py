@@ -51,7 +51,7 @@ class KeepJoinedGroupsApart(Pass[None]):
 
     name, match = "conv.keep_joined_groups_apart", (RESHAPE,)
     dtype = ""
-    after = ("conv.grouped_to_batched", "mallorn.views")
+    after = ("conv.grouped_to_batched", "layout.move_elementwise_before_reshape")
 
     def check(self, call: Any, g: Graph) -> None:
         if not _joins_groups(g, call.args[0]):

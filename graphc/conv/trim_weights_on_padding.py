@@ -56,7 +56,7 @@ class TrimWeightsOnPadding(Pass[list[Axis]]):
 
     name, match = "conv.trim_on_padding", tuple(LAYOUTS)
     dtype = ""
-    after = ("mallorn.passable",)  # padding is the convolution's own
+    after = ("layout.prepare_convert_layout",)  # padding is the convolution's own
 
     def check(self, call: Any, g: Graph) -> list[Axis]:
         if (call.attrs.data_layout, call.attrs.kernel_layout) != LAYOUTS[call.op.name]:

@@ -1,30 +1,32 @@
 """Clip as operators: TVM's importer makes tensor functions of it, which block layout changes."""
 
+from collections.abc import Callable
 from typing import Any
 
-import tvm
 from tvm import relax
-from tvm.relax.dpl import is_op, rewrite_call, wildcard
 
-BOUNDS = {"maximum": relax.op.maximum, "minimum": relax.op.minimum}
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
 
-
-def restore_clip() -> Any:
-    """The pass that turns them back into operators."""
-    return tvm.transform.module_pass(_restore_all, opt_level=0, name="RestoreClip")
-
-
-def _restore_all(mod: Any, _: Any) -> Any:
-    tensor_function = is_op("relax.call_tir")(wildcard(), wildcard())
-    restored = {
-        var: rewrite_call(tensor_function, _restore, graph) if isinstance(graph, relax.Function) else graph
-        for var, graph in mod.functions.items()
-    }
-    return tvm.IRModule(restored, attrs=mod.attrs)
+Bound = Callable[[Any, Any], Any]
+BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.minimum}
 
 
-def _restore(call: Any, _: Any) -> Any:
-    name = call.args[0].name_hint.rstrip("0123456789")
-    values = list(call.args[1].fields)
-    known = name in BOUNDS and len(values) == 2 and values[1].ty.ndim == 0
-    return BOUNDS[name](*values) if known else call
+class ClipToMaxMin(Pass[Bound]):
+    """Writes the importer's functions of one bound, which are what it makes of Clip, as operators."""
+
+    name, match = "layout.clip_to_max_min", ("relax.call_tir",)
+    dtype, any_size = "", True
+
+    def check(self, call: Any, g: Graph) -> Bound:
+        bound = BOUNDS.get(call.args[0].name_hint.rstrip("0123456789"))
+        if bound is None:
+            raise Leave("it is neither a maximum nor a minimum")
+        values = call.args[1].fields
+        if len(values) != 2 or values[1].ty.ndim != 0:
+            raise Leave("its bound is no single number")
+        return bound
+
+    def rewrite(self, call: Any, facts: Bound, g: Graph) -> Any:
+        return facts(*call.args[1].fields)

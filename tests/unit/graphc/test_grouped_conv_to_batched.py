@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from graphc.conv.grouped_conv_to_batched import GroupedConvToBatched, KeepJoinedGroupsApart
-from graphc.layout.move_elementwise_before_reshape import views
+from graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
 from tests.unit.graphc.networks import (
     HASWELL,
     NHWC,
@@ -94,7 +94,7 @@ def test_what_follows_is_computed_where_the_tile_is(outputs: int) -> None:
         return relax.op.nn.relu(emit(relax.op.add(grouped, weights(3 * outputs))))
 
     mod, x = network(body, DATA), random(*DATA)
-    after = relax.transform.DeadCodeElimination()(views()(GroupedConvToBatched()(mod)))
+    after = relax.transform.DeadCodeElimination()(MoveElementwiseBeforeReshape()(GroupedConvToBatched()(mod)))
     assert difference(run(after, x), run(mod, x)) <= 1e-5
     sketches = design_space(tvm.ir.save_json(program(fused(after), "fused_grouped")), HASWELL)
     assert sorted(sketch.trace.count("ReverseComputeAt") for sketch in sketches) == [0, 1, 1]
@@ -108,7 +108,7 @@ def test_joining_the_groups_again_is_a_view_and_nothing_is_fused_with_it() -> No
 
     mod, x = network(body, DATA), random(*DATA)
     after = relax.transform.DeadCodeElimination()(
-        KeepJoinedGroupsApart()(views()(GroupedConvToBatched()(mod)))
+        KeepJoinedGroupsApart()(MoveElementwiseBeforeReshape()(GroupedConvToBatched()(mod)))
     )
     lowered = relax.transform.RewriteDataflowReshape()(fused(after))
     bindings = lowered["main"].body.blocks[0].bindings

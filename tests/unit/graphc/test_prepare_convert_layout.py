@@ -1,5 +1,6 @@
 """Operators that would stop a change of layout are written so that it passes through them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-from graphc.layout.prepare_convert_layout import passable
+from graphc.layout.prepare_convert_layout import PrepareConvertLayout
 from graphc.phases import CHANNELS_LAST
 from tests.unit.graphc.networks import difference, network, random, run, weights
+from tests.unit.graphc.pass_conformance import PassConformance
 
 DATA = (1, 4, 6, 7)
 
@@ -44,13 +46,8 @@ def transposes(mod: Any) -> int:
 def test_nothing_between_is_transposed(operator: Any) -> None:
     mod, x = between(operator), random(*DATA)
     assert transposes(mod) > 2
-    assert transposes(passable()(mod)) == 2
-    assert difference(run(passable()(mod), x), run(mod, x)) <= 1e-6
-
-
-def test_a_slope_above_one_is_no_maximum() -> None:
-    mod = between(lambda x: relax.op.nn.leakyrelu(x, 1.5))
-    assert "leakyrelu" in passable()(mod)["main"].script()
+    assert transposes(PrepareConvertLayout()(mod)) == 2
+    assert difference(run(PrepareConvertLayout()(mod), x), run(mod, x)) <= 1e-6
 
 
 def padded(pads: list[int], mode: str = "constant", value: float = 0.0) -> Any:
@@ -71,7 +68,7 @@ def padded(pads: list[int], mode: str = "constant", value: float = 0.0) -> Any:
 @pytest.mark.parametrize("pads", [[0, 0, 2, 0, 0, 0], [0, 0, 1, 2, 0, 0, 3, 0]], ids=str)
 def test_zeros_around_become_the_convolution_s_own(pads: list[int]) -> None:
     mod, x = padded(pads), random(*DATA[: len(pads) // 2])
-    after = passable()(mod)
+    after = PrepareConvertLayout()(mod)
     assert "pad," not in after["main"].script()
     assert difference(run(after, x), run(mod, x)) <= 1e-6
 
@@ -87,6 +84,30 @@ def test_zeros_around_become_the_convolution_s_own(pads: list[int]) -> None:
 )
 def test_other_padding_stays(pads: list[int], mode: str, value: float) -> None:
     mod, x = padded(pads, mode, value), random(*DATA)
-    after = passable()(mod)
+    after = PrepareConvertLayout()(mod)
     assert "call_tir" in after["main"].script()
     assert difference(run(after, x), run(mod, x)) == 0
+
+
+class TestPrepareConvertLayout(PassConformance):
+    PASS = PrepareConvertLayout
+    BEFORE = "gv[1, 4, 6, 7] = multiply(x0[1, 4, 6, 7], constant[4, 1, 1])"
+    AFTER = "gv[1, 4, 6, 7] = multiply(x0[1, 4, 6, 7], constant[1, 4, 1, 1])"
+
+    def fires(self) -> Any:
+        return network(lambda _, x: relax.op.multiply(x, weights(4, 1, 1)), DATA)
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "its slope is above one": network(lambda _, x: relax.op.nn.leakyrelu(x, 1.5), DATA),
+            "its second operand is computed": network(lambda _, x: relax.op.add(x, x), DATA),
+            "it is of no image, or its constant has all axes or none": network(
+                lambda _, x: relax.op.add(x, weights(7)), DATA[1:]
+            ),
+            "no tensor function is before it, or its layout is not ONNX's": network(
+                lambda _, x: relax.op.nn.conv2d(x, weights(8, 4, 1, 1)), DATA
+            ),
+            "what is before it does more than put zeros around images": padded(
+                [0, 0, 2, 2, 0, 0, 0, 0], "reflect"
+            ),
+        }

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
 from graphc.conv.split_conv_transpose_by_phase import transposed
-from graphc.layout.move_elementwise_before_reshape import views
+from graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
 from graphc.phases import CHANNELS_LAST
 from tests.unit.graphc.networks import HASWELL, difference, fused, program, random, run
 from workers.tvm.sketches import design_space
@@ -55,9 +55,9 @@ def model(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Mode
 
 
 def rewritten(deconvolution: ModelProto) -> Any:
-    mod = relax.transform.ConvertLayout(CHANNELS_LAST)(from_onnx(deconvolution))
-    mod = tvm.transform.Sequential([relax.transform.FoldConstant(), transposed(), views()])(mod)
-    return relax.transform.DeadCodeElimination()(mod)
+    steps = relax.transform.ConvertLayout(CHANNELS_LAST), relax.transform.FoldConstant()
+    mod = tvm.transform.Sequential(steps)(from_onnx(deconvolution))
+    return MoveElementwiseBeforeReshape()(transposed()(mod))
 
 
 def functions(mod: Any) -> set[str]:
