@@ -1,7 +1,7 @@
 """Helpers of the graph passes beside this file."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -77,17 +77,6 @@ def rewrite_known(graph: Any, operator: str, rewrite: Callable[[Any], Any]) -> A
         return rewrite(call) if known(call) and call.ty.ndim > 0 else call
 
     return rewrite_call(pattern, rewrite_fitting, graph)
-
-
-def call_pass(name: str, rewrites: Mapping[str, Callable[[Any, Any], Any]]) -> Any:
-    """A pass that rewrites such calls, one operator after another; each gets a block builder and the call."""
-
-    def rewrite_all(builder: Any, graph: Any) -> Any:
-        for operator, rewrite in rewrites.items():
-            graph = rewrite_known(graph, operator, partial(rewrite, builder))
-        return graph
-
-    return graph_pass(name, rewrite_all)
 
 
 def known(call: Any) -> bool:

@@ -1,5 +1,6 @@
 """Group and instance norms of images: onnxruntime's numbers, computed channels-last."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-from graphc.norm.group_norm_to_partial_sums import find_norms, norms
+from graphc.norm.find_group_norms import FindGroupNorms
+from graphc.norm.group_norm_to_partial_sums import GroupNormToPartialSums
 from graphc.phases import CHANNELS_LAST
 from tests.unit.graphc.networks import difference, network, random, run, weights
+from tests.unit.graphc.pass_conformance import PassConformance
 
 PARTS = {"norm_parts", "norm_scales", "norm_apply"}
 
@@ -54,9 +57,9 @@ def model(
 
 
 def rewritten(normed: ModelProto) -> Any:
-    before = relax.transform.FoldConstant(), find_norms(), relax.transform.DeadCodeElimination()
-    after = relax.transform.ConvertLayout(CHANNELS_LAST), relax.transform.FoldConstant(), norms()
-    return tvm.transform.Sequential([*before, *after])(from_onnx(normed))
+    found = FindGroupNorms()(relax.transform.FoldConstant()(from_onnx(normed)))
+    last = relax.transform.ConvertLayout(CHANNELS_LAST), relax.transform.FoldConstant()
+    return GroupNormToPartialSums()(tvm.transform.Sequential(last)(found))
 
 
 def functions(mod: Any) -> set[str]:
@@ -84,14 +87,42 @@ def test_the_numbers_are_those_of_onnxruntime(shape: tuple[int, ...], groups: in
         assert difference(run(mod, x), expected) <= 1e-3
 
 
+def channels_last(shape: tuple[int, ...] = (1, 8, 8, 16), **attrs: Any) -> Any:
+    """A module of one group norm."""
+    gains = weights(shape[-1]), weights(shape[-1])
+    return network(lambda _, x: relax.op.nn.group_norm(x, *gains, 4, 3, [1, 2], **attrs), shape)
+
+
+class TestGroupNormToPartialSums(PassConformance):
+    PASS = GroupNormToPartialSums
+    BEFORE = "gv[1, 8, 8, 16] = nn.group_norm(x0[1, 8, 8, 16], constant[16], constant[16])"
+    AFTER = """
+lv[1, 64, 16] = reshape(x0[1, 8, 8, 16], [1, 64, 16])
+lv1[1, 1, 2, 16] = norm_parts(lv[1, 64, 16])
+lv2[1, 2, 16] = norm_scales(lv[1, 64, 16], lv1[1, 1, 2, 16], constant[16], constant[16])
+gv[1, 8, 8, 16] = norm_apply(x0[1, 8, 8, 16], lv2[1, 2, 16])
+"""
+
+    def fires(self) -> Any:
+        return channels_last()
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "it has no gains, or no offsets": channels_last(scale=False),
+            "its channels fill no vectors": channels_last((1, 8, 8, 12)),
+            "it norms other axes than places of an image": network(
+                lambda _, x: relax.op.nn.group_norm(x, weights(16), weights(16), 4, 3, [2]),
+                (1, 8, 8, 16),
+            ),
+        }
+
+
 def test_a_large_mean_costs_no_digits() -> None:
-    normed = network(
-        lambda _, x: relax.op.nn.group_norm(x, weights(16), weights(16), 4, 3, [1, 2]), (1, 8, 8, 16)
-    )
+    normed = channels_last()
     x = random(1, 8, 8, 16)
     far = x + np.float32(1000)
-    expected = run(norms()(normed), far - np.float32(1000))
-    assert difference(run(norms()(normed), far), expected) <= 1e-3
+    expected = run(GroupNormToPartialSums()(normed), far - np.float32(1000))
+    assert difference(run(GroupNormToPartialSums()(normed), far), expected) <= 1e-3
 
 
 @pytest.mark.parametrize(
@@ -105,6 +136,6 @@ def test_images_that_stay_channels_first_are_spelled_out() -> None:
     mod = network(
         lambda _, x: relax.op.nn.group_norm(x, weights(16), weights(16), 4, 1, [2, 3]), (1, 16, 5, 5)
     )
-    after, x = norms()(mod), random(1, 16, 5, 5)
+    after, x = GroupNormToPartialSums()(mod), random(1, 16, 5, 5)
     assert "group_norm" not in after["main"].script()
     assert difference(run(after, x), run(mod, x)) <= 1e-5

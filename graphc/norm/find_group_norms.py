@@ -1,0 +1,100 @@
+"""Group and instance norms of images as one operator, before layouts change.
+
+The importer spells them as means, variances and reshapes to groups, which leave rows of single channels, and
+transposes around them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from graphc.core import graph_rewriting
+from graphc.core.graph import Graph, operator_name
+from graphc.core.graph_pass import Pass
+from graphc.core.reporting_pass import Leave
+
+RESHAPE = "relax.reshape"
+NO_NORM = "it is no norm: no mean and deviation are before it"
+
+
+@dataclass(frozen=True)
+class GroupNorm:
+    """What is normed, without gains and offsets, over all but its first two axes."""
+
+    data: Any
+    groups: int
+    epsilon: float
+
+
+class FindGroupNorms(Pass[GroupNorm]):
+    """Writes norms that the importer spells out as one operator, if their channels fill whole vectors."""
+
+    name, match = "norm.find_groups", (RESHAPE, "relax.divide")
+    forward = True  # a norm's rows are not another norm's data
+
+    def check(self, call: Any, g: Graph) -> GroupNorm:
+        if call.ty.ndim <= 2 or int(call.ty.shape[1]) % g.lanes:
+            raise Leave("it is no image whose channels fill vectors")
+        return _grouped(g, call) if operator_name(call) == RESHAPE else _of_instances(g, call)
+
+    def rewrite(self, call: Any, facts: GroupNorm, g: Graph) -> Any:
+        channels, axes = int(call.ty.shape[1]), list(range(2, call.ty.ndim))
+        one, zero = (relax.const(np.full(channels, value, "float32")) for value in (1, 0))
+        return relax.op.nn.group_norm(facts.data, one, zero, facts.groups, 1, axes, facts.epsilon)
+
+
+def _grouped(g: Graph, call: Any) -> GroupNorm:
+    """A norm of rows of groups between two reshapes, perhaps with gains of one and offsets of zero."""
+    normed = _normed(g, _without_units(g, call.args[0]))
+    before = g.producer(normed.data, RESHAPE)
+    if before is None:
+        raise Leave("no reshape is before the norm")
+    rows, sizes = graph_rewriting.sizes_of(before), graph_rewriting.sizes_of(call)
+    alike = graph_rewriting.sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
+    if not alike or sizes[1] % rows[1]:
+        raise Leave("the rows of the norm are no groups of channels")
+    return GroupNorm(before.args[0], rows[1], normed.epsilon)
+
+
+def _of_instances(g: Graph, call: Any) -> GroupNorm:
+    normed = _normed(g, call)
+    if g.producer(normed.data, RESHAPE) is not None:
+        raise Leave("it norms what was reshaped")
+    return normed
+
+
+def _without_units(g: Graph, value: Any) -> Any | None:
+    """The quotient behind products with ones and sums with zeros."""
+    for operator, unit in (("relax.add", 0), ("relax.multiply", 1)):
+        call = g.producer(value, operator)
+        if call is not None and g.is_constant(call.args[1]):
+            if np.any(g.array(call.args[1]) != unit):
+                raise Leave("what it reshapes was scaled or shifted")
+            value = call.args[0]
+    return g.producer(value, "relax.divide")
+
+
+def _normed(g: Graph, quotient: Any | None) -> GroupNorm:
+    """The norm of each channel by itself."""
+    if quotient is None:
+        raise Leave(NO_NORM)
+    difference = g.producer(quotient.args[0], "relax.subtract")
+    root = g.producer(quotient.args[1], "relax.sqrt")
+    total = None if root is None else g.producer(root.args[0], "relax.add")
+    if difference is None or total is None or not g.is_constant(total.args[1]):
+        raise Leave(NO_NORM)
+    data, epsilon = difference.args[0], g.array(total.args[1])
+    mean = g.producer(difference.args[1], "relax.mean")
+    variance = g.producer(total.args[0], "relax.variance")
+    if epsilon.ndim or not all(part is not None and _is_of_pixels(part, data) for part in (mean, variance)):
+        raise Leave(NO_NORM)
+    return GroupNorm(data, int(quotient.ty.shape[1]), epsilon.item())
+
+
+def _is_of_pixels(reduction: Any, data: Any) -> bool:
+    """True if it is over all but the first two axes, and keeps them."""
+    axes = [int(axis) % data.ty.ndim for axis in reduction.attrs.axis or ()]
+    same = reduction.args[0].same_as(data) and bool(reduction.attrs.keepdims)
+    return same and axes == list(range(2, data.ty.ndim))
