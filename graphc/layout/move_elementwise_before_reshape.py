@@ -22,7 +22,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
 
     name, match = "layout.move_elementwise_before_reshape", _ELEMENTWISE
     dtype, forward = "", True  # forward: chains move as a whole
-    after = ("mallorn.transposed",)
+    after = ("conv.split_transpose_by_phase",)
 
     def check(self, call: Any, g: Graph) -> tuple[Any, list[Any]]:
         """What is reshaped, and the other operands."""

@@ -1,5 +1,6 @@
 """Transposed convolutions as plain ones: onnxruntime's numbers, without multiplying the zeros between."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-from graphc.conv.split_conv_transpose_by_phase import transposed
+from graphc.conv.split_conv_transpose_by_phase import SplitConvTransposeByPhase
 from graphc.layout.move_elementwise_before_reshape import MoveElementwiseBeforeReshape
 from graphc.phases import CHANNELS_LAST
-from tests.unit.graphc.networks import HASWELL, difference, fused, program, random, run
+from tests.unit.graphc.networks import HASWELL, difference, fused, network, program, random, run, weights
+from tests.unit.graphc.pass_conformance import PassConformance
 from workers.tvm.sketches import design_space
 
 
@@ -57,7 +59,7 @@ def model(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Mode
 def rewritten(deconvolution: ModelProto) -> Any:
     steps = relax.transform.ConvertLayout(CHANNELS_LAST), relax.transform.FoldConstant()
     mod = tvm.transform.Sequential(steps)(from_onnx(deconvolution))
-    return MoveElementwiseBeforeReshape()(transposed()(mod))
+    return MoveElementwiseBeforeReshape()(SplitConvTransposeByPhase()(mod))
 
 
 def functions(mod: Any) -> set[str]:
@@ -98,6 +100,41 @@ def test_the_way_is_chosen_by_sizes(
     assert "transpose(" not in mod["main"].script()
 
 
+DATA = (1, 2, 3, 8)  # channels last
+UPSAMPLING = {"strides": (2, 2), "padding": (1, 1, 1, 1)}
+
+
+def channels_last(_: Any, x: Any) -> Any:
+    layout = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    return relax.op.nn.conv2d_transpose(x, weights(4, 4, 8, 16), **layout, **UPSAMPLING)
+
+
+def channels_first(emit: Any, x: Any) -> Any:
+    kernel = relax.const(np.ascontiguousarray(random(4, 4, 8, 16).transpose(2, 3, 0, 1)))
+    first = emit(relax.op.permute_dims(x, [0, 3, 1, 2]))
+    result = emit(relax.op.nn.conv2d_transpose(first, kernel, **UPSAMPLING))
+    return relax.op.permute_dims(result, [0, 2, 3, 1])
+
+
+class TestSplitConvTransposeByPhase(PassConformance):
+    PASS = SplitConvTransposeByPhase
+    BEFORE = "gv[1, 4, 6, 16] = nn.conv2d_transpose(x0[1, 2, 3, 8], constant[4, 4, 8, 16])"
+    AFTER = """
+lv[1, 4, 5, 8] = nn.pad(x0[1, 2, 3, 8])
+lv1[1, 2, 2, 3, 2, 16] = transposed_conv2d(lv[1, 4, 5, 8], constant[2, 2, 2, 2, 8, 16])
+gv[1, 4, 6, 16] = reshape(lv1[1, 2, 2, 3, 2, 16], [1, 4, 6, 16])
+"""
+
+    def fires(self) -> Any:
+        return network(channels_last, DATA)
+
+    def reference(self) -> Any:
+        return network(channels_first, DATA)
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {"its channels are not last": network(channels_first, DATA)}
+
+
 def test_weights_that_are_computed_leave_it_to_tvm() -> None:
     def body(x: Any, w: Any) -> Any:
         return relax.op.nn.conv2d_transpose(x, w, strides=(2, 2))
@@ -112,7 +149,7 @@ def test_weights_that_are_computed_leave_it_to_tvm() -> None:
             result = builder.emit_output(body(data, kernel))
         builder.emit_func_output(result)
     mod = builder.get()
-    after = transposed()(relax.transform.ConvertLayout(CHANNELS_LAST)(mod))
+    after = SplitConvTransposeByPhase()(relax.transform.ConvertLayout(CHANNELS_LAST)(mod))
     x, w = random(1, 4, 5, 5), random(4, 16, 2, 2)
     assert difference(run(after, x, w), run(mod, x, w)) <= 1e-6
 
