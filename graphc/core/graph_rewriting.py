@@ -131,15 +131,6 @@ def convolution(call: Any, data: Any, weights: Any, **changed: Any) -> Any:
     return getattr(relax.op.nn, call.op.name.rpartition(".")[2])(data, weights, **(kept | changed))
 
 
-def padded(data: Any, sizes: tuple[int, ...], padding: Iterable[Any]) -> tuple[Any, tuple[int, ...]]:
-    """Channels-last data padded with zeros, and its new sizes."""
-    top, left, bottom, right = map(int, padding)
-    batch, height, width, channels = sizes
-    margins = 0, 0, top, bottom, left, right, 0, 0
-    around = relax.op.nn.pad(data, margins) if any(margins) else data
-    return around, (batch, height + top + bottom, width + left + right, channels)
-
-
 def sizes_of(value: Any) -> tuple[int, ...]:
     return tuple(map(int, value.ty.shape))
 

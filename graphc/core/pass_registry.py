@@ -10,7 +10,7 @@ Step = TypedDict(
 TVM_PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Where the passes that TVM lacks are defined: MODULE:CLASS, or a module with a function of the name's end.
 OWN_PASSES = {
-    "mallorn.bf16": "graphc.quant.bf16_dot_products",
+    "mallorn.bf16": "graphc.quant.bf16_dot_products:Bf16DotProducts",
     "mallorn.blocked": "graphc.quant.keep_block_quantized_weights:KeepBlockQuantizedWeights",
     "mallorn.calls": "graphc.tasks.wrap_extern_calls:WrapExternCalls",
     "mallorn.constants": "graphc.fold.fold_constant_operators:FoldConstantOperators",
@@ -20,7 +20,7 @@ OWN_PASSES = {
     "mallorn.folds": "graphc.tasks.mark_reductions:MarkReductions",
     "mallorn.groups": "graphc.conv.grouped_conv_to_batched:GroupedConvToBatched",
     "mallorn.heads": "graphc.matmul.fuse_transposes_into_batched_matmul:FuseTransposesIntoBatchedMatmul",
-    "mallorn.int8": "graphc.quant.int8_dot_products",
+    "mallorn.int8": "graphc.quant.int8_dot_products:Int8DotProducts",
     "mallorn.integers": "graphc.quant.compute_in_integers:ComputeInIntegers",
     "mallorn.joined": "graphc.conv.grouped_conv_to_batched:KeepJoinedGroupsApart",
     "mallorn.laid": "graphc.tasks.keep_packed_weights:KeepPackedWeights",

@@ -99,7 +99,7 @@ def _least(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuantizedWeights
     if data.ndim != ndim or str(data.dtype) not in _BYTES:
         raise Leave(_PLAIN)
     sign = _SIGN if data.dtype == np.int8 else 0
-    places = [max(sizes) for sizes in zip(*(_sizes(each, ndim) for each in (scale, zero)), strict=True)]
+    places = np.broadcast_shapes((1,) * ndim, scale.shape, zero.shape)
     moved = np.broadcast_to(zero, places).astype("float32") + sign
     if scale.dtype != np.float32 or (moved != np.rint(moved)).any() or moved.min() < 0 or moved.max() > 255:
         raise Leave("its weights have scales that are not float32, or zero points that are no bytes")
@@ -108,14 +108,7 @@ def _least(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuantizedWeights
         axis = int(places[0] != 1)
         if places[axis] != 1:
             raise Leave(_UNEVEN)
-        places = [data.shape[0], 1] if axis else [1, data.shape[1]]
+        places = (len(data), 1) if axis else (1, data.shape[1])
     scale, moved = (np.ascontiguousarray(np.broadcast_to(each, places)) for each in (scale, moved))
-    return BlockQuantizedWeights(_unsigned(data), scale, moved.astype("uint8"), axis)
-
-
-def _unsigned(data: Any) -> Any:
-    return data if data.dtype == np.uint8 else (data.view("uint8") ^ np.uint8(_SIGN))
-
-
-def _sizes(array: Any, ndim: int) -> tuple[int, ...]:
-    return (*[1] * (ndim - array.ndim), *map(int, array.shape))
+    unsigned = data.view("uint8") ^ np.uint8(sign)
+    return BlockQuantizedWeights(unsigned, scale, moved.astype("uint8"), axis)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
 from tvm.s_tir import TensorIntrin
 from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, ReuseType
 
@@ -19,7 +18,7 @@ PAIRS = "by_pairs"  # in the name of a rule for a processor without VNNI
 
 
 @dataclass(frozen=True)
-class Instruction:
+class DotInstruction:
     """Its schedule rule, lanes, products that it adds to each, and types."""
 
     rule: str
@@ -35,7 +34,7 @@ class Instruction:
         return f"vko * {self.each} + vki"
 
 
-def register(by: Instruction, function: str, text: str) -> None:
+def register(by: DotInstruction, function: str, text: str) -> None:
     """The instruction, which is a function in LLVM's words, and a schedule rule around it."""
     lanes, each = by.lanes, by.each
     head = f"""
@@ -100,22 +99,7 @@ class Sums:
         return [] if self.stacked else [f"r{axis}" for axis in range(len(self.kernel))]
 
 
-def fits(call: Any, by: Instruction) -> bool:
-    """True if the weights are constant and the last vector of outputs is mostly used."""
-    weights = call.args[1]
-    constant = isinstance(weights, tvm.ir.GenericConst) and weights.ty.ndim >= 2
-    typed = call.ty.dtype == by.sums
-    return bool(constant and typed and graph_rewriting.mostly_whole(int(call.ty.shape[-1]), by.lanes))
-
-
-def call(builder: Any, by: Instruction, name: str, data: Any, weights: Any, sums: Sums) -> Any:
-    """A call of the product, with the weights laid out."""
-    function = builder.add_func(dot(by, sums), name)
-    laid = relax.const(packed(by, weights))
-    return relax.call_tir(function, [data, laid], relax.TensorType(sums.result, by.sums))
-
-
-def packed(by: Instruction, weights: Any) -> Any:
+def packed(by: DotInstruction, weights: Any) -> Any:
     """[..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each], filled up with zeros."""
     *kernel, inputs, outputs = weights.shape
     missing = graph_rewriting.whole_vectors(outputs, by.lanes) - outputs
@@ -124,7 +108,7 @@ def packed(by: Instruction, weights: Any) -> Any:
     return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1))
 
 
-def dot(by: Instruction, sums: Sums) -> Any:
+def dot(by: DotInstruction, sums: Sums) -> Any:
     """The product as a tensor function whose innermost loops match the instruction.
 
     If the last vector is not whole, whole vectors are summed in a buffer and the result is copied from it.

@@ -12,7 +12,8 @@ from graphc.core.graph_pass import Build
 from graphc.core.graph_rewriting import convolution, known, mostly_whole, sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.quant.int8_depthwise_conv import NARROWEST
-from graphc.quant.int8_dot_products import OFFSET, QUAD, instruction
+from graphc.quant.int8_dot_products import OFFSET
+from graphc.quant.int8_instructions import QUAD, instruction
 from graphc.quant.quantized_value import BYTES, QuantizedValue, quantized_value
 
 _EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sums float32 holds

@@ -91,18 +91,15 @@ def _product(call: Any, weights: BlockQuantizedWeights, product: BlockQuantizedM
         data = relax.op.nn.pad(data, (*[0] * (2 * data.ty.ndim - 1), missing))
     split = np.pad(weights.data, [(0, missing), (0, 0)])
     split = split.reshape(product.blocks, product.block, product.outputs)
-    beside = [weights.scale] if product.zero is not None else [weights.scale, weights.zero]
+    others = [weights.scale] if product.zero is not None else [weights.scale, weights.zero]
+    repeated = (np.repeat(each, product.blocks // len(each), 0) for each in others)
     constants = [
         block_quantized_matmul_function.packed(product, split),
-        *(block_quantized_matmul_function.beside(product, _repeated(each, product)) for each in beside),
+        *(block_quantized_matmul_function.beside(product, each) for each in repeated),
     ]
     function = block_quantized_matmul_function.function(product)
     given = [data, *map(relax.const, constants)]
     return g.call_function(f"int{product.bits}_blocks", function, given, call.ty)
-
-
-def _repeated(numbers: Any, product: BlockQuantizedMatmul) -> Any:
-    return np.repeat(numbers, product.blocks // len(numbers), 0)
 
 
 def _table(call: Any, g: Graph) -> KeptWeights:

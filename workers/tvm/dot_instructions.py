@@ -22,7 +22,7 @@ def dots(target: Any) -> Iterator[Dot]:
     """Those that a target has: the best of each type."""
     # Here: they register intrinsics, which `load_intrinsics` does in a fifth of the time.
     from graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
-    from graphc.quant.int8_dot_products import FEATURES, FUNCTION, QUAD
+    from graphc.quant.int8_instructions import FEATURES, FUNCTION, QUAD
 
     if target_has_features("avx512bf16", target):
         yield Dot("bfloat16", "float32", 16, PAIR, DOT, LLVM, 0x3F803F80)

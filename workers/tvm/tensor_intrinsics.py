@@ -19,7 +19,7 @@ _OURS: Final = {
         "graphc.schedule_rules.elementwise_rule",
         "graphc.schedule_rules.depthwise_strips_rule",
     ),
-    "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.int8_dot_products"),
+    "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.int8_instructions"),
 }
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
 _BY_MACHINE: Final = {

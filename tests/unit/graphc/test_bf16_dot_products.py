@@ -1,5 +1,6 @@
 """Products in bfloat16: the same sums of rounded factors, by the processor's own instruction."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -8,11 +9,13 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.quant import bf16_dot_products
+from graphc.quant.bf16_dot_products import Bf16DotProducts
 from searchers.decision_space import SketchRules
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import NHWC, difference, program, random, run
+from tests.unit.graphc.pass_conformance import PassConformance
 from workers.features.loop_tree_view import LoopsView
+from workers.tvm.graph_recipes import BF16
 from workers.tvm.parsed_program_cache import parse_tvm_target
 from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
@@ -35,7 +38,7 @@ def network(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
 def rewritten(mod: Any, target: dict[str, Any] = ABLE) -> Any | None:
     """The module after the pass; None where the pass left it alone."""
     with tvm.target.Target(target):
-        return networks.rewritten(bf16_dot_products.bf16(), mod)
+        return networks.rewritten(Bf16DotProducts(), mod)
 
 
 def rounded(values: Any) -> Any:
@@ -111,7 +114,7 @@ def test_depthwise_convolutions_read_rounded_data(strides: Any) -> None:
     data, weights = (1, 9, 8, 16), random(3, 3, 1, 16)
     options = {"strides": strides, "padding": 1, "groups": 16}
     with tvm.target.Target(ABLE):
-        after = bf16_dot_products.bf16()(network(data, weights, **options))
+        after = Bf16DotProducts()(network(data, weights, **options))
     assert 'R.astype(x, dtype="bfloat16")' in after.script()
     x = random(*data)
     assert_close(run(after, x), run(network(data, rounded(weights), **options), rounded(x)))
@@ -129,23 +132,54 @@ def test_stacks_are_taken_where_data_comes_rounded() -> None:
     assert_close(run(after, x.astype(ml_dtypes.bfloat16)), rounded(x) @ rounded(weights))
 
 
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "options"),
-    [(6, 10, {}), (7, 16, {}), (3, 16, {"padding": 0}), (8, 16, {"dilation": 2})],
-    ids=["ten columns", "odd rows", "odd channels that are no planes", "dilation"],
-)
-def test_what_does_not_fit_the_instruction_stays_as_it_is(inputs: int, outputs: int, options: Any) -> None:
-    kernel, data = ((3, 3), (1, 9, 9, inputs)) if options else ((), (4, inputs))
-    assert rewritten(network(data, random(*kernel, inputs, outputs), **options)) is None
+class TestBf16DotProducts(PassConformance):
+    PASS = Bf16DotProducts
+    TARGET = TARGET
+    LANES = 16
+    RECIPE = BF16
+    TOLERANCE = 2**-7  # factors of 8 bits
+    BEFORE = "gv[2, 16] = matmul(x0[2, 4], constant[4, 16])"
+    AFTER = """
+lv[2, 4] = astype(x0[2, 4])
+gv[2, 16] = bf16_matmul(lv[2, 4], constant[1, 2, 16, 2])
+"""
+
+    def fires(self) -> Any:
+        return product((2, 4), (4, 16))
+
+    def leaves(self) -> Mapping[str, Any]:
+        def convolution(channels: int, **options: Any) -> Any:
+            return networks.convolution((1, 9, 9, channels), (3, 3, channels, 16), **options)
+
+        return {
+            "its outputs fill too little of a vector": product((4, 6), (6, 10)),
+            "its inputs are no pairs": product((4, 7), (7, 16)),
+            "its channels are no pairs, and no planes": convolution(3),
+            "it has dilation or groups": convolution(8, dilation=2),
+            "its weights are computed, or a vector": product((2, 4, 16), (16,)),
+        }
+
+
+def product(data: tuple[int, ...], weights: tuple[int, ...]) -> Any:
+    return networks.network(lambda _, x: relax.op.matmul(x, networks.weights(*weights)), data)
 
 
 @pytest.mark.parametrize(
     ("data", "weights"),
-    [((2, 4, 16), (16,)), ((2, 4, 16), (2, 16, 16)), ((16,), (16, 16))],
-    ids=["weights are a vector", "weights are a stack", "data is a vector"],
+    [((2, 4, 16), (2, 16, 16)), ((16,), (16, 16))],
+    ids=["weights are a stack", "data is a vector"],
 )
 def test_products_of_other_than_rows_with_a_matrix_stay_as_they_are(data: Any, weights: Any) -> None:
     assert rewritten(network(data, random(*weights))) is None
+
+
+def test_depthwise_convolutions_are_rounded_once() -> None:
+    mod = networks.convolution((1, 4, 4, 8), (3, 3, 1, 8), groups=8)
+    with tvm.target.Target(ABLE):
+        once = Bf16DotProducts()(mod)
+        twice, report = Bf16DotProducts().applied(once)
+    assert report.left == {"its factors are rounded": 1}
+    tvm.ir.assert_structural_equal(twice, once)
 
 
 def test_a_processor_without_the_instruction_is_told_so() -> None:

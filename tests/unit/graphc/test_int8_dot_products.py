@@ -1,5 +1,6 @@
 """Products of bytes: the same sums of integers, by the processor's own instruction."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.quant import int8_dot_products
+from graphc.quant.int8_dot_products import Int8DotProducts
 from mallorn.core.targets import Target
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, NHWC, program, run
+from tests.unit.graphc.networks import HASWELL, NHWC, program, random_of, run
+from tests.unit.graphc.pass_conformance import PassConformance
 from workers.device.target_support import why_not
 from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.run_recipe_passes import as_tvm_target
@@ -25,12 +27,6 @@ TARGETS = {
 }
 WIDE = TARGETS["512 bits"]
 WITHOUT = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
-
-
-def numbers(dtype: str, *shape: int) -> Any:
-    limits = np.iinfo(dtype)
-    values = np.random.default_rng(sum(shape)).integers(limits.min, limits.max + 1, shape)
-    return values.astype(dtype)
 
 
 def network(
@@ -55,7 +51,7 @@ def network(
 def rewritten(mod: Any, target: str = WIDE) -> Any | None:
     """The module after the pass; None where the pass left it alone."""
     with as_tvm_target(target):
-        return networks.rewritten(int8_dot_products.int8(), mod)
+        return networks.rewritten(Int8DotProducts(), mod)
 
 
 def assert_same(mod: Any, *data: Any) -> None:
@@ -70,7 +66,7 @@ def assert_same(mod: Any, *data: Any) -> None:
 @pytest.mark.parametrize("zero", [0, 7, -3])
 @pytest.mark.parametrize("data", [(8, 8), (1, 36), (2, 3, 16), (5, 10)], ids=str)
 def test_a_product_is_that_of_integers(data: tuple[int, ...], dtype: str, zero: int) -> None:
-    assert_same(network(data, numbers("int8", data[-1], 32), dtype, zero), numbers(dtype, *data))
+    assert_same(network(data, random_of("int8", data[-1], 32), dtype, zero), random_of(dtype, *data))
 
 
 @pytest.mark.pairwise
@@ -89,7 +85,7 @@ def test_a_product_is_that_of_integers(data: tuple[int, ...], dtype: str, zero: 
 def test_a_convolution_is_that_of_integers(channels: int, dtype: str, zero: int, options: Any) -> None:
     data = 2, 9, 8, channels
     assert_same(
-        network(data, numbers("int8", 3, 3, channels, 16), dtype, zero, **options), numbers(dtype, *data)
+        network(data, random_of("int8", 3, 3, channels, 16), dtype, zero, **options), random_of(dtype, *data)
     )
 
 
@@ -103,54 +99,84 @@ def test_planes_are_convolved_as_they_lie(channels: int, size: int, padding: Any
     def body(emit: Any, x: Any) -> Any:
         less = emit(relax.op.subtract(emit(relax.op.astype(x, "int16")), relax.const(9, "int16")))
         last = emit(relax.op.permute_dims(less, [0, 2, 3, 1]))
-        weights = relax.const(numbers("int8", size, size, channels, 16))
+        weights = relax.const(random_of("int8", size, size, channels, 16))
         options = {"padding": padding, "strides": (1, 2), "dilation": (2, 1)}
         return relax.op.nn.conv2d(last, weights, **NHWC, **options, out_dtype="int32")
 
     mod = networks.network(body, (2, channels, 9, 8), dtype="uint8")
-    assert_same(mod, numbers("uint8", 2, channels, 9, 8))
+    assert_same(mod, random_of("uint8", 2, channels, 9, 8))
 
 
 @pytest.mark.parametrize("outputs", [12, 24, 40])
 def test_the_last_vector_of_outputs_need_not_be_whole(outputs: int) -> None:
-    assert_same(network((5, 8), numbers("int8", 8, outputs)), numbers("uint8", 5, 8))
+    assert_same(network((5, 8), random_of("int8", 8, outputs)), random_of("uint8", 5, 8))
 
 
-def test_a_zero_point_may_be_computed() -> None:
+def with_computed_zero(data: tuple[int, ...], weights: Any, **convolution: Any) -> Any:
     def body(emit: Any, x: Any) -> Any:
         zero = emit(relax.op.astype(emit(relax.op.min(x)), "int16"))
         less = emit(relax.op.subtract(emit(relax.op.astype(x, "int16")), zero))
-        return relax.op.matmul(less, relax.const(numbers("int8", 8, 32)), out_dtype="int32")
+        w = relax.const(weights)
+        if convolution:
+            return relax.op.nn.conv2d(less, w, **NHWC, **convolution, out_dtype="int32")
+        return relax.op.matmul(less, w, out_dtype="int32")
 
-    assert_same(networks.network(body, (5, 8), dtype="uint8"), numbers("uint8", 5, 8))
-
-
-@pytest.mark.parametrize(
-    ("data", "kernel", "options"),
-    [
-        ((4, 8), (8, 10), {}),
-        ((4, 8), (2, 8, 16), {}),
-        ((1, 9, 9, 3), (3, 3, 3, 16), {"dilation": 2}),
-        ((1, 9, 9, 16), (3, 3, 1, 16), {"groups": 16}),
-    ],
-    ids=["ten columns", "a stack", "odd channels, dilated", "depthwise"],
-)
-def test_what_does_not_fit_the_instruction_stays_as_it_is(data: Any, kernel: Any, options: Any) -> None:
-    assert rewritten(network(data, numbers("int8", *kernel), **options)) is None
+    return networks.network(body, data, dtype="uint8")
 
 
-def test_weights_that_are_no_bytes_stay_as_they_are() -> None:
-    assert rewritten(network((4, 8), np.full((8, 16), 200, "int16"))) is None
+@pytest.mark.parametrize("inputs", [8, 10], ids=["quads", "quads that are filled up"])
+def test_a_zero_point_may_be_computed(inputs: int) -> None:
+    mod = with_computed_zero((5, inputs), random_of("int8", inputs, 32))
+    assert_same(mod, random_of("uint8", 5, inputs))
 
 
-def test_a_processor_without_the_instruction_keeps_its_products() -> None:
-    assert rewritten(network((8, 8), numbers("int8", 8, 32)), WITHOUT) is None
+class TestInt8DotProducts(PassConformance):
+    PASS = Int8DotProducts
+    TOLERANCE = 0
+    BEFORE = "gv[2, 8] = matmul(x0[2, 8], constant[8, 8])"
+    AFTER = """
+lv[2, 8] = astype(x0[2, 8])
+lv1[2, 8] = add(lv[2, 8], constant[])
+lv2[2, 8] = astype(lv1[2, 8])
+lv3[2, 8] = int8_matmul(lv2[2, 8], constant[1, 2, 8, 4])
+gv[2, 8] = subtract(lv3[2, 8], constant[8])
+"""
+
+    def fires(self) -> Any:
+        return network((2, 8), random_of("int8", 8, 8), "int8")
+
+    def leaves(self) -> Mapping[str, Any]:
+        def convolution(channels: int, *kernel: int, **options: Any) -> Any:
+            return network((1, 9, 9, channels), random_of("int8", *kernel, 16), **options)
+
+        return {
+            "its outputs fill too little of a vector": network((4, 8), random_of("int8", 8, 5)),
+            "it multiplies no rows with a matrix": network((4, 8), random_of("int8", 2, 8, 16)),
+            "its weights are no bytes with a sign": network((4, 8), np.full((8, 16), 200, "int16")),
+            "its data is no bytes": network((4, 8), random_of("int8", 8, 16), "int16"),
+            "its channels are no quads, and its window has gaps": convolution(3, 3, 3, 3, dilation=2),
+            "it has groups": convolution(16, 3, 3, 1, groups=16),
+            "its zero point is computed": with_computed_zero(
+                (1, 3, 3, 4), random_of("int8", 1, 1, 4, 16), padding=0
+            ),
+            "its numbers are float32, not int32": networks.network(
+                lambda _, x: relax.op.matmul(x, networks.weights(8, 16)), (4, 8)
+            ),
+        }
+
+
+def test_a_processor_without_the_instruction_is_the_reason() -> None:
+    mod = network((8, 8), random_of("int8", 8, 32))
+    with as_tvm_target(WITHOUT):
+        after, report = Int8DotProducts().applied(mod)
+    assert report.left == {"the target has no instruction for products of bytes": 1}
+    tvm.ir.assert_structural_equal(after, mod)
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_schedules_come_down_to_the_instruction(target: str) -> None:
     load_intrinsics("llvm", "x86_64")
-    product = network((8, 64), numbers("int8", 64, 32))
+    product = network((8, 64), random_of("int8", 64, 32))
     fused = networks.fused(rewritten(product, target), as_tvm_target(target))
     tir = tvm.ir.save_json(program(fused, "int8_matmul"))
     sketch = next(sketch for sketch in design_space(tir, target) if "auto_tensorize" in sketch.trace)
@@ -166,7 +192,7 @@ def test_schedules_come_down_to_the_instruction(target: str) -> None:
     word = "vpmaddwd" if "by_pairs" in tir else "vpdpbusd"
     assert word in library.inspect_source("asm")
     if why_not(Target(target)) is None:
-        data, laid = numbers("uint8", 8, 64), numbers("int8", 2, 16, 16, 4)
+        data, laid = random_of("uint8", 8, 64), random_of("int8", 2, 16, 16, 4)
         assert_sums(library, data, laid if "dot_int8_16" in tir else laid.reshape(4, 16, 8, 4))
 
 

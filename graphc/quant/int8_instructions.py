@@ -1,0 +1,78 @@
+"""Instructions of x86 that add products of four bytes to each number of a vector of 32 bits.
+
+It is `vpdpbusd`, or two of `vpmaddwd` where there is none; `vpmaddubsw`, which multiplies bytes as well, sums
+two of them in 16 bits, where they may not fit. Data has no sign, weights have one.
+"""
+
+import tvm
+from tvm.target.codegen import target_has_features
+
+from graphc.quant import dot_product_function
+from graphc.quant.dot_product_function import DotInstruction
+
+QUAD = 4
+FUNCTION = "mallorn_dot_int8"
+
+
+def _at_once(lanes: int, features: str, intrinsic: str) -> str:
+    vector = f"<{lanes} x i32>"
+    return f"""
+declare {vector} @llvm.x86.{intrinsic}({vector}, {vector}, {vector})
+define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %w)
+    alwaysinline nounwind "target-features"="{features}" {{
+  %out = call {vector} @llvm.x86.{intrinsic}({vector} %sums, {vector} %x, {vector} %w)
+  ret {vector} %out
+}}
+"""
+
+
+def _by_pairs(lanes: int, features: str, intrinsic: str) -> str:
+    """Bytes 0 and 2 of each lane, and 1 and 3, as numbers of 16 bits: their products never leave the lane."""
+    vector, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    eight, low = (f"<{', '.join([f'i16 {number}'] * 2 * lanes)}>" for number in (8, 255))
+    return f"""
+declare {vector} @llvm.x86.{intrinsic}({pairs}, {pairs})
+define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %w)
+    alwaysinline nounwind "target-features"="{features}" {{
+  %data = bitcast {vector} %x to {pairs}
+  %weights = bitcast {vector} %w to {pairs}
+  %x.even = and {pairs} %data, {low}
+  %x.odd = lshr {pairs} %data, {eight}
+  %w.up = shl {pairs} %weights, {eight}
+  %w.even = ashr {pairs} %w.up, {eight}
+  %w.odd = ashr {pairs} %weights, {eight}
+  %even = call {vector} @llvm.x86.{intrinsic}({pairs} %x.even, {pairs} %w.even)
+  %odd = call {vector} @llvm.x86.{intrinsic}({pairs} %x.odd, {pairs} %w.odd)
+  %both = add {vector} %even, %odd
+  %out = add {vector} %sums, %both
+  ret {vector} %out
+}}
+"""
+
+
+#: By what a target must have, the best first: numbers of 32 bits in a vector, and the function for LLVM.
+FEATURES = {
+    "avx512vnni": (16, _at_once(16, "+avx512f,+avx512vnni", "avx512.vpdpbusd.512")),
+    "avxvnni": (8, _at_once(8, "+avx2,+avxvnni", "avx512.vpdpbusd.256")),
+    "avx512bw": (16, _by_pairs(16, "+avx512f,+avx512bw", "avx512.pmaddw.d.512")),
+    "avx2": (8, _by_pairs(8, "+avx2", "avx2.pmadd.wd")),
+}
+
+
+def _instruction(feature: str, lanes: int) -> DotInstruction:
+    """The rules of VNNI differ by their lanes."""
+    pairs = "" if feature.endswith("vnni") else f"_{dot_product_function.PAIRS}"
+    return DotInstruction(f"{FUNCTION}_{lanes}{pairs}", lanes, QUAD, "uint8", "int8", "int32")
+
+
+INSTRUCTIONS = {feature: _instruction(feature, lanes) for feature, (lanes, _) in FEATURES.items()}
+for _feature, _by in INSTRUCTIONS.items():
+    dot_product_function.register(_by, FUNCTION, FEATURES[_feature][1])
+
+
+def instruction() -> DotInstruction | None:
+    """That of the target, if it has one."""
+    target = tvm.target.Target.current()
+    if target is None or target.kind.name != "llvm":
+        return None
+    return next((by for feature, by in INSTRUCTIONS.items() if target_has_features(feature, target)), None)

@@ -1,0 +1,120 @@
+"""Products and convolutions as sums whose terms lie side by side, as many as an instruction reads at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from graphc.core.graph import Graph
+from graphc.core.graph_rewriting import mostly_whole, sizes_of
+from graphc.core.reporting_pass import Leave
+from graphc.quant import dot_product_function
+from graphc.quant.dot_product_function import DotInstruction, Sums
+
+FROM_PLANES = (0, 2, 3, 1)  # the transpose that puts channels last
+
+
+@dataclass(frozen=True)
+class PaddedSums:
+    """Sums of data with margins, and the weights that those meet: none beside the data's own."""
+
+    margins: tuple[int, ...]  # before and behind each axis
+    weights: Any  # [..., inputs, outputs]
+    sums: Sums
+
+    def filled(self, data: Any, nothing: int = 0) -> Any:
+        """The data with margins of nothing, in the sizes that are read."""
+        if any(self.margins):
+            data = relax.op.nn.pad(data, self.margins, pad_value=nothing)
+        flat = len(self.sums.data) != len(self.margins) // 2
+        return relax.op.reshape(data, self.sums.data) if flat else data
+
+    def called(self, g: Graph, by: DotInstruction, name: str, data: Any) -> Any:
+        """The call of the sums' function, with the weights laid out."""
+        laid = relax.const(dot_product_function.packed(by, self.weights))
+        function = dot_product_function.dot(by, self.sums)
+        return g.call_function(name, function, [data, laid], relax.TensorType(self.sums.result, by.sums))
+
+
+# Of a call, its weights, and the instruction.
+Layout = Callable[[Any, Any, DotInstruction], PaddedSums]
+
+
+def check_weights(call: Any, by: DotInstruction, g: Graph) -> None:
+    """Raises Leave unless weights are constant and the last vector of outputs is mostly used."""
+    weights = call.args[1]
+    if not g.is_constant(weights) or weights.ty.ndim < 2:
+        raise Leave("its weights are computed, or a vector")
+    if not mostly_whole(int(call.ty.shape[-1]), by.lanes):
+        raise Leave("its outputs fill too little of a vector")
+
+
+def check_rows(call: Any) -> None:
+    """Raises Leave where no rows are multiplied with one matrix."""
+    if call.args[1].ty.ndim != 2 or call.args[0].ty.ndim < 2:
+        raise Leave("it multiplies no rows with a matrix")
+
+
+def of_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
+    """Rows with a matrix, or with one each of a stack; inputs are filled up."""
+    sizes, stacked = sizes_of(call.args[0]), weights.ndim == 3
+    missing = -sizes[-1] % by.each
+    margins = *[0] * (2 * len(sizes) - 1), missing
+    filled = np.pad(weights, [*[(0, 0)] * (weights.ndim - 2), (0, missing), (0, 0)])
+    read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), by.step
+    kernel = sizes[:1] if stacked else ()
+    data = _grown(sizes, margins)
+    return PaddedSums(margins, filled, Sums(data, sizes_of(call), data[-1], read, kernel, stacked))
+
+
+def of_channels(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
+    """A convolution whose inputs lie side by side at every place of the window."""
+    top, left, bottom, right = map(int, call.attrs.padding)
+    margins = 0, 0, top, bottom, left, right, 0, 0
+    data = _grown(sizes_of(call.args[0]), margins)
+    down, across, below, beside = _steps(call)
+    read = "vi0", f"vi1 * {down} + vr0 * {below}", f"vi2 * {across} + vr1 * {beside}", by.step
+    return PaddedSums(margins, weights, Sums(data, sizes_of(call), data[-1], read, weights.shape[:2]))
+
+
+def of_window_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
+    """A convolution of few inputs, as of a picture: what is read at once lies along the window's rows.
+
+    It may end behind a row of the window, where weights are zero.
+    """
+    high, wide, channels, outputs = weights.shape
+    inputs = wide * channels
+    missing = -inputs % by.each
+    filled = np.pad(weights.reshape(high, inputs, outputs), ((0, 0), (0, missing), (0, 0)))
+    top, left, bottom, right = map(int, call.attrs.padding)
+    margins = 0, 0, top, bottom, left, right + -(-missing // channels), 0, 0
+    batch, height, *row = _grown(sizes_of(call.args[0]), margins)
+    down, across, below, _ = _steps(call)
+    read = "vi0", f"vi1 * {down} + vr0 * {below}", f"vi2 * {across * channels} + {by.step}"
+    sums = Sums((batch, height, prod(row)), sizes_of(call), inputs + missing, read, (high,))
+    return PaddedSums(margins, filled, sums)
+
+
+def of_planes(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
+    """The same of a picture whose channels lie behind each other: along each channel's rows."""
+    high, wide, channels, _ = weights.shape
+    missing = -wide % by.each
+    filled = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, missing), (0, 0)))
+    top, left, bottom, right = map(int, call.attrs.padding)
+    margins = 0, 0, 0, 0, top, bottom, left, right + missing
+    batch, height, width, _ = sizes_of(call.args[0])
+    data = _grown((batch, channels, height, width), margins)
+    down, across, below, _ = _steps(call)
+    read = "vi0", "vr0", f"vi1 * {down} + vr1 * {below}", f"vi2 * {across} + {by.step}"
+    return PaddedSums(margins, filled, Sums(data, sizes_of(call), wide + missing, read, (channels, high)))
+
+
+def _steps(call: Any) -> tuple[int, ...]:
+    return tuple(map(int, (*call.attrs.strides, *call.attrs.dilation)))
+
+
+def _grown(sizes: tuple[int, ...], margins: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(sizes, margins[::2], margins[1::2], strict=True)))
