@@ -8,8 +8,6 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from graphc.core import graph_rewriting
-
 
 @dataclass(frozen=True)
 class Chain:
@@ -58,7 +56,7 @@ class Graph:
 
     def read_once(self, value: Any) -> bool:
         """True if one call alone reads it; callers read the network's outputs, too."""
-        return graph_rewriting.read_once(self._readers, value)
+        return isinstance(value, relax.DataflowVar) and self.reader_count(value) == 1
 
     def only_reader(self, value: Any, *operators: str) -> Any | None:
         """The call that alone reads a variable, if it is of these operators."""
@@ -93,7 +91,12 @@ class Graph:
 
     @cached_property
     def _readers(self) -> Any:
-        return graph_rewriting.readers_of(self._function)
+        return {
+            var: users
+            for block in self._function.body.blocks
+            if isinstance(block, relax.DataflowBlock)
+            for var, users in relax.analysis.udchain(block).items()
+        }
 
 
 def operator_name(call: Any) -> str:

@@ -1,13 +1,12 @@
 """Helpers of the graph passes beside this file."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.relax.dpl import is_op, rewrite_call
 from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
 from tvm.tirx import IntImm
@@ -26,19 +25,6 @@ OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 def parsed(text: str) -> Any:
     """A tensor function from TVMScript; layers that are alike ask for the same, and parsing is slow."""
     return tvm.script.from_source(text)
-
-
-def graph_pass(name: str, rewrite: Callable[[Any, Any], Any]) -> Any:
-    """A pass that rewrites every Relax function; `rewrite` gets a block builder and the function."""
-
-    def rewrite_all(mod: Any, _: Any) -> Any:
-        builder = relax.BlockBuilder(mod)
-        for var, graph in mod.functions.items():
-            if isinstance(graph, relax.Function):
-                builder.update_func(var, rewrite(builder, graph))
-        return builder.get()
-
-    return tvm.transform.module_pass(rewrite_all, opt_level=0, name=name)
 
 
 def static(function: Any) -> bool:
@@ -66,19 +52,6 @@ def collect(root: Any, kind: type) -> list[Any]:
     return found
 
 
-def rewrite_known(graph: Any, operator: str, rewrite: Callable[[Any], Any]) -> Any:
-    """The function with an operator's calls rewritten, except calls with dynamic sizes.
-
-    Calls that return a scalar are skipped too, since it has no axes.
-    """
-    pattern = is_op(operator)(varg_default_wildcard=True)
-
-    def rewrite_fitting(call: Any, _: Any) -> Any:
-        return rewrite(call) if known(call) and call.ty.ndim > 0 else call
-
-    return rewrite_call(pattern, rewrite_fitting, graph)
-
-
 def known(call: Any) -> bool:
     """True if all dimensions are static: of tensors, and of tuples of them."""
     return all(map(_has_known_sizes, (*call.args, call)))
@@ -93,28 +66,6 @@ def _has_known_sizes(value: Any) -> bool:
         for ty in tensors
         if isinstance(ty, relax.TensorType)
     )
-
-
-def call_of(values: Mapping[Any, Any], var: Any, operator: str) -> Any | None:
-    """The call bound to a variable, if it is of this operator."""
-    value = values.get(var) if isinstance(var, relax.Var) else None
-    named = isinstance(value, relax.Call) and getattr(value.op, "name", "") == operator
-    return value if named else None
-
-
-def readers_of(graph: Any) -> Mapping[Any, Any]:
-    """Who reads each variable of the function's dataflow."""
-    return {
-        var: users
-        for block in graph.body.blocks
-        if isinstance(block, relax.DataflowBlock)
-        for var, users in relax.analysis.udchain(block).items()
-    }
-
-
-def read_once(readers: Mapping[Any, Any], var: Any) -> bool:
-    """True if exactly one reader exists; outputs of the network are excluded, because callers read them."""
-    return isinstance(var, relax.DataflowVar) and len(readers.get(var, ())) == 1
 
 
 def channels_last(convolution: Any) -> bool:
