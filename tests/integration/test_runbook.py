@@ -1,9 +1,7 @@
 """What the runbook says to type brings everything back."""
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +13,7 @@ from db.repositories.dataset_statistics import Statistics
 from db.repositories.measurement_listing import Records
 from db.session import Database
 from mallorn.core.settings import Settings
-from tests.fixtures.command_line import ROOT, TIMEOUT_SEC, clean_environment
+from tests.fixtures.command_line import ROOT, TIMEOUT_SEC, clean_environment, path_with_mallorn
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.rows import MODEL, Rows
 from tests.fixtures.tutorials import blocks
@@ -25,12 +23,8 @@ PAGE = (ROOT / "docs" / "runbook.md").read_text()
 
 def typed(kind: str, folder: Path, tools: Path | None = None, **given: str) -> str:
     """Type all blocks of a kind in their order; what they print."""
-    commands = folder / "bin"
-    commands.mkdir()
-    (commands / "mallorn").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m mallorn "$@"\n')
-    (commands / "mallorn").chmod(0o755)
-    places = [str(commands), str(Path(sys.executable).parent), *([str(tools)] if tools else [])]
-    env = clean_environment(PATH=os.pathsep.join([*places, os.environ["PATH"]]), **given)
+    path = path_with_mallorn(folder / "bin", *([str(tools)] if tools else []))
+    env = clean_environment(PATH=path, **given)
     code = "".join(block.code for block in blocks(PAGE) if block.language == "sh" and kind in block.told)
     assert code, f"no blocks `sh {kind}`"
     ran = subprocess.run(
