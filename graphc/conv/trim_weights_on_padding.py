@@ -22,7 +22,7 @@ LAYOUTS = {
 
 
 @dataclass(frozen=True)
-class Axis:
+class PaddedAxis:
     """One dimension of the images, and how the kernel lies on it."""
 
     size: int
@@ -33,7 +33,7 @@ class Axis:
     last: int  # where the first tap is, at the last result
 
     @property
-    def kept(self) -> "Axis":
+    def kept(self) -> "PaddedAxis":
         """With the taps from the first to the last one that reach the data, and padding for those."""
         reach = [
             tap
@@ -45,20 +45,20 @@ class Axis:
             return self
         before = self.before - reach[0] * self.dilation
         after = self.after - (self.taps - 1 - reach[-1]) * self.dilation
+        if min(before, after) < 0:
+            return self
         taps = reach[-1] - reach[0] + 1
-        return (
-            self if min(before, after) < 0 else Axis(self.size, taps, self.dilation, before, after, self.last)
-        )
+        return PaddedAxis(self.size, taps, self.dilation, before, after, self.last)
 
 
-class TrimWeightsOnPadding(Pass[list[Axis]]):
+class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
     """Leaves out weights of convolutions that only ever meet padding, while their layout is ONNX's."""
 
     name, match = "conv.trim_on_padding", tuple(LAYOUTS)
     dtype = ""
     after = ("layout.prepare_convert_layout",)  # padding is the convolution's own
 
-    def check(self, call: Any, g: Graph) -> list[Axis]:
+    def check(self, call: Any, g: Graph) -> list[PaddedAxis]:
         if (call.attrs.data_layout, call.attrs.kernel_layout) != LAYOUTS[call.op.name]:
             raise Leave("its layout is not ONNX's")
         if not g.is_constant(call.args[1]):
@@ -68,7 +68,7 @@ class TrimWeightsOnPadding(Pass[list[Axis]]):
             raise Leave("its weights reach the data")
         return axes
 
-    def rewrite(self, call: Any, facts: list[Axis], g: Graph) -> Any:
+    def rewrite(self, call: Any, facts: list[PaddedAxis], g: Graph) -> Any:
         kept = [axis.kept for axis in facts]
         begins = [(old.before - new.before) // old.dilation for old, new in zip(facts, kept, strict=True)]
         places = (slice(low, low + axis.taps) for low, axis in zip(begins, kept, strict=True))
@@ -82,12 +82,12 @@ class TrimWeightsOnPadding(Pass[list[Axis]]):
         )
 
 
-def _axes(call: Any) -> list[Axis]:
+def _axes(call: Any) -> list[PaddedAxis]:
     sizes, kernel, result = (graph_rewriting.sizes_of(value)[2:] for value in (*call.args, call))
     padding, count = [*map(int, call.attrs.padding)], len(result)
     strides, dilation = ([*map(int, each)] for each in (call.attrs.strides, call.attrs.dilation))
     return [
-        Axis(
+        PaddedAxis(
             sizes[at],
             kernel[at],
             dilation[at],

@@ -35,7 +35,7 @@ class Known:
         return version
 
 
-class Form:
+class NodeRewriter:
     """A node, and the means to write others in its place."""
 
     def __init__(self, node: NodeProto, known: Known) -> None:

@@ -31,7 +31,7 @@ def rewrite(model: ModelProto) -> ModelProto:
         return model
     known, written = node_rewriter.Known(model), {}
     for node, rule in strange:
-        form = node_rewriter.Form(node, known)
+        form = node_rewriter.NodeRewriter(node, known)
         rule(form)
         if form.nodes:
             written[node.output[0]] = form
