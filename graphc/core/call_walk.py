@@ -12,7 +12,7 @@ from graphc.core.graph import operator_name
 
 @mutator
 class CallWalk(PyExprMutator):  # type: ignore[misc]
-    """Asks `visit` what takes the place of each call of some operators; of all, if one of them is empty.
+    """Asks `visit` what takes the place of each call of some operators.
 
     Patterns of TVM would match a quotient where a product is wanted, and come by again after each change.
     """
@@ -26,7 +26,7 @@ class CallWalk(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: Any) -> Any:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
-        if "" in self._operators or operator_name(call) in self._operators:
+        if operator_name(call) in self._operators:
             return self._visit(self._variable, call)
         return call
 

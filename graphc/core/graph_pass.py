@@ -12,7 +12,6 @@ from graphc.core.graph_rewriting import known
 from graphc.core.reporting_pass import Leave, Report, ReportingPass
 
 Facts = TypeVar("Facts")
-EVERY_OPERATOR = ("",)
 Build = Callable[[], Any]  # facts of passes with a rule for each operator: what takes the call's place
 
 
@@ -23,7 +22,7 @@ class Pass(ReportingPass, Generic[Facts]):
     other types than `dtype` are left before `check` is asked.
     """
 
-    match: ClassVar[tuple[str, ...]]  # operators, or EVERY_OPERATOR
+    match: ClassVar[tuple[str, ...]]  # operators
     dtype: ClassVar[str] = "float32"  # of the result; empty for any
     any_size: ClassVar[bool] = False  # whether it takes unknown sizes and single numbers, too
     forward: ClassVar[bool] = False  # whether it looks at producers as it has rewritten them
