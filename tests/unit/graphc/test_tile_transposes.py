@@ -11,7 +11,7 @@ from tvm import relax
 from graphc.layout.tile_transposes import TileTransposes
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, program, rewritten, run
-from tests.unit.graphc.pass_conformance import PassConformance
+from tests.unit.graphc.pass_conformance import PassConformance, graph_text
 from workers.tvm.program_blocks import blocks_of, operator_of
 from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.sketches import design_space
@@ -56,6 +56,16 @@ class TestTileTransposes(PassConformance):
 
 def test_columns_that_fill_no_tiles_stay_as_they_are() -> None:
     assert rewritten(TileTransposes(), network((24, 32), None)) is None
+
+
+def test_what_two_operators_read_is_moved_once() -> None:
+    def body(emit: Any, x: Any) -> Any:
+        return relax.op.add(*(emit(relax.op.permute_dims(x)) for _ in range(2)))
+
+    with tvm.target.Target(HASWELL):
+        after, report = TileTransposes().applied(networks.network(body, (32, 48)))
+    assert report.fired == 2
+    assert graph_text(after).count("transpose_tiles") == 1
 
 
 def test_metaschedule_gives_tiles_to_the_cores_and_leaves_them_whole() -> None:
