@@ -4,8 +4,9 @@ import pytest
 
 from tests.fixtures.database import POSTGRES_LONG, migrated_url
 from tests.fixtures.finishing import check, exported, inside
+from tests.fixtures.timed_models import answers
 
-__all__ = ["check", "exported", "inside"]
+__all__ = ["answers", "check", "exported", "inside"]
 
 
 @pytest.fixture(params=POSTGRES_LONG)

@@ -1,7 +1,5 @@
 """Jobs that measure no candidates: what is known answers, by name, and nothing is promoted."""
 
-import json
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,50 +13,17 @@ from db.repositories.trials import Trials
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.manifest import read_manifest
+from tests.fixtures.tuned_jobs import tuned
 from workers.finish.numeric_checker import NumericCheck
 from workers.finish.run import finish
-from workers.interfaces.model_compiler import Scripts
 from workers.subprocesses.errors import ChildFailed
 
 
-class MadeUpVerifier:
-    """Everything computes the right thing but what it is told of."""
-
-    def __init__(self):
-        self.wrong = set()
-        self.asked = []
-
-    def verify(self, program, slot):
-        self.asked.append(slot.candidate)
-        if slot.candidate in self.wrong:
-            return NumericCheck(Outcome.WRONG_RESULT, "[]", 1.0, "relative error 1")
-        return NumericCheck(Outcome.OK, self.trace(program, slot), 1e-7)
-
-    def trace(self, _program, slot):
-        return json.dumps([slot.sketch.key, slot.candidate.decisions])
-
-
 @pytest.fixture
-def check(workshop, monkeypatch):
-    verifier = MadeUpVerifier()
-
-    @contextmanager
-    def made_up(*_given):
-        yield verifier
-
-    def write_database(directory, target, records):
-        Path(directory).mkdir()
-        return []
-
-    monkeypatch.setattr("workers.finish.run.verifier", made_up)
-    workshop.graph_answers |= {
-        "write_database": write_database,
-        "scripts": Scripts("a", "b", "c"),
-        "compile_model": ChildFailed("graphs", "no model here"),
-    }
-    workshop.fleet.devices = lambda _target=None: []
-    workshop.store_model()
-    return verifier
+def check(workshop, check, exported):
+    """No model is compiled, which no answer needs."""
+    workshop.graph_answers["compile_model"] = ChildFailed("graphs", "no model here")
+    return check
 
 
 def asked(workshop, mode="zero-shot", workloads=("w0",), **options):
@@ -71,12 +36,6 @@ def asked(workshop, mode="zero-shot", workloads=("w0",), **options):
     assert len(workshop.bench.ran) == ran  # nothing was timed
     assert workshop.state(job) == JobState.DONE
     return workshop.read(lambda session: Jobs(session).get(job, None))
-
-
-def tuned(workshop, workloads=("w0",)):
-    job = workshop.job(workloads, trials=16)
-    workshop.work(job)
-    return job
 
 
 def best(workshop, job):
@@ -103,14 +62,14 @@ def test_zero_shot_builds_and_times_nothing_and_says_so(workshop, check):
 
 
 def test_what_was_measured_of_the_same_workload_answers_first(workshop, check):
-    before = tuned(workshop)
+    before = tuned(workshop, ("w0",), trials=16)
     [answer] = asked(workshop).report.answers.values()
     assert (answer.source, answer.sure) == ("same", "measured")
     assert answer.expected_us == pytest.approx(best(workshop, before).latency_us)
 
 
 def test_then_the_schedule_of_the_nearest_sizes_is_carried(workshop, check):
-    tuned(workshop, ("w9",))
+    tuned(workshop, ("w9",), trials=16)
     [answer] = asked(workshop).report.answers.values()
     assert (answer.source, answer.sure, answer.expected_us) == ("near", "likely", None)
     assert "1.0 times apart" in answer.because
@@ -133,17 +92,17 @@ def test_a_model_of_the_machine_that_a_job_asks_for_comes_before_the_constructor
 
 
 def test_one_shot_checks_what_it_hands_out_and_takes_the_next_where_it_is_wrong(workshop, check):
-    tuned(workshop)
+    tuned(workshop, ("w0",), trials=16)
     first = asked(workshop, "one-shot")
     assert first.report.answers["w0"].checked
-    check.wrong = {check.asked[-1]}
+    check.wrong = {check.asked[-1][1]}
     asked(workshop, "one-shot")
-    assert check.asked[-2] in check.wrong
-    assert check.asked[-1] not in check.wrong
+    assert check.asked[-2][1] in check.wrong
+    assert check.asked[-1][1] not in check.wrong
 
 
 def test_a_task_without_a_right_answer_has_none(workshop, check):
-    tuned(workshop)
+    tuned(workshop, ("w0",), trials=16)
     check.verify = lambda _program, _slot: NumericCheck(Outcome.WRONG_RESULT, "[]", 1.0, "wrong")
     report = asked(workshop, "one-shot").report
     assert (report.answers, report.missing, report.found) == ({}, ["w0"], 0)

@@ -12,6 +12,7 @@ from db.tables import Job, Measurement, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from searchers.synthetic_space import SyntheticSpace
+from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import TARGET
 from workers.zero_shot.answer_source import ZeroShotQuery, in_order
 from workers.zero_shot.roller_and_cost_models import FromRoller
@@ -19,10 +20,9 @@ from workers.zero_shot.same_workload import SameWorkload
 from workers.zero_shot.similar_workload import SimilarWorkload
 
 
-def tuned(workshop, name="w0", trials=16, **options):
+def measured(workshop, name="w0", trials=16):
     """The workload's row and the context of a job that measured it."""
-    job = workshop.job((name,), trials=trials, **options)
-    workshop.work(job)
+    job = tuned(workshop, (name,), trials)
 
     def found(session):
         [task] = Tasks(session).list(job)
@@ -54,7 +54,7 @@ def sized(workshop, name, extents):
 
 
 def test_kin_is_asked_and_its_times_are_not_this_targets(workshop):
-    workload, context = tuned(workshop)
+    workload, context = measured(workshop)
     kin = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
     change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(kin).id))
     answers = ask(workshop, SameWorkload(), workload, context)
@@ -64,21 +64,21 @@ def test_kin_is_asked_and_its_times_are_not_this_targets(workshop):
 
 @pytest.mark.parametrize("other", [{"mcpu": "znver4", "num-cores": 2}, {"mcpu": "haswell", "num-cores": 8}])
 def test_schedules_for_other_vectors_or_cores_answer_nothing(workshop, other):
-    workload, context = tuned(workshop)
+    workload, context = measured(workshop)
     kin = parse_target({"kind": "llvm", **other})
     change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(kin).id))
     assert ask(workshop, SameWorkload(), workload, context) == []
 
 
 def test_another_kind_of_target_is_no_kin(workshop):
-    workload, context = tuned(workshop)
+    workload, context = measured(workshop)
     gpu = parse_target({"kind": "cuda"})
     change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(gpu).id))
     assert ask(workshop, SameWorkload(), workload, context) == []
 
 
 def test_a_candidate_of_a_sketch_that_the_space_lacks_answers_with_its_own(workshop):
-    workload, context = tuned(workshop)
+    workload, context = measured(workshop)
     space = SyntheticSpace(64, 64, 64)
     space.by_key = {}
     first, *_ = ask(workshop, SameWorkload(), workload, context, space)
@@ -86,16 +86,16 @@ def test_a_candidate_of_a_sketch_that_the_space_lacks_answers_with_its_own(works
 
 
 def test_what_computes_wrong_results_answers_nothing(workshop):
-    workload, context = tuned(workshop)
+    workload, context = measured(workshop)
     change(workshop, outcome=Outcome.WRONG_RESULT, latency_us=None)
     assert ask(workshop, SameWorkload(), workload, context) == []
 
 
 def test_the_nearest_sizes_answer_first_and_far_ones_not_at_all(workshop):
     for name, extents in {"a": [64, 64, 96], "b": [64, 64, 80], "c": [64, 64, 1024]}.items():
-        tuned(workshop, name, 8)
+        measured(workshop, name, 8)
         sized(workshop, name, extents)
-    workload, context = tuned(workshop, "w0", 8)
+    workload, context = measured(workshop, "w0", 8)
     words = [answer.because for answer in ask(workshop, SimilarWorkload(), workload, context)]
     assert list(dict.fromkeys(words)) == [
         f"carried from the same loops in sizes {times} times apart" for times in ("1.2", "1.5")
@@ -103,9 +103,9 @@ def test_the_nearest_sizes_answer_first_and_far_ones_not_at_all(workshop):
 
 
 def test_what_others_keep_to_themselves_answers_nothing(workshop):
-    tuned(workshop, "a", 8)
+    measured(workshop, "a", 8)
     sized(workshop, "a", [64, 64, 96])
-    workload, context = tuned(workshop, "w0", 8)
+    workload, context = measured(workshop, "w0", 8)
     kept = update(Workload).where(Workload.key == "a").values(kept_upto=KEPT)
     workshop.write(lambda session: session.execute(kept))
     assert ask(workshop, SimilarWorkload(), workload, context), "ada brought it herself"
@@ -114,8 +114,8 @@ def test_what_others_keep_to_themselves_answers_nothing(workshop):
 
 
 def test_what_is_carried_fits_the_shape(workshop):
-    tuned(workshop, "a", 8)
-    workload, context = tuned(workshop, "w0", 8)
+    measured(workshop, "a", 8)
+    workload, context = measured(workshop, "w0", 8)
     space = SyntheticSpace(96, 64, 64)
     sized(workshop, "a", [64, 64, 64])
     answers = ask(workshop, SimilarWorkload(), workload, context, space)
@@ -128,7 +128,7 @@ def test_what_is_carried_fits_the_shape(workshop):
 
 
 def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
-    workload, context = tuned(workshop)
+    workload, context = measured(workshop)
     question = ZeroShotQuery("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
     sources = (SameWorkload(), SameWorkload(), FromRoller())
     answers = workshop.read(lambda session: list(in_order(sources, lambda source: source(session, question))))
@@ -138,7 +138,7 @@ def test_each_candidate_is_answered_once_by_the_first_that_knows_it(workshop):
 
 
 def test_who_is_not_reached_is_not_asked(workshop):
-    workload, context = tuned(workshop)
+    workload, context = measured(workshop)
     question = ZeroShotQuery("ada", workload, TARGET, workshop.target_id, context, SyntheticSpace(64, 64, 64))
     asked = []
 

@@ -1,0 +1,102 @@
+"""Where the device is another host's, it checks and times the whole model."""
+
+from dataclasses import replace
+
+import pytest
+
+from mallorn.core.errors import MallornError, Unavailable
+from tests.fixtures.inside import Inside
+from tests.fixtures.timed_models import finish_anyway, steps
+from tests.fixtures.workshop import ENDPOINT
+from workers.finish.job_model import where_it_runs
+from workers.finish.timing_host import WHY
+from workers.host.load_meter import Load
+from workers.interfaces.device_runner import Runner
+from workers.interfaces.whole_model_engine import LoadedEngine
+from workers.measure.tracked_devices import TrackedDevice
+
+
+def test_a_device_that_is_gone_is_why_nothing_is_timed(workshop, exported):
+    told = finish_anyway(workshop)
+    (entry,) = told["not_done"]
+    assert entry["step"] == "time the whole model"
+    assert entry["why"] == "no device of the target is there any more"
+
+
+class MadeUpRunner(Inside, Runner):
+    """Holds models on a device that computes nothing."""
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+        super().__init__()
+
+    def told(self, method):
+        return self.wanted[method]
+
+
+@pytest.fixture
+def elsewhere(workshop, answers, monkeypatch):
+    """What the device of another host answers; none of this host runs TVM's engines."""
+    wanted = {
+        "load_model": LoadedEngine("tvm", "0", 2),
+        "save_model_outputs": 1,
+        "time_model": [10.0],
+        "drop_model": None,
+        "release": None,
+        "host_load": Load(4, 0.0, 0.0, 0.0),
+    }
+    far = TrackedDevice("far", workshop.settings.tracker, False, replace(ENDPOINT, host_id="far"))
+    workshop.runner = MadeUpRunner(wanted)
+
+    def there(model):  # only now: before that nobody is to measure the device's machine
+        workshop.fleet.devices = lambda _target=None: [far]
+        return where_it_runs(model)
+
+    monkeypatch.setattr("workers.finish.timing_host.where_it_runs", there)
+    for engine in ("tuned", "untuned"):
+        answers[engine, "load_library"] = AssertionError("it is not this host that is asked")
+    return wanted
+
+
+def test_on_another_host_the_device_checks_and_times_the_model(workshop, elsewhere):
+    """onnxruntime runs on the worker's host: its answers count, its time does not."""
+    told = finish_anyway(workshop)
+    assert set(told["latency_us"]) == {"untuned", "tuned"}
+    assert (told["error_vs_untuned"], told["error_vs_onnxruntime"]) == (1e-7, 1e-7)
+    assert told["conditions"] == {"steady": True, "note": ""}
+    (entry,) = told["not_done"]
+    assert (entry["step"], entry["why"]) == ("time onnxruntime beside it", WHY)
+
+
+def test_on_another_host_wrong_numbers_leave_no_time_either(workshop, elsewhere):
+    workshop.graph_answers["compare_models"] = 0.25
+    told = finish_anyway(workshop)
+    assert "check the tuned model" in steps(told)
+    assert set(told["latency_us"]) == {"untuned"}
+
+
+def test_what_else_the_devices_host_did_is_told(workshop, elsewhere, monkeypatch):
+    monkeypatch.setattr("workers.whole_model.quiet_timing.QUIET_PATIENCE_SEC", 0.0)
+    elsewhere["host_load"] = Load(4, 2.0, 0.0, 0.0)
+    assert "other programs used 2.0 of 4 cores" in finish_anyway(workshop)["conditions"]["note"]
+
+
+@pytest.mark.parametrize(
+    ("method", "step"),
+    [("load_model", "load the tuned model"), ("save_model_outputs", "run the tuned model")],
+)
+def test_a_device_that_cannot_hold_the_model_says_so(workshop, elsewhere, method, step):
+    elsewhere[method] = MallornError("device far: its session was killed by SIGKILL")
+    told = finish_anyway(workshop)
+    assert "latency_us" not in told
+    assert {"step": step, "why": "device far: its session was killed by SIGKILL"}.items() <= next(
+        entry.items() for entry in told["not_done"] if entry["step"] == step
+    )
+
+
+def test_a_device_that_is_lost_while_it_times_costs_only_the_time(workshop, elsewhere):
+    elsewhere["time_model"] = Unavailable("the device was lost", hint="mallorn device")
+    told = finish_anyway(workshop)
+    assert told.get("latency_us", {}) == {}
+    assert told["error_vs_untuned"] == 1e-7
+    assert "time the tuned model" in steps(told)
