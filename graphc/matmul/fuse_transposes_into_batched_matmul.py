@@ -41,7 +41,6 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
     With `lanes` such products get sizes that can be tiled for vectors of so many numbers.
     """
 
-    # Transposes of results first: behind them the products are others.
     name, match = "matmul.fuse_transposes", (TRANSPOSE, PRODUCT)
 
     def __init__(self, lanes: int = 0) -> None:
@@ -69,6 +68,9 @@ def _of_result(transpose: Any, g: Graph) -> PermutedProduct:
 
 def _of_factors(product: Any, g: Graph) -> PermutedProduct:
     _reject_unfit(product)
+    reader = g.only_reader(g.variable, TRANSPOSE)
+    if reader is not None and _axes(reader):
+        raise Leave("it is rewritten with the transpose that reads it")
     factors = [_factor(value, g) for value in product.args]
     permuted = _permuted(product, factors, range(product.ty.ndim), g.lanes)
     grows = permuted.product.whole != permuted.product.sizes
