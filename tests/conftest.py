@@ -37,12 +37,12 @@ for name in TOLD_BY_OTHERS:
 # Before anything imports a kit: tests in one folder may use the kit of another room.
 pytest.register_assert_rewrite(
     "costmodels.testing",
-    "services.planner.testing",
-    "tests.fixtures.answers",
-    "workers.features.testing",
-    "workers.measure.stopping.testing",
-    "workers.measure.testing",
     "searchers.testing",
+    "tests.fixtures.answers",
+    "tests.kits.extractors",
+    "tests.kits.measurers",
+    "tests.kits.policies_and_beliefs",
+    "tests.kits.stopping_rules",
 )
 
 pytest_plugins = [

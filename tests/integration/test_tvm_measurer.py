@@ -12,11 +12,11 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from searchers.space import Candidate
 from tests.fixtures.fleet import Subject, TestFleet, with_cores
+from tests.kits.measurers import MeasurerTestCase, Workplace
 from workers.interfaces.candidate_compiler import CandidateCompiler, Library
 from workers.interfaces.device_runner import Runner
 from workers.measure import tvm_measurer
 from workers.measure.base import MeasureInput
-from workers.measure.testing import MeasurerTestCase, Workplace
 from workers.measure.tvm_measurer import TvmMeasurer
 from workers.subprocesses.process_pool import ChildPool
 

@@ -9,9 +9,9 @@ from costmodels.views import DECISIONS, VIEWS
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.space import Candidate, Sketch
 from searchers.synthetic_space import SyntheticSpace
+from tests.kits.extractors import MADE_UP, ExtractorTestCase
 from tests.unit.features.sketches import PRODUCT_WORK, REAL, product
 from workers.features.base import Extractor
-from workers.features.testing import MADE_UP, ExtractorTestCase
 
 
 class TestEveryExtractor(ExtractorTestCase):

@@ -12,11 +12,11 @@ from mallorn.core.targets import parse_target
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
 from searchers.testing.candidate_checks import generator
+from tests.kits.measurers import MeasurerTestCase, Workplace
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure import simulated_measurer as simulated
 from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.simulated_measurer import LEAST_US, OPS_PER_US, SPREAD, SimulatedMeasurer, latency_us
-from workers.measure.testing import MeasurerTestCase, Workplace
 from workers.subprocesses.shutdown import STOP, ShutdownRequested
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2, "device": "simulated"})

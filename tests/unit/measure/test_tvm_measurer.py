@@ -11,11 +11,11 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import Target, parse_target
 from searchers.space import Candidate, Sketch
 from tests.fixtures.faces import OddBuilder, OddRunner
+from tests.kits.measurers import MeasurerTestCase, Workplace
 from workers.device.device_class import Endpoint
 from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, Program
-from workers.measure.testing import MeasurerTestCase, Workplace
 from workers.measure.tracked_devices import Fleet, TrackedDevice
 from workers.measure.tvm_measurer import TvmMeasurer
 from workers.subprocesses.process_pool import ChildPool

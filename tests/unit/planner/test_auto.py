@@ -15,7 +15,7 @@ from mallorn.core.values.expected_gain import WORTH
 from services.planner.budgets import FAIR_ROUNDS, MOST_A_TASK
 from services.planner.planner import plan
 from services.planner.planner_values import JobView
-from services.planner.testing import job, measured, task
+from tests.kits.policies_and_beliefs import job, measured, task
 
 QUIET = [50.0] * 6
 RESTING = [50.0] * 16

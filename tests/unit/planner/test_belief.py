@@ -14,7 +14,7 @@ from services.planner.curve_fit import KNOT_SD, NOISE_SD, POWER_SD, REFERENCE, f
 from services.planner.planner_values import TaskView
 from services.planner.power_law_belief import LEAPS, PowerLaw
 from services.planner.student_t_forecast import LOWER_SIDE
-from services.planner.testing import ROUND, BeliefTestCase, assert_sound, measured, task
+from tests.kits.policies_and_beliefs import ROUND, BeliefTestCase, assert_sound, measured, task
 
 TASKS, ROUNDS = 12, 10
 

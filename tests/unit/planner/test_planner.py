@@ -11,7 +11,7 @@ from services.planner.budgets import SMALLEST_ROUND
 from services.planner.planner import plan
 from services.planner.planner_values import JobPlan, JobView
 from services.planner.retirement import HOPELESS_ROUNDS
-from services.planner.testing import job, measured, task
+from tests.kits.policies_and_beliefs import job, measured, task
 
 POLICIES = sorted(REGISTRY["policy"])
 STILL = [50.0, 50.0] + [50.001] * 60

@@ -8,7 +8,7 @@ from mallorn.core.registry import REGISTRY, resolve
 from services.planner.familyseer import foresee_size
 from services.planner.planner import plan
 from services.planner.policy import Policy
-from services.planner.testing import ROUND, PolicyTestCase, arms, job, measured, task
+from tests.kits.policies_and_beliefs import ROUND, PolicyTestCase, arms, job, measured, task
 
 POLICIES = sorted(REGISTRY["policy"])
 # A foresee round goes to a sibling of whoever the gradient picked: its own weight decides who that was.

@@ -16,10 +16,10 @@ from research.replay.measurer import ReplayMeasurer
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import write_tasks
 from searchers.space import Candidate
+from tests.kits.measurers import MeasurerTestCase, Workplace
 from tests.unit.research.replay.made_up import made_up
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, Program
-from workers.measure.testing import MeasurerTestCase, Workplace
 
 TASK = made_up(120)
 TARGET = measured_target(Target(TASK.target), "replay")

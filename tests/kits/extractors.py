@@ -1,5 +1,4 @@
 """Conformance kit: subclass it, give it its fixture, and every clause of the contract is a test."""
-# ruff: noqa: S101
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

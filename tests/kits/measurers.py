@@ -1,5 +1,4 @@
 """The conformance kit of measurers."""
-# ruff: noqa: S101
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,4 @@
 """The conformance kit of stopping rules, and a kernel of known time to try them on."""
-# ruff: noqa: S101
 
 import numpy as np
 import pytest
