@@ -1,9 +1,9 @@
 """The passes of this package as a table: name, purpose, phases and order."""
 
-from inspect import getdoc, getmodule
-from typing import Any
+from inspect import getdoc
 
 from graphc.core.pass_registry import OWN_PASSES, defined, followers
+from graphc.core.reporting_pass import ReportingPass
 from graphc.phases import BEFORE_SCHEDULES, PassEntry
 
 
@@ -25,12 +25,11 @@ def _phases_by_pass() -> dict[str, dict[str, None]]:
     return found
 
 
-def _entry(made: Any, stored_name: str, phases: tuple[str, ...]) -> PassEntry:
-    says = made if isinstance(made, type) else getmodule(made)
+def _entry(made: type[ReportingPass], stored_name: str, phases: tuple[str, ...]) -> PassEntry:
     return PassEntry(
-        name=getattr(made, "name", stored_name),
+        name=made.name,
         stored_name=stored_name,
-        purpose=(getdoc(says) or "").partition("\n")[0],
+        purpose=(getdoc(made) or "").partition("\n")[0],
         phases=phases,
-        after=getattr(made, "after", ()),
+        after=made.after,
     )

@@ -176,6 +176,5 @@ def _scaled(value: Any, g: Graph) -> tuple[float, Any] | None:
 def _viewed(places: Any, view: Any, shape: list[int]) -> Any:
     name = operator_name(view)
     if name == "relax.permute_dims":
-        axes = view.attrs.axes
-        return places.transpose(None if axes is None else [int(axis) for axis in axes])
+        return places.transpose(graph_rewriting.permutation(view))
     return np.broadcast_to(places, shape) if name == "relax.broadcast_to" else places.reshape(shape)

@@ -8,7 +8,7 @@ Step = TypedDict(
     "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool}, total=False
 )  # of a recipe, or an argument that is made by a call
 TVM_PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
-# Where the passes that TVM lacks are defined: MODULE:CLASS, or a module with a function of the name's end.
+# Where the passes that TVM lacks are defined, and what makes their arguments: MODULE:NAME.
 OWN_PASSES = {
     "mallorn.bf16": "graphc.quant.bf16_dot_products:Bf16DotProducts",
     "mallorn.blocked": "graphc.quant.keep_block_quantized_weights:KeepBlockQuantizedWeights",
@@ -24,7 +24,7 @@ OWN_PASSES = {
     "mallorn.integers": "graphc.quant.compute_in_integers:ComputeInIntegers",
     "mallorn.joined": "graphc.conv.grouped_conv_to_batched:KeepJoinedGroupsApart",
     "mallorn.laid": "graphc.tasks.keep_packed_weights:KeepPackedWeights",
-    "mallorn.lanes": "graphc.core.vector_lanes",
+    "mallorn.lanes": "graphc.core.vector_lanes:lanes",
     "mallorn.lines": "graphc.tasks.mark_elementwise_rows:MarkElementwiseRows",
     "mallorn.norms": "graphc.norm.group_norm_to_partial_sums:GroupNormToPartialSums",
     "mallorn.passable": "graphc.layout.prepare_convert_layout:PrepareConvertLayout",
@@ -69,14 +69,13 @@ def make_pass(step: Step) -> Any:
 
 def defined(name: str) -> Any:
     """The class or function that makes the pass of a name."""
-    last = name.rpartition(".")[2]
     if name in OWN_PASSES:
-        return _imported(OWN_PASSES[name], last)
+        return _imported(OWN_PASSES[name])
     if name.startswith(TVM_PASSES):
-        return getattr(importlib.import_module(f"tvm.{name.rpartition('.')[0]}"), last)
+        return _imported("tvm.{0}:{2}".format(*name.rpartition(".")))
     raise ValueError(f"{name} is not a graph pass: none of {', '.join((*TVM_PASSES, *OWN_PASSES))}")
 
 
-def _imported(place: str, function: str = "") -> Any:
+def _imported(place: str) -> Any:
     module, _, attribute = place.partition(":")
-    return getattr(importlib.import_module(module), attribute or function)
+    return getattr(importlib.import_module(module), attribute)

@@ -22,7 +22,7 @@ _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
 }
 _MOVES: Mapping[str, Callable[[Any, Any], Any]] = {
     "expand_dims": lambda call, value: value.reshape(graph_rewriting.sizes_of(call)),
-    "permute_dims": lambda call, value: np.transpose(value, _integers(call.attrs.axes)),
+    "permute_dims": lambda call, value: np.transpose(value, graph_rewriting.permutation(call)),
     "reshape": lambda call, value: value.reshape(graph_rewriting.sizes_of(call)),
     "squeeze": lambda call, value: value.reshape(graph_rewriting.sizes_of(call)),
 }
@@ -52,7 +52,3 @@ def _computed(name: str, call: Any, values: Sequence[Any]) -> Any:
         return np.ascontiguousarray(_MOVES[name](call, values[0]))
     with np.errstate(all="ignore"):
         return _ELEMENTWISE[name](*values)
-
-
-def _integers(axes: Any) -> list[int] | None:
-    return None if axes is None else list(map(int, axes))

@@ -19,7 +19,7 @@ TILE = 16  # float32 elements in a cache line
 class Permutation:
     """The order of the source's axes, and which axis of the result is the source's last."""
 
-    axes: list[int]
+    axes: tuple[int, ...]
     across: int
 
 
@@ -31,7 +31,7 @@ class TileTransposes(Pass[Permutation]):
 
     def check(self, call: Any, g: Graph) -> Permutation:
         sizes, last = graph_rewriting.sizes_of(call), call.ty.ndim - 1
-        axes = list(map(int, call.attrs.axes or range(last, -1, -1)))
+        axes = graph_rewriting.permutation(call)
         across = axes.index(last)
         if across == last:
             raise Leave("its last axis stays in place")
@@ -44,7 +44,7 @@ class TileTransposes(Pass[Permutation]):
         return g.call_function("transpose_tiles", function, [call.args[0]], call.ty)
 
 
-def _function(sizes: list[int], axes: list[int], across: int) -> Any:
+def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
     """One block per tile; its last loop runs once, so that MetaSchedule vectorises it."""
     last = len(sizes) - 1
     tiled = (across, last)

@@ -12,7 +12,7 @@ from tvm import relax
 
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import sizes_of
+from graphc.core.graph_rewriting import permutation, sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.matmul.matmul_function import Product, function, tileable
 
@@ -93,9 +93,8 @@ def _reject_unfit(product: Any) -> None:
 
 def _axes(transpose: Any) -> list[int]:
     """The permutation of a transpose; empty if it moves the last axis."""
-    last = transpose.ty.ndim - 1
-    axes = list(map(int, transpose.attrs.axes or range(last, -1, -1)))
-    return axes if axes[-1] == last else []
+    axes = list(permutation(transpose))
+    return axes if axes[-1] == len(axes) - 1 else []
 
 
 def _factor(value: Any, g: Graph) -> Factor:

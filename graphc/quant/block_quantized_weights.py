@@ -12,9 +12,9 @@ import numpy as np
 from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.reporting_pass import Leave
+from graphc.quant.quantized_value import BYTES
 
 FEW = 16  # numbers of four bits
-_BYTES = ("int8", "uint8")
 _SIGN = 128  # bytes with a sign are moved up by
 _PLAIN = "its weights are not decoded from constant bytes"
 _UNEVEN = "its weights have scales that no blocks along one axis share"
@@ -96,7 +96,7 @@ def _array(value: Any, g: Graph) -> Any:
 
 def _least(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuantizedWeights:
     """With zero points that are bytes and of one shape with the scales: one where an axis has but one."""
-    if data.ndim != ndim or str(data.dtype) not in _BYTES:
+    if data.ndim != ndim or str(data.dtype) not in BYTES:
         raise Leave(_PLAIN)
     sign = _SIGN if data.dtype == np.int8 else 0
     places = np.broadcast_shapes((1,) * ndim, scale.shape, zero.shape)

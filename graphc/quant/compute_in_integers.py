@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Build, Pass
-from graphc.quant.integer_products import multiply, needed_instruction
+from graphc.quant.int8_instructions import needed_instruction
+from graphc.quant.integer_products import multiply
 from graphc.quant.move_bytes import MOVES, join, limit, move
 from graphc.quant.unsigned_bytes import decode, encode
 

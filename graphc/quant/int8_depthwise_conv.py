@@ -17,9 +17,9 @@ from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
 from graphc.core.reporting_pass import Leave
+from graphc.quant.quantized_value import BYTES
 
 NARROWEST = 4  # lanes that are worth a vector
-_BYTES = ("int8", "uint8")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _read(value: Any, width: int, g: Graph) -> DepthwiseBytes:
     less = None if data is None else g.producer(data.args[0], "relax.subtract")
     if less is not None and g.is_constant(less.args[1]) and less.args[1].ty.ndim == 0:
         data, zero = g.producer(less.args[0], "relax.astype"), g.array(less.args[1])
-    if data is None or data.args[0].ty.dtype not in _BYTES:
+    if data is None or data.args[0].ty.dtype not in BYTES:
         raise Leave("its data is no bytes")
     return DepthwiseBytes(data.args[0], zero, width)
 

@@ -16,8 +16,9 @@ from graphc.core.graph_pass import Pass
 from graphc.core.reporting_pass import Leave
 from graphc.quant import padded_sums
 from graphc.quant.dot_product_function import DotInstruction
-from graphc.quant.int8_instructions import INSTRUCTIONS, QUAD, instruction
+from graphc.quant.int8_instructions import INSTRUCTIONS, QUAD, needed_instruction
 from graphc.quant.padded_sums import FROM_PLANES, Layout
+from graphc.quant.quantized_value import BYTES
 
 OFFSET = 128  # of numbers with a sign
 _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}
@@ -64,9 +65,7 @@ class Int8DotProducts(Pass[ByteProduct]):
     rules = tuple(by.rule for by in INSTRUCTIONS.values())
 
     def check(self, call: Any, g: Graph) -> ByteProduct:
-        by = instruction()
-        if by is None:
-            raise Leave("the target has no instruction for products of bytes")
+        by = needed_instruction()
         if operator_name(call) == "relax.matmul":
             padded_sums.check_rows(call)
         else:
@@ -101,7 +100,7 @@ def _read(call: Any, by: DotInstruction, g: Graph) -> ByteProduct:
     if less is not None and less.args[1].ty.ndim == 0:
         data, zero = _wide(g, less.args[0]), less.args[1]
         zero = g.array(zero) if g.is_constant(zero) else zero
-    if data.ty.dtype not in ("int8", "uint8"):
+    if data.ty.dtype not in BYTES:
         raise Leave("its data is no bytes")
     weights = g.array(call.args[1])
     if weights.min() < -OFFSET or weights.max() >= OFFSET:

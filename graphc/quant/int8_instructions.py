@@ -7,6 +7,7 @@ two of them in 16 bits, where they may not fit. Data has no sign, weights have o
 import tvm
 from tvm.target.codegen import target_has_features
 
+from graphc.core.reporting_pass import Leave
 from graphc.quant import dot_product_function
 from graphc.quant.dot_product_function import DotInstruction
 
@@ -76,3 +77,11 @@ def instruction() -> DotInstruction | None:
     if target is None or target.kind.name != "llvm":
         return None
     return next((by for feature, by in INSTRUCTIONS.items() if target_has_features(feature, target)), None)
+
+
+def needed_instruction() -> DotInstruction:
+    """The same; raises Leave where the target has none, and all is left to TVM."""
+    by = instruction()
+    if by is None:
+        raise Leave("the target has no instruction for products of bytes")
+    return by

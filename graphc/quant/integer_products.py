@@ -13,7 +13,7 @@ from graphc.core.graph_rewriting import convolution, known, mostly_whole, sizes_
 from graphc.core.reporting_pass import Leave
 from graphc.quant.int8_depthwise_conv import NARROWEST
 from graphc.quant.int8_dot_products import OFFSET
-from graphc.quant.int8_instructions import QUAD, instruction
+from graphc.quant.int8_instructions import QUAD, needed_instruction
 from graphc.quant.quantized_value import BYTES, QuantizedValue, quantized_value
 
 _EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sums float32 holds
@@ -95,14 +95,6 @@ def _convolution_fits(call: Any, weights: Any) -> bool:
 def _fills_vectors(outputs: int) -> bool:
     """Whether the target's instruction sums up so many at once, with little waste."""
     return mostly_whole(outputs, needed_instruction().lanes)
-
-
-def needed_instruction() -> Any:
-    """The target's instruction for products of bytes; raises Leave where it has none: all is left to TVM."""
-    by = instruction()
-    if by is None:
-        raise Leave("the target has no instruction for products of bytes")
-    return by
 
 
 def _real_taps(call: Any, weights: Any) -> bool:

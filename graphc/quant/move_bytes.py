@@ -8,6 +8,7 @@ from tvm import relax
 
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Build
+from graphc.core.graph_rewriting import permutation
 from graphc.core.reporting_pass import Leave
 from graphc.quant.quantized_value import LIMITS, QuantizedValue, quantized_value
 from graphc.quant.unsigned_bytes import signed, unsigned
@@ -90,7 +91,7 @@ def _transpose_weights(call: Any, stored: QuantizedValue) -> Build:
     """Weights, transposed at once."""
     if call.op.name != "relax.permute_dims":
         raise Leave("it moves constants")
-    axes = [int(axis) for axis in call.attrs.axes or range(call.ty.ndim)[::-1]]
+    axes = permutation(call)
 
     def build() -> Any:
         data = relax.const(np.ascontiguousarray(stored.data.value.numpy().transpose(axes)))

@@ -9,7 +9,7 @@ from tvm import relax
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
 from graphc.core.reporting_pass import Leave
-from graphc.quant.integer_products import needed_instruction
+from graphc.quant.int8_instructions import needed_instruction
 from graphc.quant.quantized_value import LIMITS
 
 
