@@ -10,8 +10,8 @@ import typer
 from cli.compile_and_bench import ModelArgument, SchedulesOption, TargetOption, VersionOption, compile_tuned
 from cli.schedule_directory import local_model, read_exported
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from mallorn.core.values.machine import element_bytes, peak_gflops
 from mallorn.core.values.manifest import Version
-from mallorn.core.values.roofline import element_bytes, peak_gflops
 from mallorn.onnx_export import existing
 from mallorn.wording.format_values import Column, latency
 

@@ -158,7 +158,7 @@ WEIGHTS = Phase(
     "weights",
     # Weights are constants: LiftTransformParams makes a second function that callers have to run.
     "Re-lays weights as the schedules read them, at compile time.",
-    _relax("SplitLayoutRewritePreproc", "FoldConstant"),
+    (*_relax("SplitLayoutRewritePreproc"), *_own("copies"), *_relax("FoldConstant")),
 )
 PLAIN_LOWER = Phase(
     "plain lowering", "Makes tensor functions of all operators as TVM does.", _DISPATCH + _LEGALIZE

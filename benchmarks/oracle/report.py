@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.hosts import describe_host
 from benchmarks.oracle.stream import read_trials
-from mallorn.core.values.roofline import element_bytes
+from mallorn.core.values.machine import element_bytes
 from mallorn.core.values.trial import Trial
 
 CHECKPOINTS = (64, 256)

@@ -12,8 +12,7 @@ from threading import Thread
 from benchmarks.cells import Cells
 from benchmarks.oracle.stream import Plan, Stream
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import Machine
-from mallorn.core.values.roofline import peak_gflops
+from mallorn.core.values.machine import Machine, peak_gflops
 from workers.interfaces.model_compiler import ModelTask
 
 

@@ -14,6 +14,7 @@ OWN_PASSES = {
     "mallorn.blocked": "graphc.quant.keep_block_quantized_weights:KeepBlockQuantizedWeights",
     "mallorn.calls": "graphc.tasks.wrap_extern_calls:WrapExternCalls",
     "mallorn.constants": "graphc.fold.fold_constant_operators:FoldConstantOperators",
+    "mallorn.copies": "graphc.fold.fold_constant_copies:FoldConstantCopies",
     "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum:VectorizeCumsum",
     "mallorn.depthwise": "graphc.conv.fuse_pointwise_into_depthwise:FusePointwiseIntoDepthwise",
     "mallorn.find_norms": "graphc.norm.find_group_norms:FindGroupNorms",

@@ -151,19 +151,27 @@ def _can_be_tuned(function: Any) -> bool:
 
 
 def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
-    """Apply the schedules in work_dir after the recipe's first half, run the second half, compile.
+    """Apply the schedules in work_dir after the recipe's first half, run the second half, compile."""
+    # Named explicitly: TVM's default for GPUs would fuse and schedule again.
+    pipeline = relax.get_pipeline("default_build")
+    return relax.build(scheduled(mods, dynamic, after, target, work_dir), target, relax_pipeline=pipeline)
+
+
+def scheduled(
+    mods: dict[str, object], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str
+) -> Any:
+    """The module that is compiled: with its schedules, after the whole recipe.
 
     The modules of a range's points become one, with a `main` for all sizes. None is left in `mods`: each
     holds all weights, as what is made of it does.
     """
     constants = share_equal_constants.Constants()
-    scheduled = agree_on_weight_layouts.agreed(
+    agreed = agree_on_weight_layouts.agreed(
         [_scheduled(mods.pop(label), target, work_dir) for label in list(mods)]
     )
-    ready = [constants.shared(pass_runner.run(mod, after, target)[0]) for mod in scheduled]
+    ready = [constants.shared(pass_runner.run(mod, after, target)[0]) for mod in agreed]
     (mod,) = [dispatch_by_shape.joined(ready, dynamic)] if dynamic else ready
-    # Named explicitly: TVM's default for GPUs would fuse and schedule again.
-    return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
+    return mod
 
 
 def _scheduled(mod: Any, target: Any, work_dir: str) -> Any:

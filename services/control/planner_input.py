@@ -12,8 +12,7 @@ from db.repositories.task_histories import TaskHistory, WorkloadRound
 from db.tables import Device, Job
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import RoundState
-from mallorn.core.values.machine import Machine
-from mallorn.core.values.roofline import roofline_us
+from mallorn.core.values.machine import Machine, roofline_us
 from services.planner.planner_values import JobView, Point, TaskView
 
 

@@ -12,14 +12,14 @@ from typing import Final
 
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.finish_report import Conditions, FinishReport, PointTimes
-from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, placed
 from workers.finish.steps_not_done import NotDoneLog
-from workers.finish.timing_host import leave_out_onnxruntime, placed
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import TUNED, UNTUNED, Engines, title
 
 BESIDE = "Other work of this service went on while the points were timed."
+BESIDE_IT: Final = "time onnxruntime beside it"
 TIME: Final = "time the whole model"
 CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
@@ -54,7 +54,7 @@ def _at(
         errors = engines.errors(TUNED)
         if TUNED in engines and not _computes_the_same(errors, model.whole.largest_error, undone):
             engines.leave_out(TUNED)
-        leave_out_onnxruntime(model, engines, undone)
+        _leave_out_onnxruntime(model, engines, undone)
         latency_us = undone.attempt(f"time the model at {name}", partial(engines.latencies)) or {}
     error = errors.get(ONNXRUNTIME)
     return PointTimes(
@@ -95,7 +95,7 @@ def _compare(model: JobModel, tuned: TunedModel, undone: NotDoneLog) -> FinishRe
         errors = engines.errors(TUNED)
         if TUNED in engines and not _computes_the_same(errors, limit, undone):
             engines.leave_out(TUNED)
-        leave_out_onnxruntime(model, engines, undone)
+        _leave_out_onnxruntime(model, engines, undone)
         timed = undone.attempt(TIME, partial(_timed, model, engines)) or FinishReport()
         return timed.model_copy(
             update={f"error_vs_{name}": e if isfinite(e) else None for name, e in errors.items()}
@@ -152,3 +152,12 @@ def _computes_the_same(errors: Mapping[str, float], limit: float, undone: NotDon
 
 def _told(name: str, errors: Mapping[str, float], limit: float) -> str:
     return f"{title(name)}: relative error {errors[name]:.1e}, allowed {limit:.0e}; its time is left out"
+
+
+def _leave_out_onnxruntime(model: JobModel, engines: Engines, undone: NotDoneLog) -> None:
+    """It ran on this host: its answers compare with a device's, its times do not."""
+    if model.whole.seat is None or ONNXRUNTIME not in engines:
+        return
+    engines.leave_out(ONNXRUNTIME)
+    if all(entry.step != BESIDE_IT for entry in undone.entries):
+        undone.leave(BESIDE_IT, ELSEWHERE, BENCH)

@@ -1,6 +1,7 @@
 """The directory a user takes away: logs that stock TVM loads, how to apply them, and the report."""
 
 import hashlib
+import json
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -10,14 +11,17 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.tasks import Tasks
+from db.session import read_clock
 from graphc.export.zip_graphc import write_archive
 from mallorn.core.artifact_uris import export_uri, reaching
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic_shapes import Dynamic
-from mallorn.core.values.finish_report import PointTimes
+from mallorn.core.values.event import ExportedEvent
+from mallorn.core.values.finish_report import FinishReport, PointTimes
 from mallorn.core.values.machine import assumed
 from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload, read_manifest
 from mallorn.core.version import VERSION
@@ -104,6 +108,20 @@ def upload(claimed: StageContext, directory: Path) -> str:
         for path in sorted(directory.iterdir()):
             store.put_file(str(path), f"{root}/{path.name}")
     return url
+
+
+def export_first(
+    claimed: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
+) -> None:
+    """Hand out a version that was checked as a whole, before it is refined: what a cancelled job leaves."""
+    complete_export(claimed, winners, directory)
+    (directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
+    url = upload(claimed, directory)
+    with claimed.runtime.database.transaction() as session:
+        Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=None)
+        sec = round(read_clock(session) - claimed.job.created_at, 1)
+        Events(session).append(claimed.job.id, ExportedEvent(sec=sec))
+        Jobs(session).say(claimed.job.id, f"a first version is exported after {sec:.0f} s")
 
 
 def _manifest(claimed: StageContext, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:

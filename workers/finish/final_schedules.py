@@ -47,15 +47,15 @@ def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: N
     if first is None:
         return FinalSchedules(winners, directory, None, FinishReport())
     if undone.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
-        return FinalSchedules(winners, directory, None, _covered(first))
+        return FinalSchedules(winners, directory, None, covered(first))
     decided = undone.attempt(INSIDE, partial(_inside, model, first, check)) or InsideChoice(first, None)
-    chosen, report = decided.build, _covered(decided.build)
+    chosen, report = decided.build, covered(decided.build)
     if decided.report is not None:
         report = report.model_copy(update={"inside_the_model": decided.report})
     return FinalSchedules(chosen.winners, chosen.directory, chosen, report)
 
 
-def _covered(built: TunedModel) -> FinishReport:
+def covered(built: TunedModel) -> FinishReport:
     """How many of the model's workloads have a schedule."""
     compiled = built.compiled
     return FinishReport(found=compiled.found, of=compiled.of, missing=compiled.missing)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
+from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from workers.finish.export_directory import largest_shapes, write_records
 from workers.finish.shape_dispatch import to_next
@@ -21,6 +22,8 @@ from workers.whole_model.device_engine import DevicePool
 from workers.whole_model.engines import Engines
 
 KERNELS_SEC: Final = 1.5
+ELSEWHERE: Final = "the device is on another host than this worker"
+BENCH: Final = "mallorn bench MODEL --schedules DIR, on the device's host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +95,13 @@ class JobModel:
         with HostLock().alone() as held:
             yield held
 
-    def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
+    def kernel_times(
+        self, builds: Sequence[TunedModel], beside: int = 0, seconds: float = KERNELS_SEC
+    ) -> list[dict[str, float]]:
         """What each build spends in each kernel, in microseconds a run, beside so many other programs."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.alone(), stress(beside):
-            return list(engines.kernel_times(KERNELS_SEC).values())
+            return list(engines.kernel_times(seconds).values())
 
     def latencies(self, builds: Mapping[str, TunedModel], beside: int = 0) -> dict[str, float]:
         """The whole model's latency in microseconds with each build, beside so many other programs."""
@@ -124,3 +129,18 @@ def where_it_runs(model: JobModel) -> JobModel | None:
         return None
     seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like)
     return replace(model, whole=replace(model.whole, seat=seat))
+
+
+def placed(model: JobModel) -> JobModel:
+    """The model where it is timed. Raises MallornError where the job has no device any more."""
+    found = where_it_runs(model)
+    if found is None:
+        raise MallornError("no device of the target is there any more", hint="mallorn devices")
+    return found
+
+
+def be_here(model: JobModel) -> bool:
+    """Raises MallornError where what this host times is not what the job's device would."""
+    if placed(model).whole.seat is not None:
+        raise MallornError(ELSEWHERE, hint=BENCH)
+    return True

@@ -15,7 +15,7 @@ from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
 from db.repositories.search_and_finish_states import FinishSteps
-from mallorn.core.errors import Unavailable, Unschedulable
+from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.event import DoneEvent, FinishingEvent
 from mallorn.core.values.finish_report import FinishReport
@@ -24,6 +24,7 @@ from workers.finish.contenders import Contest
 from workers.finish.decide_tasks import Decided, decide_all
 from workers.finish.export_directory import complete_export, settle_rules, upload
 from workers.finish.final_schedules import FinalSchedules, choose, keep_scripts, records_alone
+from workers.finish.guess_inside_model import GuessedModel, guess_inside
 from workers.finish.job_model import JobModel
 from workers.finish.numeric_checker import Checker, Unchecked
 from workers.finish.schedules_for_busy_hosts import beside_others
@@ -70,9 +71,12 @@ def _finish(claimed: StageContext) -> None:
         undone = NotDoneLog(claimed)
         measurer = claimed.runtime.measurer(claimed.options, claimed.like)
         with _checker(claimed, graphs, measurer, undone) as check:
-            decided = decide_all(claimed, why, measurer, check)
             model = JobModel.of(claimed, graphs, Path(scratch))
-            handout = _hand_out(model, decided.winners, measurer, check, undone)
+            guessed = _guess(claimed, model, measurer, check, undone)
+            decided = guessed.decided if guessed else decide_all(claimed, why, measurer, check)
+            handout = (
+                guessed.handout if guessed else _hand_out(model, decided.winners, measurer, check, undone)
+            )
         complete_export(claimed, handout.winners, handout.directory)
         # Those that were promoted alone, too: a rival may be handed out in their place.
         shown = [winner for winner in (*decided.winners, *handout.winners) if winner.is_checked]
@@ -93,8 +97,19 @@ def _finish(claimed: StageContext) -> None:
         report = _together(*parts)
         report = _together(report, conditions(claimed, report, decided.winners))
         (handout.directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
-        steps = len(_contests(decided)) if claimed.options.searches else 0
+        steps = len(_contests(decided)) if claimed.options.searches and guessed is None else 0
         _store(claimed, why, report, upload(claimed, handout.directory), steps)
+
+
+def _guess(
+    claimed: StageContext, model: JobModel, measurer: Measurer, check: Checker, undone: NotDoneLog
+) -> GuessedModel | None:
+    """Only where the measurer can time the whole model."""
+    try:
+        measurer.require(Need.TIME)
+    except MallornError:
+        return None
+    return guess_inside(claimed, model, check, undone)
 
 
 @contextmanager

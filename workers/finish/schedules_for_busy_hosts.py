@@ -20,10 +20,9 @@ from mallorn.core.values.manifest import DATABASE, Version
 from mallorn.core.values.trial import Trial
 from workers.finish.decide_inside_model import Times, choose, fields, swapped, verified
 from workers.finish.final_schedules import FinalSchedules
-from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.job_model import JobModel, TunedModel, be_here
 from workers.finish.numeric_checker import Checker
 from workers.finish.steps_not_done import NotDoneLog
-from workers.finish.timing_host import be_here
 from workers.finish.winners import Winner
 from workers.round.store_referenced_rows import store_sketches
 

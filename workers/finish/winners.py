@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
+from db.tables import Job
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.trial import Trial
 from searchers.base import DEFAULT
@@ -59,6 +60,23 @@ class Winner:
     @property
     def interval_us(self) -> tuple[float, float]:
         return interval(self.trial.run_us)
+
+    def schedule(self, job: Job, context_id: int | None, measurement_id: int) -> NewSchedule:
+        """What is promoted of one that was checked."""
+        low_us, high_us = self.interval_us
+        return NewSchedule(
+            workload_id=self.contest.workload.id,
+            target_id=job.target_id,
+            context_id=context_id,
+            measurement_id=measurement_id,
+            job_id=job.id,
+            latency_us=self.latency_us,
+            low_us=low_us,
+            high_us=high_us,
+            max_error=self.max_error or 0.0,
+            trace=self.trace,
+            run_us=self.trial.run_us,
+        )
 
 
 def decide(claimed: StageContext, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
@@ -150,22 +168,8 @@ def _store(
         return
     of_slot = dict(zip(sorted(row.slot for row in rows), ids, strict=True))
     site_of = {entry.slot.slot: site for entry, site in zip(entries, sites, strict=True)}
-    low_us, high_us = winner.interval_us
-    Schedules(session).promote(
-        NewSchedule(
-            workload_id=contest.workload.id,
-            target_id=job.target_id,
-            context_id=site_of[winner.slot].context_id,
-            measurement_id=of_slot[winner.slot],
-            job_id=job.id,
-            latency_us=winner.latency_us,
-            low_us=low_us,
-            high_us=high_us,
-            max_error=winner.max_error,
-            trace=winner.trace,
-            run_us=winner.trial.run_us,
-        )
-    )
+    context_id = site_of[winner.slot].context_id
+    Schedules(session).promote(winner.schedule(job, context_id, of_slot[winner.slot]))
 
 
 def _row(

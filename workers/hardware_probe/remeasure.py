@@ -16,8 +16,7 @@ from db.repositories.workloads import Workloads
 from db.tables import Job
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import Machine
-from mallorn.core.values.roofline import peak_gflops
+from mallorn.core.values.machine import Machine, peak_gflops
 from workers.hardware_probe.run import measured_by_us
 from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.measure.roofline_check import REFUSED

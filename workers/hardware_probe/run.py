@@ -15,8 +15,7 @@ from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.states import WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceMachine
-from mallorn.core.values.machine import Machine
-from mallorn.core.values.roofline import peak_gflops
+from mallorn.core.values.machine import Machine, peak_gflops
 from workers.hardware_probe.run_on_device import measure
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.match_devices_and_builder import class_of

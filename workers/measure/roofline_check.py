@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from mallorn.core.outcomes import Outcome
-from mallorn.core.values.machine import Machine
-from mallorn.core.values.roofline import peak_gflops
+from mallorn.core.values.machine import Machine, peak_gflops
 from mallorn.core.values.trial import Trial
 from workers.measure.base import MeasureResult, Program
 

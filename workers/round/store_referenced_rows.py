@@ -10,6 +10,7 @@ from db.repositories.devices import Devices, SeenDevice
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import NewSketch, Sketches
 from db.repositories.targets import Targets
+from db.tables import Context
 from mallorn.core.errors import ClassRefused
 from mallorn.core.job_options import JobOptions
 from mallorn.core.stand_in_measurers import STAND_INS, stand_in
@@ -34,17 +35,22 @@ class Site:
     @classmethod
     def of(cls, session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Self:
         """The rows of an endpoint, written if they are new. Raises ClassRefused for a device that is none."""
-        target = Target(Targets(session).get(target_id).text)
-        # No made-up time is stored with real ones: not of a measurer that does not say what it is, either.
-        if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(target):
-            raise ClassRefused(UNSAID, hint=SAY_SO)
-        host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
-        context = Contexts(session).ensure(target_id, *host, options.timing(), builder_of(options))
+        context = context_of(session, target_id, options, endpoint)
         device = SeenDevice(target_id=target_id, **asdict(endpoint))
         return cls(context.id, Devices(session).seen(device))
 
 
 NOWHERE: Final = Site(None, None)
+
+
+def context_of(session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Context:
+    """What is timed at an endpoint compares within it. Raises ClassRefused for a device that is none."""
+    target = Target(Targets(session).get(target_id).text)
+    # No made-up time is stored with real ones: not of a measurer that does not say what it is, either.
+    if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(target):
+        raise ClassRefused(UNSAID, hint=SAY_SO)
+    host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
+    return Contexts(session).ensure(target_id, *host, options.timing(), builder_of(options))
 
 
 def store_sites(

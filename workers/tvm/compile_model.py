@@ -1,5 +1,7 @@
 """A model and its schedules into one library that takes the model's inputs alone."""
 
+import json
+import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -14,15 +16,21 @@ from graphc.export.embed_weights import embedding
 from graphc.fold import share_equal_constants
 from graphc.ranges import dispatch_by_shape
 from mallorn.core.values.dynamic_shapes import Dynamic
-from mallorn.core.values.graph_report import StoredRecipe
+from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
+from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from workers.tvm.graph_recipes import recipe_of, step_json
 from workers.tvm.import_onnx_to_relax import ImportedModel, load_network
+from workers.tvm.kernel_objects import export_kernels
 from workers.tvm.link_thread_pool import export_with_pool
 from workers.tvm.linker import link_shared
 from workers.tvm.load_model_at_sizes import load_point
 from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from workers.tvm.tuning_database import read_database
+
+# Modules by the label of their point, and what the model takes and gives.
+Networks = tuple[dict[str, object], list[TensorSpec], list[TensorSpec]]
+_latest: dict[tuple[str, int, str, str], Networks] = {}
 
 
 def compile_model(
@@ -42,18 +50,15 @@ def compile_model(
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
     after = [step_json(step) for step in steps.after]
-    mods, constants = {}, share_equal_constants.Constants()
-    for label, load in _loads(model_path, input_shapes, dynamic).items():
-        network = load(tvm_target)
-        inputs, outputs = network.inputs, network.outputs
-        mod, _ = run_steps(network.mod, steps.before, tvm_target)
-        mods[label] = constants.shared(mod)
-    del network, mod, constants  # and with them weights that are re-laid
+    mods, inputs, outputs = _networks(model_path, target, recipe, input_shapes, dynamic)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         found, missing = stock.count_hits(mods, scratch, tvm_target)
         told = None if dynamic is None else dynamic.model_dump(mode="json")
-        export_with_pool(stock.build(mods, told, after, tvm_target, scratch), out_so, tvm_target)
+        if stock.is_cpu(tvm_target):
+            export_kernels(stock.scheduled(mods, told, after, tvm_target, scratch), out_so, tvm_target)
+        else:
+            export_with_pool(stock.build(mods, told, after, tvm_target, scratch), out_so, tvm_target)
     return Compiled(
         found=len(found),
         of=len(found) + len(missing),
@@ -64,6 +69,35 @@ def compile_model(
         bytes=Path(out_so).stat().st_size,
         seconds=time.monotonic() - started_sec,
     )
+
+
+def _networks(
+    model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
+) -> Networks:
+    """The model after the recipe's first half, which the last call's is where it is asked for again."""
+    told = json.dumps([recipe.model_dump(mode="json"), input_shapes, dynamic and dynamic.model_dump()])
+    key = model_path, os.stat(model_path).st_mtime_ns, target, told
+    if key not in _latest:
+        _latest.clear()
+        networks = _read(model_path, as_tvm_target(target), recipe, input_shapes, dynamic)
+        if is_large(os.path.getsize(model_path)):  # its weights are not held beside those that are re-laid
+            return networks
+        _latest[key] = networks
+    mods, inputs, outputs = _latest[key]
+    return dict(mods), inputs, outputs
+
+
+def _read(
+    model_path: str, target: Any, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
+) -> Networks:
+    mods: dict[str, object] = {}
+    constants = share_equal_constants.Constants()
+    for label, load in _loads(model_path, input_shapes, dynamic).items():
+        network = load(target)
+        inputs, outputs = network.inputs, network.outputs
+        mod, _ = run_steps(network.mod, recipe_of(recipe).before, target)
+        mods[label] = constants.shared(mod)
+    return mods, inputs, outputs
 
 
 def _loads(

@@ -19,19 +19,20 @@ NO_COMPILER: Final = (
 log = logging.getLogger(__name__)
 
 
-def export_with_pool(executable: Any, library: str, target: Any) -> None:
-    """Write the library as `compiling.export` does, without a compiler driver for the rest of it."""
+def export_with_pool(executable: Any, library: str, target: Any, kernels: Sequence[str] = ()) -> None:
+    """Write the library as `compiling.export` does, without a compiler driver for the rest of it.
+
+    `kernels` are objects that are linked, too.
+    """
     embedded = embedding() if is_cpu(target) else {}
     pool = pool_object(tuple(pool_options(target))) if is_cpu(target) else b""
-    if not pool:
-        executable.export_library(library, fcompile=link_shared, **embedded)
-        return
 
     def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
         beside = Path(output).with_suffix(".pool.o")
         try:
-            beside.write_bytes(pool)
-            link_shared(output, [*objects, str(beside)], options)
+            if pool:
+                beside.write_bytes(pool)
+            link_shared(output, [*objects, *kernels, *([str(beside)] if pool else [])], options)
         finally:
             beside.unlink(missing_ok=True)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from tvm.ir import TensorLoad
 from tvm.tirx import Add, IntImm, Mul, Sub, Var
 
-from mallorn.core.values.roofline import element_bytes
+from mallorn.core.values.machine import element_bytes
 from searchers.loop_nest import Access, Axis, Index, Nest
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.program_blocks import ProgramBlock, blocks_of, extent

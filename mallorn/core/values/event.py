@@ -137,6 +137,13 @@ class CheckedEvent(JobEvent):
     latency_us: Annotated[float | None, Field(description="Null: no candidate won.")]
 
 
+class ExportedEvent(JobEvent):
+    """A first version that was checked as a whole can be downloaded; the job goes on to a better one."""
+
+    kind: Literal["exported"] = "exported"
+    sec: Annotated[float, Field(description="Seconds since the job was submitted.")]
+
+
 class DoneEvent(JobEvent):
     kind: Literal["done"] = "done"
     report: FinishReport
@@ -183,6 +190,7 @@ KnownEvent = (
     | WarningEvent
     | FinishingEvent
     | CheckedEvent
+    | ExportedEvent
     | DoneEvent
     | FailedEvent
     | PausedEvent

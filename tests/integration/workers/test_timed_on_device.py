@@ -8,8 +8,7 @@ from mallorn.core.errors import MallornError, Unavailable
 from tests.fixtures.inside import Inside
 from tests.fixtures.timed_models import finish_anyway, steps
 from tests.fixtures.workshop import ENDPOINT
-from workers.finish.job_model import where_it_runs
-from workers.finish.timing_host import WHY
+from workers.finish.job_model import ELSEWHERE, where_it_runs
 from workers.host.load_meter import Load
 from workers.interfaces.device_runner import Runner
 from workers.interfaces.whole_model_engine import LoadedEngine
@@ -52,7 +51,7 @@ def elsewhere(workshop, answers, monkeypatch):
         workshop.fleet.devices = lambda _target=None: [far]
         return where_it_runs(model)
 
-    monkeypatch.setattr("workers.finish.timing_host.where_it_runs", there)
+    monkeypatch.setattr("workers.finish.job_model.where_it_runs", there)
     for engine in ("tuned", "untuned"):
         answers[engine, "load_library"] = AssertionError("it is not this host that is asked")
     return wanted
@@ -65,7 +64,7 @@ def test_on_another_host_the_device_checks_and_times_the_model(workshop, elsewhe
     assert (told["error_vs_untuned"], told["error_vs_onnxruntime"]) == (1e-7, 1e-7)
     assert told["conditions"] == {"steady": True, "note": ""}
     (entry,) = told["not_done"]
-    assert (entry["step"], entry["why"]) == ("time onnxruntime beside it", WHY)
+    assert (entry["step"], entry["why"]) == ("time onnxruntime beside it", ELSEWHERE)
 
 
 def test_on_another_host_wrong_numbers_leave_no_time_either(workshop, elsewhere):

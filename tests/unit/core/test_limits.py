@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mallorn.core.values.machine import Cache, Machine, assumed
-from mallorn.core.values.roofline import roofline_us
+from mallorn.core.values.machine import Cache, Machine, assumed, roofline_us
 
 MACHINE = Machine(
     cores=2,

@@ -1,0 +1,171 @@
+"""A job without trials is decided inside the whole model: checked and exported as a whole, then refined."""
+
+from math import inf
+from typing import ClassVar
+
+import pytest
+from sqlalchemy import select
+
+from db.repositories.job_events_and_warnings import Events
+from db.repositories.jobs import Jobs
+from db.tables import Context, Measurement
+from mallorn.core.states import JobState
+from mallorn.core.values.event import ExportedEvent
+from mallorn.core.values.finish_report import FinishReport, ModelLatency
+from tests.fixtures.finishing import export_of, handed_out, promoted, report
+from tests.fixtures.workshop import ENDPOINT
+from workers.finish.run import finish
+from workers.measure.tracked_devices import TrackedDevice
+from workers.subprocesses.errors import ChildFailed
+
+
+class MadeUpEngines:
+    """Engines that find what a test wants; builds go by the names of their libraries."""
+
+    error: ClassVar[float] = 1e-7
+    kernels_us: ClassVar[dict[str, float]] = {}
+    model_us: ClassVar[dict[str, float]] = {}
+
+    def __init__(self, _model, names):
+        self.names = list(names)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def load(self, libraries):
+        self.libraries = libraries
+
+    def leave_out(self, name):
+        self.names.remove(name)
+
+    def errors(self, of):
+        return {name: self.error for name in self.names if name != of}
+
+    def kernel_times(self, _seconds):
+        return {name: {"w0": self.kernels_us["guess-1"], "w1": 0.1} for name in self.names}
+
+    def latencies(self):
+        found = {name: self.model_us[name] for name in self.names}
+        return {name: ModelLatency(median=us, low=us, high=us) for name, us in found.items()}
+
+
+@pytest.fixture
+def model(workshop, exported, check, monkeypatch):
+    """What the engines tell; the second guess of w0 is the fastest inside the model."""
+    figures = type("Figures", (MadeUpEngines,), {})
+    figures.kernels_us = {"guess-1": 100.0, "guess-2": 80.0, "guess-3": 90.0}
+    figures.model_us = {"guess-1": 1000.0, "joined": 900.0}
+    for module in ("guess_inside_model", "choose_guesses"):
+        monkeypatch.setattr(f"workers.finish.{module}.Engines", figures)
+    monkeypatch.setattr("workers.finish.guess_inside_model.where_it_runs", lambda model: model)
+
+    def kernel_times(_model, builds, beside=0, seconds=0.0):
+        return [{"w0": figures.kernels_us[build.directory.name], "w1": 0.1} for build in builds]
+
+    monkeypatch.setattr("workers.finish.job_model.JobModel.kernel_times", kernel_times)
+    workshop.fleet.devices = lambda _target=None: [TrackedDevice("bench", "", False, ENDPOINT)]
+    monkeypatch.setattr("workers.finish.run.ensure_machine", lambda *_: None)
+    monkeypatch.setattr("workers.finish.run.compare", lambda *_: FinishReport())
+    return figures
+
+
+def guessed(workshop, workloads=("w0", "w1")):
+    job = workshop.job(workloads, trials=0)
+    workshop.work(job)
+    ran = len(workshop.bench.ran)
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+    return job, len(workshop.bench.ran) - ran
+
+
+def test_the_guess_that_is_fastest_inside_is_handed_out_and_no_candidate_is_timed_alone(workshop, model):
+    job, timed_alone = guessed(workshop)
+    assert timed_alone == 0
+    assert handed_out(workshop, job) == {"w0": 80.0, "w1": 0.1}
+    assert report(workshop, job)["tasks_us"] == {"w0": 80.0, "w1": 0.1}
+
+
+def test_the_likeliest_guesses_are_kept_where_the_whole_model_is_not_faster(workshop, model):
+    model.model_us["joined"] = 1001.0
+    job, _ = guessed(workshop)
+    assert handed_out(workshop, job)["w0"] == 100.0
+
+
+def test_what_takes_next_to_nothing_keeps_its_likeliest_guess(workshop, model, monkeypatch):
+    fields = []
+    monkeypatch.setattr(
+        "workers.finish.job_model.JobModel.kernel_times",
+        lambda _model, builds, **_: fields.extend(build.winners for build in builds) or [{}] * len(builds),
+    )
+    guessed(workshop)
+    slots = {
+        name: {each.slot for row in fields for each in row if each.contest.task.name == name}
+        for name in ("w0", "w1")
+    }
+    assert slots == {"w0": {0, 1, 2}, "w1": {0}}
+
+
+def test_a_first_version_is_exported_before_anything_is_refined(workshop, model):
+    job, _ = guessed(workshop)
+    told = workshop.read(lambda session: Events(session).newest(job, ExportedEvent))
+    assert told.sec >= 0
+    assert (export_of(workshop, job) / "manifest.json").exists()
+
+
+def test_times_inside_the_model_are_kept_in_a_context_of_their_own(workshop, model):
+    job, _ = guessed(workshop)
+    query = select(Measurement.latency_us, Context.evaluator).join(Context).where(Measurement.job_id == job)
+    rows = workshop.read(lambda session: session.execute(query).all())
+    assert sorted(row.latency_us for row in rows) == [0.1, 80.0]
+    assert {row.evaluator["cache"] for row in rows} == {"model"}
+
+
+def test_its_schedules_are_promoted_with_the_error_of_the_whole_model(workshop, model):
+    job, _ = guessed(workshop)
+    assert [each.max_error for each in promoted(workshop, job)] == [1e-7, 1e-7]
+
+
+@pytest.mark.parametrize("error", [1.0, inf])
+def test_each_task_is_decided_alone_where_the_model_computes_something_else(workshop, model, error):
+    model.error = error
+    job, timed_alone = guessed(workshop, ("w0",))
+    assert timed_alone > 0
+    assert report(workshop, job)["found"] == 2  # as the compiled model counts
+
+
+def test_each_task_is_decided_alone_where_nothing_else_computes_the_model(workshop, model, monkeypatch):
+    monkeypatch.setattr(model, "errors", lambda _self, _of: {})
+    _, timed_alone = guessed(workshop, ("w0",))
+    assert timed_alone > 0
+
+
+def test_each_task_is_decided_alone_where_the_model_does_not_compile(workshop, model):
+    workshop.graph_answers["compile_model"] = ChildFailed("graphs", "no model here")
+    _, timed_alone = guessed(workshop, ("w0",))
+    assert timed_alone > 0
+
+
+def test_the_first_version_is_handed_out_where_the_others_do_not_compile(workshop, model, monkeypatch):
+    def fail(*_given, **_named):
+        raise ChildFailed("graphs", "no time for it")
+
+    monkeypatch.setattr("workers.finish.job_model.JobModel.kernel_times", fail)
+    job, _ = guessed(workshop)
+    assert handed_out(workshop, job)["w0"] == 0.1  # nobody chose it by a time
+    [left] = report(workshop, job)["not_done"][:1]
+    assert left["step"] == "choose among first guesses inside the whole model"
+
+
+def test_a_job_may_be_cancelled_with_its_first_version(workshop, model, monkeypatch):
+    exported = []
+    monkeypatch.setattr(
+        "workers.finish.guess_inside_model.choose_guesses",
+        lambda placed, *_: exported.append(
+            workshop.read(lambda session: Jobs(session).get(placed.claimed.job.id, None).export_uri)
+        ),
+    )
+    guessed(workshop)
+    assert exported[0]

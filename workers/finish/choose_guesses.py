@@ -1,0 +1,80 @@
+"""Which first guess of each task is fastest inside the model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final
+
+from db.repositories.jobs import Jobs
+from workers.finish.decide_inside_model import Times, choose, fields
+from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.winners import Winner
+from workers.whole_model.engines import Engines
+
+SAYS: Final = "first guesses are timed inside the whole model"
+LIGHT: Final = 0.05  # of a run, that tasks take which keep their likeliest guess
+KERNELS_SEC: Final = 0.75
+LEAST_US: Final = 0.1  # of what takes no time that a clock shows: a tuning record needs one
+FIRST, JOINED = "guess-1", "joined"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedModel:
+    """The model with the likeliest guesses, as far from onnxruntime's answers as it may be."""
+
+    built: TunedModel
+    error: float
+    times: Times  # of its kernels
+
+
+def choose_guesses(model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]]) -> TunedModel:
+    """The build with what is fastest of every task that matters, if that is faster as a whole."""
+    first = replace(checked.built, winners=tuple(_timed(checked.built.winners, checked.times)))
+    heavy = _heavy(checked.times)
+    rivals = [row[1:] if row[0].contest.task.name in heavy else [] for row in guesses]
+    others = [] if first.is_large else fields(first.winners, rivals)
+    if not others:
+        return first
+    with model.claimed.runtime.database.transaction() as session:
+        Jobs(session).say(model.claimed.job.id, SAYS)
+    builds = [first, *(model.build(f"guess-{n}", field) for n, field in enumerate(others, 2))]
+    times = model.kernel_times(builds, seconds=KERNELS_SEC)
+    chosen = choose([_timed(build.winners, seen) for build, seen in zip(builds, times, strict=True)], times)
+    if [each.slot for each in chosen] == [each.slot for each in first.winners]:
+        return first
+    joined = model.build(JOINED, chosen)
+    return joined if _is_better(model, joined, first) else first
+
+
+def _heavy(times: Times) -> set[str]:
+    """The tasks that take nearly all of a run: another guess for one of the rest brings nothing."""
+    total_us, found = sum(times.values()), set[str]()
+    left_us = total_us
+    for name, us in sorted(times.items(), key=lambda each: -each[1]):
+        if left_us <= total_us * LIGHT:
+            break
+        found.add(name)
+        left_us -= us
+    return found
+
+
+def _is_better(model: JobModel, joined: TunedModel, first: TunedModel) -> bool:
+    """Whether it computes the same, and faster."""
+    libraries = {JOINED: joined.library, FIRST: first.library}
+    with Engines(model.whole, libraries) as engines:
+        engines.load(libraries)
+        if engines.errors(JOINED).get(FIRST, inf) > model.whole.largest_error:
+            return False
+        with model.alone():
+            latency_us = engines.latencies()
+    return latency_us[JOINED].median < latency_us[FIRST].median
+
+
+def _timed(winners: Sequence[Winner], seen: Times) -> list[Winner]:
+    """Winners with what a call of them takes inside the model."""
+    found = []
+    for winner in winners:
+        task = winner.contest.task
+        call_us = max(seen.get(task.name, 0.0) / task.weight, LEAST_US)
+        found.append(replace(winner, trial=replace(winner.trial, latency_us=None, run_us=(call_us,))))
+    return found

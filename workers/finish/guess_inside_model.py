@@ -1,0 +1,142 @@
+"""Decides a job without trials inside the whole model: all tasks' first guesses at once (ADR 0053).
+
+Task by task, three guesses are built, checked and timed apart, a second or two each. Here the model is
+compiled with the likeliest guess of every task, checked as a whole and exported; then with the second guesses
+and the third, and every kernel is timed where it runs. Times are kept in a context of their own.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Final
+
+from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.measuring_contexts import Contexts
+from db.repositories.schedules import Schedules
+from mallorn.core.errors import InvalidModel, Unavailable
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.trial import Trial
+from workers.device.device_class import none_like
+from workers.finish.choose_guesses import FIRST, KERNELS_SEC, LEAST_US, CheckedModel, choose_guesses
+from workers.finish.contenders import Contest, contest_of, tasks_of
+from workers.finish.decide_tasks import Decided
+from workers.finish.export_directory import ExportFailed, export_first
+from workers.finish.final_schedules import FinalSchedules, covered
+from workers.finish.job_model import JobModel, where_it_runs
+from workers.finish.numeric_checker import Checker
+from workers.finish.steps_not_done import NotDoneLog
+from workers.finish.winners import Winner
+from workers.measure.tracked_devices import of_class
+from workers.process.leased_stage import StageContext
+from workers.round.store_referenced_rows import context_of, store_sketches
+from workers.subprocesses.errors import ChildError
+from workers.whole_model.compiled_model import ONNXRUNTIME
+from workers.whole_model.engines import TUNED, Engines
+
+CHOOSE: Final = "choose among first guesses inside the whole model"
+EXPORT: Final = "export"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GuessedModel:
+    """What a job without trials hands out."""
+
+    decided: Decided
+    handout: FinalSchedules
+
+
+def guess_inside(
+    claimed: StageContext, model: JobModel, check: Checker, undone: NotDoneLog
+) -> GuessedModel | None:
+    """The first guesses that are fastest inside the model; None where each task is decided alone.
+
+    That is so for a range of shapes, where nothing times or confirms the whole model, and where the model
+    with the likeliest guesses does not compile or computes something else.
+    """
+    options, one_shape = claimed.options, claimed.graph.dynamic is None
+    inside = options.searches and options.contests == "inside" and not options.beside_others
+    if claimed.job.trials != 0 or not (inside and one_shape):
+        return None
+    if (placed := where_it_runs(model)) is None:
+        return None
+    guesses, losers = _guesses(claimed, check)
+    if not guesses:
+        return None
+    if (checked := _checked(placed, [row[0] for row in guesses])) is None:
+        return None
+    first = checked.built
+    export_first(claimed, first.winners, first.directory, covered(first))
+    chosen = undone.attempt(CHOOSE, partial(choose_guesses, placed, checked, guesses)) or first
+    winners = [replace(each, max_error=checked.error) for each in chosen.winners]
+    _promote(claimed, winners)
+    directory = model.write(EXPORT, winners)
+    built = replace(chosen, winners=tuple(winners), directory=directory)
+    handout = FinalSchedules(winners, directory, built, covered(built))
+    return GuessedModel(Decided(winners, losers, FinishReport()), handout)
+
+
+def _guesses(claimed: StageContext, check: Checker) -> tuple[list[list[Winner]], list[Contest]]:
+    """The guesses of each task, the likeliest first, and the tasks without one."""
+    with claimed.runtime.database.session() as session:
+        tasks = tasks_of(session, claimed)
+    found: list[list[Winner]] = []
+    losers: list[Contest] = []
+    for task, workload in tasks:
+        claimed.lease.check()
+        contest = contest_of(claimed, task, workload)
+        if row := _traced(contest, check):
+            found.append(row)
+        else:
+            losers.append(contest)
+    return found, losers
+
+
+def _traced(contest: Contest, check: Checker) -> list[Winner]:
+    untimed = {slot: Trial(slot.candidate, Outcome.OK, run_us=(LEAST_US,)) for slot in contest.slots}
+    return [
+        Winner(contest, slot.slot, trial, trace, None)
+        for slot, trial in untimed.items()
+        if (trace := check.trace(contest.program, slot))
+    ]
+
+
+def _checked(model: JobModel, likeliest: Sequence[Winner]) -> CheckedModel | None:
+    """None where it does not compile or run, computes something else, or nothing else computes it."""
+    try:
+        built = model.build(FIRST, likeliest)
+        with Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:
+            engines.load({TUNED: built.library})
+            error = engines.errors(TUNED).get(ONNXRUNTIME, inf)
+            engines.leave_out(ONNXRUNTIME)
+            with model.alone():
+                times = engines.kernel_times(KERNELS_SEC)[TUNED]
+    except (ChildError, ExportFailed, InvalidModel, Unavailable) as failed:
+        log.warning("first guesses are decided task by task: %s", failed.headline)
+        return None
+    if error > model.whole.largest_error:
+        log.warning("first guesses are decided task by task: relative error %.1e", error)
+        return None
+    return CheckedModel(built, error, times)
+
+
+def _promote(claimed: StageContext, winners: Sequence[Winner]) -> None:
+    """Keep what was timed inside the model in a context of its own. Raises NoDevice."""
+    devices = of_class(claimed.runtime.fleet.devices(claimed.target), claimed.like)
+    if not devices:
+        raise none_like(claimed.like)
+    job, options = claimed.job, claimed.options
+    with claimed.runtime.database.transaction() as session:
+        alone = context_of(session, job.target_id, options, devices[0].endpoint)
+        inside = Contexts(session).ensure_timed_as(alone, options.timing_beside(0)).id
+        for winner in winners:
+            slot = winner.contest.slots[winner.slot]
+            sketches = store_sketches(session, [slot.sketch])
+            trial = replace(winner.trial, origin=f"inside:{winner.means}")
+            row = NewMeasurement(winner.slot, trial, sketches[slot.candidate.sketch], inside)
+            owner = job.id, claimed.hold.token, winner.contest.workload.id, job.target_id
+            (measurement_id,) = Measurements(session).add_finish(*owner, [row])
+            Schedules(session).promote(winner.schedule(job, inside, measurement_id))
