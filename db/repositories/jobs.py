@@ -19,6 +19,7 @@ from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
 from mallorn.core.values.machine import Machine
 
 ACTIVE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
+LATEST: Final = 8  # jobs that are asked whether they imported the same
 MOST_NAMED = 5  # of the jobs that an abbreviated id may mean
 # Whatever state a job comes to, it takes part in the fair share of its target as a newcomer or not at all.
 NO_TURN: Final = {"share_pass": None, "owner_pass": None, "planned_at": None}
@@ -82,6 +83,13 @@ class Jobs(Stages):
         """Raise NotFound unless the owner has, or had, such a job: what a deleted one measured is there."""
         if self.session.scalar(select(Job.id).where(Job.id == job_id, owned(owner))) is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
+
+    def imported_before(self, job: Job) -> Sequence[Job]:
+        """The owner's latest jobs for the same model and target that were imported."""
+        same = Job.owner == job.owner, Job.model_id == job.model_id, Job.target_id == job.target_id
+        others = Job.id != job.id, Job.graph.is_not(None), Job.deleted_at.is_(None)
+        query = select(Job).where(*same, *others).order_by(Job.created_at.desc())
+        return self.session.scalars(query.limit(LATEST)).all()
 
     def marks(self, job_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
         """By job how many events it has, and its state; what is deleted is left out."""

@@ -61,6 +61,12 @@ class Tasks(Repository):
         """In the order of the model."""
         return self.session.scalars(select(Task).where(Task.job_id == job_id).order_by(Task.index)).all()
 
+    def programs(self, job_id: str) -> Sequence[tuple[Task, Workload]]:
+        """A job's tasks with their workloads, in the order of the model."""
+        query = select(Task, Workload).join(Workload, Workload.id == Task.workload_id)
+        rows = self.session.execute(query.where(Task.job_id == job_id).order_by(Task.index))
+        return [(task, workload) for task, workload in rows]
+
     def retire(self, reasons: Mapping[int, str]) -> None:
         """Retire tasks, with reasons by task id."""
         rows = [{"of": task_id, "why": reason} for task_id, reason in sorted(reasons.items())]

@@ -9,9 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
-from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
-from db.repositories.workloads import Workloads
 from db.tables import Task, Workload
 from mallorn.core.errors import Unschedulable
 from mallorn.core.values.trial import Trial
@@ -63,13 +61,6 @@ def contest_of(claimed: StageContext, task: Task, workload: Workload) -> Contest
     defaults = _defaults(claimed, workload)[:TOP]
     means = {candidate: DEFAULT for candidate, _ in defaults}
     return Contest(task, workload, program, _number(defaults), tuple(means), means)
-
-
-def tasks_of(session: Session, claimed: StageContext) -> list[tuple[Task, Workload]]:
-    """The job's tasks, each with its workload."""
-    tasks = Tasks(session).list(claimed.job.id)
-    workloads = {row.id: row for row in Workloads(session).get_many([t.workload_id for t in tasks])}
-    return [(task, workloads[task.workload_id]) for task in tasks]
 
 
 def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
+from db.repositories.tasks import Tasks
 from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import FinishReport
-from workers.finish.contenders import Contest, contest_of, second_chance, tasks_of
+from workers.finish.contenders import Contest, contest_of, second_chance
 from workers.finish.numeric_checker import Checker
 from workers.finish.stored_decisions import Decision, StoredDecisions
 from workers.finish.winners import Winner, decide
@@ -35,7 +36,7 @@ def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Check
         answers = {each.winner.contest.task.name: each.answered for each in told}
         return Decided([each.winner for each in told], without, FinishReport(answers=answers))
     with claimed.runtime.database.session() as session:
-        tasks = tasks_of(session, claimed)
+        tasks = Tasks(session).programs(claimed.job.id)
     steps, turn = StoredDecisions.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)
     known = {task.id: step for task, workload in tasks if (step := steps.before(task, workload)) is not None}
     decisions = dict(known)

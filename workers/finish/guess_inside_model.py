@@ -15,13 +15,14 @@ from typing import Final
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.schedules import Schedules
+from db.repositories.tasks import Tasks
 from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import none_like
 from workers.finish.choose_guesses import FIRST, KERNELS_SEC, LEAST_US, CheckedModel, choose_guesses
-from workers.finish.contenders import Contest, contest_of, tasks_of
+from workers.finish.contenders import Contest, contest_of
 from workers.finish.decide_tasks import Decided
 from workers.finish.export_directory import ExportFailed, export_first
 from workers.finish.final_schedules import FinalSchedules, covered
@@ -82,7 +83,7 @@ def guess_inside(
 def _guesses(claimed: StageContext, check: Checker) -> tuple[list[list[Winner]], list[Contest]]:
     """The guesses of each task, the likeliest first, and the tasks without one."""
     with claimed.runtime.database.session() as session:
-        tasks = tasks_of(session, claimed)
+        tasks = Tasks(session).programs(claimed.job.id)
     found: list[list[Winner]] = []
     losers: list[Contest] = []
     for task, workload in tasks:

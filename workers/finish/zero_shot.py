@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from db.repositories.tasks import Tasks
 from db.tables import Task, Workload
 from mallorn.core.errors import Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import Answered
 from mallorn.core.values.trial import Trial
 from searchers.roller.rank_candidates import modelled_us
-from workers.finish.contenders import Contest, space_of, tasks_of
+from workers.finish.contenders import Contest, space_of
 from workers.finish.numeric_checker import Checker
 from workers.finish.winners import Winner
 from workers.measure.base import MeasureInput
@@ -55,7 +56,7 @@ def answer(claimed: StageContext, check: Checker) -> tuple[list[ZeroShotWinner],
     told: list[ZeroShotWinner] = []
     without: list[Contest] = []
     with claimed.runtime.database.session() as session:
-        tasks = tasks_of(session, claimed)
+        tasks = Tasks(session).programs(claimed.job.id)
     for task, workload in tasks:
         claimed.lease.check()
         found = _answered(claimed, task, workload, check)

@@ -16,14 +16,18 @@ from db.repositories.measuring_contexts import Contexts
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
-from db.repositories.workloads import NewWorkload, Workloads
+from db.repositories.workloads import NewWorkload, Workloads, tir_of
+from db.tables import Task, Workload
+from graphc.export.zip_graphc import digest
 from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest
+from mallorn.core.job_options import KeptOptions
 from mallorn.core.stand_in_measurers import measured_target, stand_in
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
+from mallorn.core.values.graph_report import StoredRecipe
 from workers.host.pause_while_timing import paused_while_timing
 from workers.interfaces.model_compiler import Extraction, ModelTask
-from workers.interfaces.tensor_arguments import pack_arguments
+from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
 from workers.measure.base import Measurer, VirtualDevice
 from workers.process.leased_stage import StageContext, leased_stage
 from workers.process.worker_runtime import Runtime
@@ -69,9 +73,11 @@ def _extract(claimed: StageContext) -> Extraction:
     """What the importer found, recipe included: from here on the recipe is a value stored with the job."""
     config = claimed.runtime.settings
     claimed.runtime.warm_up(claimed.job.id)
+    recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
+    if (known := _found_before(claimed, recipe)) is not None:
+        return known
     with TemporaryDirectory(prefix="import-", dir=claimed.runtime.room) as scratch:
         model = claimed.model_file(Path(scratch))
-        recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
         with claimed.graphs() as child, paused_while_timing(child):
             try:
                 given = str(model), claimed.target.text, recipe, claimed.options.input_shapes
@@ -82,7 +88,36 @@ def _extract(claimed: StageContext) -> Extraction:
             except ChildFailed as error:
                 message = f"TVM cannot turn this model into tasks: {error.headline}"
                 raise InvalidModel(message, hint=error.hint or CHECK) from None
-    return replace(found, graph=found.graph.model_copy(update={"recipe": recipe}))
+    return replace(found, graph=found.graph.model_copy(update={"recipe": recipe, "code": digest()}))
+
+
+def _found_before(claimed: StageContext, recipe: StoredRecipe) -> Extraction | None:
+    """What an earlier import of the same model for the same target found, by the same code."""
+    asked = claimed.options
+    with claimed.runtime.database.session() as session:
+        for job in Jobs(session).imported_before(claimed.job):
+            options, graph = KeptOptions.model_validate(job.options), job.graph
+            bound = options.input_shapes, options.dynamic, options.is_private
+            alike = bound == (asked.input_shapes, asked.dynamic, asked.is_private)
+            if graph and alike and (graph.code, graph.recipe) == (digest(), recipe):
+                return Extraction(
+                    graph, tuple(_model_task(*each) for each in Tasks(session).programs(job.id))
+                )
+    return None
+
+
+def _model_task(task: Task, workload: Workload) -> ModelTask:
+    return ModelTask(
+        name=task.name,
+        weight=task.weight,
+        key=workload.key,
+        op=workload.op,
+        structure=workload.structure,
+        flops=workload.flops,
+        tir=tir_of(workload),
+        args=unpack_arguments(workload.args),
+        extents=tuple(workload.features["extents"]),
+    )
 
 
 def _asked_for(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:

@@ -67,6 +67,61 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
     assert "tasks" not in stored.graph
 
 
+def waiting(workshop, **options):
+    """Another job for the same model."""
+    job = workshop.job((), **options)
+    workshop.write(lambda session: Jobs(session).move(job, [JobState.TUNING], JobState.QUEUED))
+    return job
+
+
+def test_the_same_model_is_imported_once(workshop, job):
+    workshop.graph_answers["extract"] = found("w0", "w1")
+    import_job(workshop, job)
+    workshop.graph_answers["extract"] = AssertionError("it was imported before")
+    again = waiting(workshop)
+    assert import_job(workshop, again) == again
+    told = [
+        [(task.name, task.weight, task.workload_id) for task in tasks_of(workshop, one)]
+        for one in (job, again)
+    ]
+    assert told[0] == told[1]
+    first, second = (workshop.read(lambda session, id=id: Jobs(session).get(id, None)) for id in (job, again))
+    assert (second.state, second.graph) == (JobState.TUNING, first.graph)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"recipe": "plain"}, id="another recipe"),
+        pytest.param({"input_shapes": {"x": [2, 8]}}, id="other shapes"),
+        pytest.param({"private": "on"}, id="a private job"),
+    ],
+)
+def test_it_is_imported_anew_for_another(workshop, job, other):
+    workshop.graph_answers["extract"] = found("w0")
+    import_job(workshop, job)
+    workshop.graph_answers["extract"] = found("w1")
+    again = waiting(workshop, **other)
+    import_job(workshop, again)
+    assert [task.name for task in tasks_of(workshop, again)] == ["fused_w1"]
+
+
+def test_it_is_imported_anew_by_other_code_and_for_another_owner(workshop, job, monkeypatch):
+    workshop.graph_answers["extract"] = found("w0")
+    import_job(workshop, job)
+    workshop.graph_answers["extract"] = found("w1")
+    by_other_code = waiting(workshop)
+    with monkeypatch.context() as changed:
+        changed.setattr("workers.model_import.run.digest", lambda: "other")
+        import_job(workshop, by_other_code)
+    workshop.write(lambda session: session.execute(update(Job).values(owner="somebody")))
+    workshop.graph_answers["extract"] = found("w2")
+    of_another = waiting(workshop)
+    import_job(workshop, of_another)
+    names = [[task.name for task in tasks_of(workshop, each)] for each in (by_other_code, of_another)]
+    assert names == [["fused_w1"], ["fused_w2"]]
+
+
 @pytest.mark.parametrize(
     "answer", [found("w0"), InvalidModel("torn"), ShutdownRequested(), Unavailable("no disk")]
 )
