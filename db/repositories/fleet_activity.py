@@ -77,6 +77,12 @@ class StageRuns(Repository):
         """It ended now, however."""
         self.changed(update(StageRun).where(StageRun.id == run_id).values(finished_at=now()))
 
+    def seconds(self, job_id: str, kind: StageKind) -> float:
+        """How long a job's stage took, all attempts that ended together."""
+        took = func.coalesce(func.sum(StageRun.finished_at - StageRun.started_at), 0.0)
+        query = select(took).where(StageRun.job_id == job_id, StageRun.kind == kind)
+        return float(self.session.scalar(query) or 0.0)
+
     def recent(self, owner: str | None, since_sec: float, limit: int) -> list[StageOnWorker]:
         """The newest `limit` that ran within the last `since_sec`, oldest first.
 

@@ -17,6 +17,7 @@ ENGINES: Final = {
     "onnxruntime": "onnxruntime",
 }
 
+LEAST_TOLD_SEC: Final = 0.05
 LEAST_SHARE: Final = 0.005  # less is told as nothing: the next measurement would say otherwise
 
 
@@ -76,6 +77,7 @@ def facts(job: JobStatus) -> list[str]:
     trials = f"{job.progress.trials} trials in {took}; failures: {failures(job.progress)}"
     return [
         trials,
+        *_spent(job),
         *_earned(report),
         *_checks(report),
         *_inside(report),
@@ -115,6 +117,13 @@ def warnings(job: JobStatus) -> list[str]:
 
 def _with_hint(words: str, hint: str) -> str:
     return f"{words}; {hint}" if hint else words
+
+
+def _spent(job: JobStatus) -> list[str]:
+    """Where the time of a job without trials went: others spend theirs on trials."""
+    steps = job.finish_report.seconds if job.trials == 0 else {}
+    told = [f"{name} {step.wall:.1f}" for name, step in steps.items() if step.wall >= LEAST_TOLD_SEC]
+    return [f"seconds: {', '.join(told)}"] if told else []
 
 
 def _earned(report: FinishReport) -> list[str]:

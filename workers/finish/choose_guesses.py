@@ -8,6 +8,7 @@ from typing import Final
 from db.repositories.jobs import Jobs
 from workers.finish.decide_inside_model import Times, choose, fields
 from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
 from workers.whole_model.engines import Engines
 
@@ -27,7 +28,9 @@ class CheckedModel:
     times: Times  # of its kernels
 
 
-def choose_guesses(model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]]) -> TunedModel:
+def choose_guesses(
+    model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], undone: StepLog
+) -> TunedModel:
     """The build with what is fastest of every task that matters, if that is faster as a whole."""
     first = replace(checked.built, winners=tuple(_timed(checked.built.winners, checked.times)))
     heavy = _heavy(checked.times)
@@ -37,13 +40,17 @@ def choose_guesses(model: JobModel, checked: CheckedModel, guesses: Sequence[Seq
         return first
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
-    builds = [first, *(model.build(f"guess-{n}", field) for n, field in enumerate(others, 2))]
-    times = model.kernel_times(builds, seconds=KERNELS_SEC)
+    with undone.step("build"):
+        builds = [first, *(model.build(f"guess-{n}", field) for n, field in enumerate(others, 2))]
+    with undone.step("time"):
+        times = model.kernel_times(builds, seconds=KERNELS_SEC)
     chosen = choose([_timed(build.winners, seen) for build, seen in zip(builds, times, strict=True)], times)
     if [each.slot for each in chosen] == [each.slot for each in first.winners]:
         return first
-    joined = model.build(JOINED, chosen)
-    return joined if _is_better(model, joined, first) else first
+    with undone.step("build"):
+        joined = model.build(JOINED, chosen)
+    with undone.step("time"):
+        return joined if _is_better(model, joined, first) else first
 
 
 def _heavy(times: Times) -> set[str]:

@@ -13,7 +13,7 @@ from typing import Final
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.finish_report import Conditions, FinishReport, PointTimes
 from workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, placed
-from workers.finish.steps_not_done import NotDoneLog
+from workers.finish.step_log import StepLog
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import TUNED, UNTUNED, Engines, title
@@ -25,7 +25,7 @@ CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 
-def compare_points(model: JobModel, tuned: TunedModel, undone: NotDoneLog, dynamic: Dynamic) -> FinishReport:
+def compare_points(model: JobModel, tuned: TunedModel, undone: StepLog, dynamic: Dynamic) -> FinishReport:
     """The comparison's part of the report; a point that computes something else is not timed."""
     with model.alone() as held:
         points = [_at(model, tuned, undone, dynamic, point) for point in dynamic.points]
@@ -39,7 +39,7 @@ def compare_points(model: JobModel, tuned: TunedModel, undone: NotDoneLog, dynam
 
 
 def _at(
-    model: JobModel, tuned: TunedModel, undone: NotDoneLog, dynamic: Dynamic, point: dict[str, int]
+    model: JobModel, tuned: TunedModel, undone: StepLog, dynamic: Dynamic, point: dict[str, int]
 ) -> PointTimes:
     model.claimed.lease.check()
     # Of what grows half lies behind the smallest point, as steps are; nothing yet behind others.
@@ -64,7 +64,7 @@ def _at(
     )
 
 
-def compare(model: JobModel, tuned: TunedModel, undone: NotDoneLog) -> FinishReport:
+def compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishReport:
     """The comparison's part of the report; what cannot be done is entered in `undone`.
 
     A tuned model that computes something else is not timed: no speed is claimed for wrong numbers.
@@ -82,7 +82,7 @@ def compare(model: JobModel, tuned: TunedModel, undone: NotDoneLog) -> FinishRep
     return found or FinishReport()
 
 
-def _compare(model: JobModel, tuned: TunedModel, undone: NotDoneLog) -> FinishReport:
+def _compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishReport:
     limit = model.whole.largest_error
     with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), undone.attempt) as engines:
         if tuned.is_large:
@@ -109,7 +109,7 @@ def _leave_out_untuned(engines: Engines, tuned: TunedModel, limit: float) -> Non
         engines.leave_out(UNTUNED)
 
 
-def _compile_untuned(model: JobModel, engines: Engines, undone: NotDoneLog) -> None:
+def _compile_untuned(model: JobModel, engines: Engines, undone: StepLog) -> None:
     """Engines start meanwhile."""
     untuned = partial(model.whole.compile_untuned, _untuned(model))
     if undone.attempt("compile the untuned model", partial(twice, untuned)) is None:
@@ -129,7 +129,7 @@ def _timed(model: JobModel, engines: Engines) -> FinishReport:
     return FinishReport(latency_us=race.latency_us, conditions=race.conditions)
 
 
-def _computes_the_same(errors: Mapping[str, float], limit: float, undone: NotDoneLog) -> bool:
+def _computes_the_same(errors: Mapping[str, float], limit: float, undone: StepLog) -> bool:
     """Whether the tuned model may be shown as a success, by its relative errors against others.
 
     The untuned model is asked first: it has the same operators in the same order. A model whose answers jump
@@ -154,7 +154,7 @@ def _told(name: str, errors: Mapping[str, float], limit: float) -> str:
     return f"{title(name)}: relative error {errors[name]:.1e}, allowed {limit:.0e}; its time is left out"
 
 
-def _leave_out_onnxruntime(model: JobModel, engines: Engines, undone: NotDoneLog) -> None:
+def _leave_out_onnxruntime(model: JobModel, engines: Engines, undone: StepLog) -> None:
     """It ran on this host: its answers compare with a device's, its times do not."""
     if model.whole.seat is None or ONNXRUNTIME not in engines:
         return

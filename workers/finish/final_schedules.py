@@ -13,7 +13,7 @@ from mallorn.core.values.finish_report import FinishReport
 from workers.finish.decide_inside_model import InsideChoice, decide_inside
 from workers.finish.job_model import JobModel, TunedModel, where_it_runs
 from workers.finish.numeric_checker import Checker
-from workers.finish.steps_not_done import NotDoneLog
+from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.process.leased_stage import StageContext
@@ -40,7 +40,7 @@ def records_alone(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
     return FinalSchedules(winners, model.write("export", winners), None, FinishReport())
 
 
-def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: NotDoneLog) -> FinalSchedules:
+def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: StepLog) -> FinalSchedules:
     """Go on from the winners' records as far as it works."""
     directory = model.write("export", winners)
     first = undone.attempt(COMPILE, partial(twice, partial(model.compile, directory, winners)))

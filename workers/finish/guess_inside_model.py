@@ -28,7 +28,7 @@ from workers.finish.export_directory import ExportFailed, export_first
 from workers.finish.final_schedules import FinalSchedules, covered
 from workers.finish.job_model import JobModel, where_it_runs
 from workers.finish.numeric_checker import Checker
-from workers.finish.steps_not_done import NotDoneLog
+from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
 from workers.measure.tracked_devices import of_class
 from workers.process.leased_stage import StageContext
@@ -51,7 +51,7 @@ class GuessedModel:
 
 
 def guess_inside(
-    claimed: StageContext, model: JobModel, check: Checker, undone: NotDoneLog
+    claimed: StageContext, model: JobModel, check: Checker, undone: StepLog
 ) -> GuessedModel | None:
     """The first guesses that are fastest inside the model; None where each task is decided alone.
 
@@ -64,14 +64,16 @@ def guess_inside(
         return None
     if (placed := where_it_runs(model)) is None:
         return None
-    guesses, losers = _guesses(claimed, check)
+    with undone.step("propose"):
+        guesses, losers = _guesses(claimed, check)
     if not guesses:
         return None
-    if (checked := _checked(placed, [row[0] for row in guesses])) is None:
+    if (checked := _checked(placed, [row[0] for row in guesses], undone)) is None:
         return None
     first = checked.built
-    export_first(claimed, first.winners, first.directory, covered(first))
-    chosen = undone.attempt(CHOOSE, partial(choose_guesses, placed, checked, guesses)) or first
+    with undone.step("export"):
+        export_first(claimed, first.winners, first.directory, covered(first))
+    chosen = undone.attempt(CHOOSE, partial(choose_guesses, placed, checked, guesses, undone)) or first
     winners = [replace(each, max_error=checked.error) for each in chosen.winners]
     _promote(claimed, winners)
     directory = model.write(EXPORT, winners)
@@ -105,11 +107,12 @@ def _traced(contest: Contest, check: Checker) -> list[Winner]:
     ]
 
 
-def _checked(model: JobModel, likeliest: Sequence[Winner]) -> CheckedModel | None:
+def _checked(model: JobModel, likeliest: Sequence[Winner], undone: StepLog) -> CheckedModel | None:
     """None where it does not compile or run, computes something else, or nothing else computes it."""
     try:
-        built = model.build(FIRST, likeliest)
-        with Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:
+        with undone.step("build"):
+            built = model.build(FIRST, likeliest)
+        with undone.step("check"), Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:
             engines.load({TUNED: built.library})
             error = engines.errors(TUNED).get(ONNXRUNTIME, inf)
             engines.leave_out(ONNXRUNTIME)

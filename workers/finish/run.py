@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from db.repositories.fleet_activity import StageRuns
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
@@ -18,7 +19,7 @@ from db.repositories.search_and_finish_states import FinishSteps
 from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.event import DoneEvent, FinishingEvent
-from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.finish_report import FinishReport, StepSeconds
 from workers.finish.compare_engines import compare
 from workers.finish.contenders import Contest
 from workers.finish.decide_tasks import Decided, decide_all
@@ -28,7 +29,7 @@ from workers.finish.guess_inside_model import GuessedModel, guess_inside
 from workers.finish.job_model import JobModel
 from workers.finish.numeric_checker import Checker, Unchecked
 from workers.finish.schedules_for_busy_hosts import beside_others
-from workers.finish.steps_not_done import NotDoneLog
+from workers.finish.step_log import StepLog
 from workers.finish.timing_conditions_and_peak import conditions, limits
 from workers.finish.verifier import verifier
 from workers.finish.winners import Winner
@@ -48,7 +49,10 @@ def finish(runtime: Runtime, job_id: str) -> None:
     with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
         if claimed is not None:
             with runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
-                _finish(_on_its_machine(claimed))
+                undone = StepLog(claimed)
+                with undone.step("probe"):
+                    claimed = _on_its_machine(claimed)
+                _finish(claimed, undone)
 
 
 def _on_its_machine(claimed: StageContext) -> StageContext:
@@ -61,31 +65,34 @@ def _on_its_machine(claimed: StageContext) -> StageContext:
         return replace(claimed, job=Jobs(session).get(claimed.job.id, None))
 
 
-def _finish(claimed: StageContext) -> None:
+def _finish(claimed: StageContext, undone: StepLog) -> None:
     started = time.monotonic()
     why = claimed.job.tuning_ended
     with (
         TemporaryDirectory(prefix="finish-", dir=claimed.runtime.room) as scratch,
         claimed.graphs() as graphs,
     ):
-        undone = NotDoneLog(claimed)
         measurer = claimed.runtime.measurer(claimed.options, claimed.like)
         with _checker(claimed, graphs, measurer, undone) as check:
             model = JobModel.of(claimed, graphs, Path(scratch))
             guessed = _guess(claimed, model, measurer, check, undone)
-            decided = guessed.decided if guessed else decide_all(claimed, why, measurer, check)
-            handout = (
-                guessed.handout if guessed else _hand_out(model, decided.winners, measurer, check, undone)
-            )
-        complete_export(claimed, handout.winners, handout.directory)
-        # Those that were promoted alone, too: a rival may be handed out in their place.
-        shown = [winner for winner in (*decided.winners, *handout.winners) if winner.is_checked]
-        keep_scripts(claimed, shown, graphs)
+            if guessed is not None:
+                decided, handout = guessed.decided, guessed.handout
+            else:
+                with undone.step("decide"):
+                    decided = decide_all(claimed, why, measurer, check)
+                    handout = _hand_out(model, decided.winners, measurer, check, undone)
+        with undone.step("export"):
+            complete_export(claimed, handout.winners, handout.directory)
+            # Those that were promoted alone, too: a rival may be handed out in their place.
+            shown = [winner for winner in (*decided.winners, *handout.winners) if winner.is_checked]
+            keep_scripts(claimed, shown, graphs)
         by = FinishReport(measured_by=claimed.measured_by)
         told = _tasks(claimed, handout.winners, decided.losers), decided.answers
         parts = [by, _expected(claimed), *told, handout.report]
         if handout.built is not None:
-            timed = compare(model, handout.built, undone)
+            with undone.step("compare"):
+                timed = compare(model, handout.built, undone)
             parts.append(timed)
             settle_rules(handout.directory, timed.points)
             if claimed.graph.dynamic is None:  # the tasks of a range belong to no one run
@@ -93,7 +100,9 @@ def _finish(claimed: StageContext) -> None:
             parts.append(beside_others(model, decided.winners, handout, check, undone))
         claimed.lease.check()
         finish_sec = round(decided.earlier_sec + time.monotonic() - started, 1)
-        parts += _trials(claimed), FinishReport(finish_sec=finish_sec, not_done=undone.entries)
+        seconds = _import_seconds(claimed) | undone.seconds
+        ended = FinishReport(finish_sec=finish_sec, seconds=seconds, not_done=undone.entries)
+        parts += _trials(claimed), ended
         report = _together(*parts)
         report = _together(report, conditions(claimed, report, decided.winners))
         (handout.directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
@@ -102,7 +111,7 @@ def _finish(claimed: StageContext) -> None:
 
 
 def _guess(
-    claimed: StageContext, model: JobModel, measurer: Measurer, check: Checker, undone: NotDoneLog
+    claimed: StageContext, model: JobModel, measurer: Measurer, check: Checker, undone: StepLog
 ) -> GuessedModel | None:
     """Only where the measurer can time the whole model."""
     try:
@@ -114,7 +123,7 @@ def _guess(
 
 @contextmanager
 def _checker(
-    claimed: StageContext, graphs: ModelCompiler, measurer: Measurer, undone: NotDoneLog
+    claimed: StageContext, graphs: ModelCompiler, measurer: Measurer, undone: StepLog
 ) -> Iterator[Checker]:
     """What checks numbers on a device, where the measurer has one and the job asks for it."""
     runtime, target = claimed.runtime, claimed.target
@@ -128,7 +137,7 @@ def _checker(
 
 
 def _hand_out(
-    model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: NotDoneLog
+    model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: StepLog
 ) -> FinalSchedules:
     """Compile the model only where the measurer can time it, and the job asks for it."""
     if model.claimed.options.mode == ZERO_SHOT:
@@ -173,6 +182,13 @@ def _trials(claimed: StageContext) -> FinishReport:
     with claimed.runtime.database.session() as session:
         how_far = progress(session, Jobs(session).get(claimed.job.id, None))
     return FinishReport(trials=how_far.spent, outcomes=how_far.outcomes)
+
+
+def _import_seconds(claimed: StageContext) -> dict[str, StepSeconds]:
+    """Another worker may have imported: of its processes only the wall's time is known."""
+    with claimed.runtime.database.session() as session:
+        wall = StageRuns(session).seconds(claimed.job.id, StageKind.IMPORT)
+    return {"import": StepSeconds(wall=round(wall, 2))}
 
 
 def _store(claimed: StageContext, why: str, report: FinishReport, url: str, steps: int) -> None:

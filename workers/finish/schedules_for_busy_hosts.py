@@ -22,7 +22,7 @@ from workers.finish.decide_inside_model import Times, choose, fields, swapped, v
 from workers.finish.final_schedules import FinalSchedules
 from workers.finish.job_model import JobModel, TunedModel, be_here
 from workers.finish.numeric_checker import Checker
-from workers.finish.steps_not_done import NotDoneLog
+from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
 from workers.round.store_referenced_rows import store_sketches
 
@@ -35,7 +35,7 @@ SAYS: Final = "schedules are timed beside other programs"
 
 
 def beside_others(
-    model: JobModel, winners: Sequence[Winner], handout: FinalSchedules, check: Checker, undone: NotDoneLog
+    model: JobModel, winners: Sequence[Winner], handout: FinalSchedules, check: Checker, undone: StepLog
 ) -> FinishReport:
     """The part of the report that tells of busy machines, where that was asked for.
 

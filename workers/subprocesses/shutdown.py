@@ -9,6 +9,7 @@ import signal
 import threading
 
 from mallorn.core.errors import LeaseLost
+from workers.subprocesses.cpu_share import processor_sec
 
 
 class ShutdownRequested(LeaseLost):
@@ -26,6 +27,7 @@ class Shutdown:
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._groups: set[int] = set()
+        self._ended_sec = 0.0
 
     @property
     def asked(self) -> bool:
@@ -50,7 +52,13 @@ class Shutdown:
 
     def leave(self, pid: int) -> None:
         """The child is about to be reaped: from then on its number may be another process's."""
+        if pid in self._groups:
+            self._ended_sec += processor_sec(pid)
         self._groups.discard(pid)
+
+    def processor_sec(self) -> float:
+        """What this worker's children took of the processors so far."""
+        return self._ended_sec + sum(map(processor_sec, tuple(self._groups)))
 
 
 def _kill_group(pid: int) -> None:

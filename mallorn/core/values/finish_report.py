@@ -55,6 +55,13 @@ class NotDone(Value):
     hint: Annotated[str, Field(description="What would bring it about; may be empty.")] = ""
 
 
+class StepSeconds(Value):
+    """What a part of a job took."""
+
+    wall: float
+    processor: Annotated[float | None, Field(description="Of all its processes; null: not known.")] = None
+
+
 class Swap(Value):
     """A task whose schedule was exchanged for one that is faster inside the whole model."""
 
@@ -207,6 +214,13 @@ class FinishReport(Value):
     trials: Annotated[int | None, Field(description="Spent when the finish ended.")] = None
     outcomes: Annotated[dict[str, int], Field(description="Trials by outcome.")] = {}
     finish_sec: Annotated[float | None, Field(description="How long the finish took.")] = None
+    seconds: Annotated[
+        dict[str, StepSeconds],
+        Field(
+            description="Where the time of a job went apart from trials, by step: `import`, `probe`, "
+            "`propose`, `decide`, `build`, `check`, `time`, `export`, `compare`."
+        ),
+    ] = {}
     not_done: Annotated[list[NotDone], Field(description="Steps that were left out.")] = []
 
     @property

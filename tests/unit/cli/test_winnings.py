@@ -181,3 +181,10 @@ def test_what_the_model_takes_beside_other_programs_is_told_with_what_wins_there
 
 def test_nobody_who_did_not_ask_is_told_of_other_programs() -> None:
     assert not any("stream memory" in line for line in facts(job()))
+
+
+def test_a_job_without_trials_tells_where_its_time_went() -> None:
+    seconds = {"import": {"wall": 2.5}, "probe": {"wall": 0.01}, "build": {"wall": 7.04, "processor": 6.9}}
+    told = facts(job(trials=0, report=REPORT | {"seconds": seconds}))
+    assert "seconds: import 2.5, build 7.0" in told
+    assert not any("seconds:" in line for line in facts(job(report=REPORT | {"seconds": seconds})))

@@ -1,26 +1,53 @@
-"""What a finish could not do: verified schedules are handed out all the same, the report says the rest."""
+"""What a finish could not do, and what its steps took.
+
+Verified schedules are handed out all the same; the report says the rest.
+"""
 
 import logging
-from collections.abc import Callable
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
-from mallorn.core.values.finish_report import NotDone
+from mallorn.core.values.finish_report import NotDone, StepSeconds
 from workers.process.leased_stage import StageContext
 from workers.subprocesses.crash_retry_and_advice import advice
 from workers.subprocesses.errors import ChildCrashed
+from workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class NotDoneLog:
+class StepLog:
     """Steps that were left out, each with why, and what would bring it about."""
 
     claimed: StageContext
     entries: list[NotDone] = field(default_factory=list)
+    spent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0, 0.0]))
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Count what goes on meanwhile as this step's; steps do not overlap."""
+        began = time.monotonic(), STOP.processor_sec() + time.process_time()
+        try:
+            yield
+        finally:
+            ended = time.monotonic(), STOP.processor_sec() + time.process_time()
+            for place in range(2):
+                self.spent[name][place] += ended[place] - began[place]
+
+    @property
+    def seconds(self) -> dict[str, StepSeconds]:
+        """By step, in their order."""
+        return {
+            name: StepSeconds(wall=round(wall, 2), processor=round(busy, 2))
+            for name, (wall, busy) in self.spent.items()
+        }
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
         """What `work` returns; None, and an entry, when it fails.
