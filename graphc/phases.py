@@ -56,8 +56,7 @@ _CLEAN = _relax("DeadCodeElimination")
 _DISPATCH = (PassStep("relax.backend.DispatchSampling"), PassStep("relax.backend.DispatchSortScan"))
 # What compile_relax and the pipeline "zero" run before they look a task up.
 _LEGALIZE = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
-# FoldConstant compiles a library for every operator that is left to it.
-_FOLD = (*_own("constants"), *_relax("FoldConstant"))
+_FOLD = _own("constants")
 _SIMPLIFY = (*_FOLD, *_relax("DecomposeOpsForInference", "CanonicalizeBindings"), *_FOLD)
 
 # Listing max_pool2d fails (NoDesiredLayout) and is not needed: pools follow the layout of what they read, and

@@ -45,6 +45,7 @@ OWN_PASSES = {
 }
 # What runs behind a pass, as one step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {
+    "mallorn.constants": "graphc.fold.fold_remaining_constants:FoldRemainingConstants",
     "mallorn.integers": "graphc.quant.quantize_to_arithmetic:QuantizeToArithmetic",
 }
 

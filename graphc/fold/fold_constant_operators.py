@@ -11,20 +11,30 @@ from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
 from graphc.core.reporting_pass import Leave
 
-# What numpy computes to the last bit as TVM does.
-_ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
-    "add": np.add,
-    "divide": np.divide,
-    "multiply": np.multiply,
-    "negative": np.negative,
-    "sqrt": np.sqrt,
-    "subtract": np.subtract,
+_REALS = ("float32",)
+_NUMBERS = (*_REALS, "int32", "int64")
+_ANY = (*_NUMBERS, "bool")
+# What numpy computes to the last bit as TVM does, of numbers of these types.
+_ELEMENTWISE: Mapping[str, tuple[Callable[..., Any], Sequence[str]]] = {
+    "add": (np.add, _NUMBERS),
+    "astype": (np.asarray, _ANY),
+    "divide": (np.divide, _REALS),
+    "isnan": (np.isnan, _REALS),
+    "multiply": (np.multiply, _NUMBERS),
+    "negative": (np.negative, _NUMBERS),
+    "sqrt": (np.sqrt, _REALS),
+    "subtract": (np.subtract, _NUMBERS),
+    "where": (np.where, _ANY),
 }
 _MOVES: Mapping[str, Callable[[Any, Any], Any]] = {
     "expand_dims": lambda call, value: value.reshape(graph_rewriting.sizes_of(call)),
     "permute_dims": lambda call, value: np.transpose(value, graph_rewriting.permutation(call)),
     "reshape": lambda call, value: value.reshape(graph_rewriting.sizes_of(call)),
     "squeeze": lambda call, value: value.reshape(graph_rewriting.sizes_of(call)),
+}
+_TYPES: Mapping[str, Sequence[str]] = {
+    **{name: (*types, "bool") for name, (_, types) in _ELEMENTWISE.items()},
+    **dict.fromkeys(_MOVES, (*_ANY, "int8", "uint8")),
 }
 
 
@@ -33,22 +43,29 @@ class FoldConstantOperators(Pass[list[Any]]):
 
     name = "fold.constant_operators"
     match = tuple(f"relax.{name}" for name in (*_ELEMENTWISE, *_MOVES))
+    dtype = ""
     any_size = forward = True
 
     def check(self, call: Any, g: Graph) -> list[Any]:
         values = [arg for arg in call.args if not isinstance(arg, relax.ShapeExpr)]
-        if not all(g.is_constant(value) and value.ty.dtype == "float32" for value in values):
-            raise Leave("an argument is computed, or no float32")
+        if not all(g.is_constant(value) for value in values):
+            raise Leave("an argument is computed")
+        if not {str(value.ty.dtype) for value in (*values, call)} <= set(_TYPES[_name(call)]):
+            raise Leave("numpy may round its type otherwise")
         if not graph_rewriting.known(call):
             raise Leave("its sizes are known only when it runs")
         return [g.array(value) for value in values]
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
-        return relax.const(_computed(operator_name(call).removeprefix("relax."), call, facts))
+        return relax.const(_computed(_name(call), call, facts))
+
+
+def _name(call: Any) -> str:
+    return operator_name(call).removeprefix("relax.")
 
 
 def _computed(name: str, call: Any, values: Sequence[Any]) -> Any:
     if name in _MOVES:
         return np.ascontiguousarray(_MOVES[name](call, values[0]))
     with np.errstate(all="ignore"):
-        return _ELEMENTWISE[name](*values)
+        return np.asarray(_ELEMENTWISE[name][0](*values)).astype(str(call.ty.dtype))

@@ -44,11 +44,11 @@ def _recipe(name: str, version: int) -> Recipe:
 
 PLAIN: Final = _recipe("plain", 1)
 PLAIN_GPU: Final = _recipe("plain-gpu", 1)
-TUNED: Final = _recipe("tuned", 11)
-DIRECT: Final = _recipe("direct", 10)
-BF16: Final = _recipe("bf16", 7)
-DIRECT_BF16: Final = _recipe("direct-bf16", 6)
-TUNED_GPU: Final = _recipe("tuned-gpu", 1)
+TUNED: Final = _recipe("tuned", 12)
+DIRECT: Final = _recipe("direct", 11)
+BF16: Final = _recipe("bf16", 8)
+DIRECT_BF16: Final = _recipe("direct-bf16", 7)
+TUNED_GPU: Final = _recipe("tuned-gpu", 2)
 # The pass that computes products in bfloat16.
 ROUNDS: Final = "mallorn.bf16"
 

@@ -21,6 +21,14 @@ COMPUTED: dict[str, Steps] = {
         lambda c: relax.op.divide(c, relax.const(X)),
     ),
     "differences": (lambda c: relax.op.subtract(c, relax.const(np.float32(3))), relax.op.negative),
+    "sums of integers": (
+        lambda c: relax.op.astype(c, "int64"),
+        lambda c: relax.op.add(c, relax.op.multiply(c, relax.op.negative(c))),
+        lambda c: relax.op.astype(c, "float32"),
+    ),
+    "bounds that may be no numbers": (
+        lambda c: relax.op.where(relax.op.isnan(c), relax.const(np.float32(-np.inf)), c),
+    ),
     "axes of one": (
         lambda c: relax.op.expand_dims(c, [0, 2]),
         lambda c: relax.op.squeeze(c, [0, 2]),
@@ -71,11 +79,20 @@ def test_what_numpy_rounds_otherwise_is_left_to_tvm() -> None:
     assert operators(FoldConstantOperators()(beside_x(relax.op.exp))) == ["relax.exp", "relax.add"]
 
 
-def test_integers_are_left_to_tvm() -> None:
-    sums = beside_x(
-        lambda c: relax.op.add(c, c), lambda c: relax.op.astype(c, "float32"), values=X.astype("int32")
+def test_quotients_of_integers_are_left_to_tvm_which_rounds_to_zero() -> None:
+    halves = beside_x(
+        lambda c: relax.op.divide(c, c), lambda c: relax.op.astype(c, "float32"), values=X.astype("int32")
     )
-    assert operators(FoldConstantOperators()(sums)) == ["relax.add", "relax.astype", "relax.add"]
+    assert operators(FoldConstantOperators()(halves)) == ["relax.divide", "relax.astype", "relax.add"]
+
+
+def test_transposed_bytes_are_computed() -> None:
+    steps = lambda c: relax.op.permute_dims(c), lambda c: relax.op.permute_dims(c)
+    bytes_ = relax.const((100 * X).astype("int8"))
+    mod = network(
+        lambda emit, x: relax.op.add(x, emit(steps[1](emit(steps[0](bytes_))))), X.shape, dtype="int8"
+    )
+    assert operators(FoldConstantOperators()(mod)) == ["relax.add"]
 
 
 def test_a_network_without_constants_is_left_alone() -> None:
@@ -96,8 +113,10 @@ gv[4, 6] = add(x0[4, 6], lv[4, 6])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "an argument is computed, or no float32": network(lambda _, x: relax.op.sqrt(x), X.shape),
-            "its numbers are int32, not float32": network(
-                lambda _, x: relax.op.add(x, x), X.shape, dtype="int32"
+            "an argument is computed": network(lambda _, x: relax.op.sqrt(x), X.shape),
+            "numpy may round its type otherwise": network(
+                lambda emit, x: relax.op.add(x, emit(relax.op.sqrt(relax.const(X.astype("float16"))))),
+                X.shape,
+                dtype="float16",
             ),
         }
