@@ -10,10 +10,15 @@ from typing import Any
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.convert import import_block_quantized_weights, import_lstm_gru_rnn, import_quantized_operators
+from graphc.convert import (
+    import_activations,
+    import_block_quantized_weights,
+    import_lstm_gru_rnn,
+    import_quantized_operators,
+)
 
 Convert = Callable[[Any, Any, Any, Any], Any]
-_FILES = (import_lstm_gru_rnn, import_quantized_operators, import_block_quantized_weights)
+_FILES = (import_activations, import_lstm_gru_rnn, import_quantized_operators, import_block_quantized_weights)
 
 
 def teach() -> None:

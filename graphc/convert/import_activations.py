@@ -1,0 +1,97 @@
+"""Activations and sums of several operands in operators that a change of layout passes through.
+
+TVM's importer makes clips, choices and stacks of them, which stand between transposes or end the change.
+A constant is the first operand of a maximum where what is no number shall stay so, and else the second.
+"""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from tvm import relax
+
+_op = relax.op
+
+
+def _number(value: float, like: Any) -> Any:
+    return relax.const(value, like.ty.dtype)
+
+
+def _between(x: Any, least: float, most: float) -> Any:
+    return _op.minimum(_number(most, x), _op.maximum(_number(least, x), x))
+
+
+def _hard_swish(builder: Any, inputs: Any, _: Any, __: Any) -> Any:
+    (x,) = inputs
+    moved = builder.normalize(_op.add(x, _number(3, x)))
+    return _op.multiply(x, _op.divide(_between(moved, 0, 6), _number(6, x)))
+
+
+def _hard_sigmoid(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
+    (x,) = inputs
+    slope, offset = float(attrs.get("alpha", 0.2)), float(attrs.get("beta", 0.5))
+    line = _op.add(_op.multiply(x, _number(slope, x)), _number(offset, x))
+    return _between(builder.normalize(line), 0, 1)
+
+
+def _exponential(x: Any, height: float, width: float) -> Any:
+    """The number if it is positive, else the exponential function less one."""
+    negative = _op.minimum(_number(0, x), x)
+    scaled = negative if width == 1 else _op.divide(negative, _number(width, x))
+    curve = _op.subtract(_op.exp(scaled), _number(1, x))
+    return _op.add(_op.maximum(_number(0, x), x), _op.multiply(curve, _number(height, x)))
+
+
+def _selu(_: Any, inputs: Any, attrs: Any, __: Any) -> Any:
+    alpha = float(attrs.get("alpha", 1.67326319217681884765625))
+    gamma = float(attrs.get("gamma", 1.05070102214813232421875))
+    return _op.multiply(_exponential(inputs[0], alpha, 1.0), _number(gamma, inputs[0]))
+
+
+def _where(mask: Any, x: Any) -> Any:
+    """The numbers where the mask holds; they are finite elsewhere."""
+    return _op.multiply(_op.astype(mask, x.ty.dtype), x)
+
+
+def _thresholded_relu(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
+    (x,) = inputs
+    least = _number(float(attrs.get("alpha", 1.0)), x)
+    return _where(_op.greater(x, least), builder.normalize(_op.maximum(x, least)))
+
+
+def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
+    (x,) = inputs
+    edge, bias = (float(attrs.get(name, value)) for name, value in (("lambd", 0.5), ("bias", 0.0)))
+    above, below = _number(edge, x), _number(-edge, x)
+    high = builder.normalize(_op.subtract(_op.maximum(x, above), _number(bias, x)))
+    low = builder.normalize(_op.add(_op.minimum(x, below), _number(bias, x)))
+    return _op.add(_where(_op.greater(x, above), high), _where(_op.less(x, below), low))
+
+
+def _in_turn(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
+    """The operands, two by two."""
+
+    def convert(builder: Any, inputs: Any, _: Any, __: Any) -> Any:
+        return reduce(lambda one, two: builder.normalize(operator(one, two)), inputs)
+
+    return convert
+
+
+def _mean(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+    total = CONVERTERS["Sum"](builder, inputs, attrs, params)
+    return _op.divide(total, _number(len(inputs), inputs[0]))
+
+
+CONVERTERS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "Celu": lambda _, inputs, attrs, __: _exponential(inputs[0], *2 * (float(attrs.get("alpha", 1.0)),)),
+    "Elu": lambda _, inputs, attrs, __: _exponential(inputs[0], float(attrs.get("alpha", 1.0)), 1.0),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _hard_swish,
+    "Max": _in_turn(_op.maximum),
+    "Mean": _mean,
+    "Min": _in_turn(_op.minimum),
+    "Selu": _selu,
+    "Shrink": _shrink,
+    "Sum": _in_turn(_op.add),
+    "ThresholdedRelu": _thresholded_relu,
+}

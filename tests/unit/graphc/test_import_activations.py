@@ -1,0 +1,79 @@
+"""Activations stand between convolutions without transposes, and are what ONNX says."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from tvm import relax
+
+from graphc.convert.import_activations import CONVERTERS
+from graphc.core import pass_runner
+from graphc.export import compile_network
+from tests.unit.graphc.networks import HASWELL, random, run
+from workers.tvm.graph_recipes import TUNED, step_json
+
+SIZES = (1, 16, 7, 7)
+WEIGHTS = numpy_helper.from_array(random(16, 16, 3, 3) * np.float32(0.1), "weights")
+ATTRIBUTES: dict[str, dict[str, float]] = {
+    "Celu": {"alpha": 1.5},
+    "Elu": {"alpha": 0.5},
+    "HardSigmoid": {"alpha": 0.3, "beta": 0.25},
+    "Selu": {"alpha": 1.5, "gamma": 1.25},
+    "Shrink": {"lambd": 0.25, "bias": 0.125},
+    "ThresholdedRelu": {"alpha": 0.25},
+}
+SEVERAL = ("Max", "Mean", "Min", "Sum")
+TARGET = tvm.target.Target(HASWELL)
+
+
+def convolution(source: str, result: str) -> Any:
+    return helper.make_node("Conv", [source, "weights"], [result], pads=[1, 1, 1, 1])
+
+
+def between_convolutions(operator: str) -> Any:
+    """The operator between two; those that take several operands have a third beside it, and a number."""
+    operands = ["a", "b", "number"] if operator in SEVERAL else ["a"]
+    nodes = [convolution("x", "a"), *([convolution("a", "b")] if operator in SEVERAL else [])]
+    nodes += [
+        helper.make_node(operator, operands, ["c"], **ATTRIBUTES.get(operator, {})),
+        convolution("c", "y"),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, SIZES) for name in "xy"]
+    number = numpy_helper.from_array(np.array([0.25], "float32"), "number")
+    graph = helper.make_graph(nodes, "graph", ends[:1], ends[1:], [WEIGHTS, number])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)])
+
+
+def operators(mod: Any) -> Counter[str]:
+    bindings = (binding for block in mod["main"].body.blocks for binding in block.bindings)
+    return Counter(
+        str(binding.value.op.name) for binding in bindings if isinstance(binding.value, relax.Call)
+    )
+
+
+@pytest.mark.parametrize("operator", CONVERTERS)
+def test_an_activation_takes_part_in_a_change_of_layout(operator: str) -> None:
+    mod = compile_network.read_graph(between_convolutions(operator), {}, TARGET)
+    steps = [step_json(step) for step in TUNED.before]
+    layout = next(at for at, step in enumerate(steps) if step["pass"] == "relax.transform.ConvertLayout")
+    after, _ = pass_runner.run(mod, steps[: layout + 2], TARGET)
+    assert operators(after)["relax.permute_dims"] == 2, "of the input and the result alone"
+
+
+@pytest.mark.parametrize("operator", CONVERTERS)
+def test_an_activation_computes_what_onnx_says(operator: str) -> None:
+    model, x = between_convolutions(operator), random(*SIZES)
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+    mod = compile_network.read_graph(onnx.ModelProto.FromString(model.SerializeToString()), {}, TARGET)
+    np.testing.assert_allclose(run(mod, x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", ["Max", "Sum"])
+def test_a_single_operand_is_itself(operator: str) -> None:
+    x = relax.Var("x", relax.TensorType((3, 2), "float32"))
+    assert CONVERTERS[operator](relax.BlockBuilder(), [x], {}, {}).same_as(x)
