@@ -1,0 +1,136 @@
+"""Sine, cosine and tangent of all numbers, the largest included.
+
+An angle is taken in quarters of a turn. As many bits of 2 / pi are multiplied by the number's mantissa as lie
+below whole turns and above what no result shows (Payne and Hanek), so no angle is too large.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import pi
+from typing import Any, Final
+
+from tvm import tirx
+
+from graphc.elementwise.number_function import (
+    BIAS,
+    ENDLESS,
+    MANTISSA_BITS,
+    Once,
+    bits,
+    magnitude,
+    of_bits,
+    polynomial,
+    real,
+)
+
+# 2 / pi behind its point, after 32 bits of zeros: where the bits begin that the smallest numbers need.
+_TWO_OVER_PI: Final = (
+    *(0x00000000, 0xA2F9836E, 0x4E441529, 0xFC2757D1),
+    *(0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB),
+)
+_OFFSET: Final = 7  # of the bits that a number between one and two needs
+_WORD: Final = 32
+# Cephes, of squares: sin(r) - r is r**3 times the first, cos(r) - 1 + r**2 / 2 is r**4 times the second, and
+# tan(r) - r is r**3 times the third, while r is at most pi / 4.
+_SIN: Final = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COS: Final = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+_TAN: Final = (
+    *(9.38540185543e-3, 3.11992232697e-3, 2.44301354525e-2),
+    *(5.34112807005e-2, 1.33387994085e-1, 3.33331568548e-1),
+)
+
+
+@dataclass(frozen=True)
+class Angle:
+    """Quarters of a turn, and what is left: at most half a quarter, in radians, and its square."""
+
+    quarters: Any
+    rest: Any
+    square: Any
+
+    def sine(self) -> Any:
+        return self.rest + self.rest * self.square * polynomial(self.square, _SIN)
+
+    def cosine(self) -> Any:
+        tail = self.square * self.square * polynomial(self.square, _COS)
+        return real(1) - (self.square * real(0.5) - tail)
+
+    def is_odd(self) -> Any:
+        return tirx.NE(self.quarters & 1, tirx.const(0, "int32"))
+
+
+def sin(once: Once, x: Any) -> Any:
+    """The sine."""
+    angle = _angle(once, magnitude(x))
+    found = tirx.Select(angle.is_odd(), angle.cosine(), angle.sine())
+    return _negated(found, angle.quarters, bits(x))
+
+
+def cos(once: Once, x: Any) -> Any:
+    """The cosine."""
+    angle = _angle(once, magnitude(x))
+    found = tirx.Select(angle.is_odd(), angle.sine(), angle.cosine())
+    return _negated(found, angle.quarters + 1, tirx.const(0, "int32"))
+
+
+def tan(once: Once, x: Any) -> Any:
+    """The tangent."""
+    angle = _angle(once, magnitude(x))
+    found = once(angle.rest + angle.rest * angle.square * polynomial(angle.square, _TAN))
+    return _negated(tirx.Select(angle.is_odd(), real(-1) / found, found), tirx.const(0, "int32"), bits(x))
+
+
+def _negated(value: Any, quarters: Any, sign: Any) -> Any:
+    """The value, negated in the third and fourth quarter, and once more if the sign is set."""
+    turned = tirx.shift_left(quarters & 2, tirx.const(_WORD - 2, "int32"))
+    return of_bits(bits(value) ^ turned ^ (sign & tirx.const(-(2**31), "int32")))
+
+
+def _angle(once: Once, x: Any) -> Angle:
+    """The angle of a number that is not negative; none of what is no number, or endless."""
+    turned = once(_turned(once, bits(x)))
+    small = x < real(pi / 4)
+    nearest = tirx.shift_right(turned + tirx.const(1 << 61, "int64"), tirx.const(62, "int64"))
+    quarters = tirx.Select(small, tirx.const(0, "int32"), tirx.Cast("int32", nearest))
+    parts = once(tirx.shift_left(turned, tirx.const(2, "int64")))
+    high = tirx.Cast("float32", tirx.Cast("int32", tirx.shift_right(parts, tirx.const(_WORD, "int64"))))
+    below = tirx.Cast("int32", tirx.shift_right(parts, tirx.const(1, "int64"))) & 0x7FFFFFFF
+    low = tirx.Cast("float32", below)
+    rest = (high + low * real(2.0 ** (1 - _WORD))) * real(pi / 2 * 2.0**-_WORD)
+    finite = tirx.Select(x < real(ENDLESS), rest, real(float("nan")))
+    named = once(tirx.Select(small, x, finite))
+    return Angle(once(quarters), named, once(named * named))
+
+
+def _turned(once: Once, whole: Any) -> Any:
+    """A number in quarters of a turn, whole turns left out: two bits, and 62 behind the point."""
+    exponent = tirx.shift_right(whole, tirx.const(MANTISSA_BITS, "int32")) - BIAS
+    first = once(exponent + _OFFSET)
+    mantissa = once(tirx.Cast("uint32", (whole & 0x7FFFFF) | 0x800000))
+    words = [once(_word(first, at)) for at in range(4)]
+    shift = once(tirx.Cast("uint32", first & (_WORD - 1)))
+    high, middle, low = (_shifted(one, two, shift) for one, two in pairwise(words))
+    upper = tirx.shift_left(_wide(mantissa * high), tirx.const(_WORD, "uint64"))
+    carried = tirx.shift_right(_wide(mantissa) * _wide(low), tirx.const(_WORD, "uint64"))
+    return tirx.reinterpret("int64", upper + _wide(mantissa) * _wide(middle) + carried)
+
+
+def _word(first: Any, at: int) -> Any:
+    """The word of 2 / pi so many behind the one that a bit is in."""
+    place, found = tirx.shift_right(first, tirx.const(5, "int32")), _TWO_OVER_PI[at]
+    found = tirx.const(found, "uint32")
+    for skipped in range(1, len(_TWO_OVER_PI) - 3):
+        word = tirx.const(_TWO_OVER_PI[at + skipped], "uint32")
+        found = tirx.Select(place >= skipped, word, found)
+    return found
+
+
+def _shifted(word: Any, following: Any, by: Any) -> Any:
+    """A word that begins some bits later; a shift by all bits has no result, hence two."""
+    one = tirx.const(1, "uint32")
+    rest = tirx.shift_right(tirx.shift_right(following, one), tirx.const(_WORD - 1, "uint32") - by)
+    return tirx.shift_left(word, by) | rest
+
+
+def _wide(word: Any) -> Any:
+    return tirx.Cast("uint64", word)
