@@ -26,6 +26,7 @@ CROWDED: Final = 2.2
 LINE_STEPS: Final = 16
 FILL: Final = 4.0  # times reading it, for reading, choosing and writing
 WIDE: Final = 0.05  # steps for each doubling of a vector of two registers: they are loaded again
+MEMORY: Final = 8.0  # steps that a sum takes which LLVM keeps in memory
 LOOP: Final = 0.5  # steps that going round a loop takes
 
 
@@ -61,6 +62,7 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     bloated += np.where(body.loopless & body.spreads & (body.operations > LOOPLESS), REBUILT, 0)
     # Vectors of a row that are tiles of their own, too.
     bloated += np.where(body.spreads & (loops.factor(loops.spatial - 1, 2) > 1), APART, 0)
+    bloated += np.where(body.in_memory, MEMORY, 0)
     wide = WIDE * np.maximum(0, np.log2(body.vectors) - 1)
     cost = (
         np.maximum(np.maximum(1, waits), body.loading)

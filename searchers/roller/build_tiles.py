@@ -100,10 +100,10 @@ def _pairs(extent: int, most: int) -> Table:
 
 
 def _vectors(extent: int, lanes: int, limit: int) -> Table:
-    """The same of the axis that vectors are made of: those that waste fewest lanes."""
+    """The same of the axis that vectors are made of: those that waste fewest lanes, and halves of vectors."""
     widths = np.array([factor for factor in divisors(extent) if factor <= min(limit, _WIDEST)])
     waste = np.ceil(widths / lanes) * lanes / widths
-    good = widths[waste <= 1.5 * waste.min()]
+    good = widths[(waste <= 1.5 * waste.min()) | (2 * widths == lanes)]
     return np.array([(again, f) for f in good.tolist() for again in divisors(extent // f) if again <= 4])
 
 

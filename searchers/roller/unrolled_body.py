@@ -52,6 +52,12 @@ class Body:
         """Whether it reads numbers that are spread over vectors."""
         return any(self.loops.spatial - 1 not in read.axes for read in self.loops.nest.reads)
 
+    @property
+    def in_memory(self) -> NDArray[np.bool_]:
+        """Whether its sums have no registers: LLVM makes none of long vectors, but for powers of two."""
+        width = self.loops.width
+        return np.asarray((width > self._machine.lanes) & (np.exp2(np.ceil(np.log2(width))) != width))
+
     @cached_property
     def loopless(self) -> NDArray[np.bool_]:
         """Whether all steps of a sum are written out."""

@@ -52,6 +52,15 @@ def test_a_matmul_fills_vectors_registers_and_cores(machine: Machine) -> None:
     assert rows[0] * columns[0] % machine.cores == 0
 
 
+@pytest.mark.parametrize("columns", [24, 40, 48, 96])
+@pytest.mark.parametrize("machine", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_no_vector_is_longer_than_the_machines_but_for_powers_of_two(columns: int, machine: Machine) -> None:
+    """LLVM keeps sums of 24 numbers in memory, not in registers."""
+    vector = best(sketch(tile(36, 4), tile(196, 4), tile(columns, 4), tile(96, 2), UNROLL), machine)
+    assert vector[11] <= machine.lanes or vector[11] in (16, 32, 64)
+    assert 2 * vector[11] >= machine.lanes
+
+
 def test_where_an_instruction_fills_the_vector_whole_vectors_are_tiled() -> None:
     trace = '[["Annotate", [], ["meta_schedule.auto_tensorize"], []]]'
     dot = sketch(tile(64, 4), tile(32, 4), tile(1, 4), tile(392, 2), tile(1, 2), UNROLL, trace=trace)
