@@ -102,6 +102,11 @@ INTEGER_PRODUCTS = Phase(
     "Sums products of bytes by the processor's instructions, and fuses the rounding around them.",
     (*_own("int8"), *_for_lanes("taps"), *_own("steps"), *_CLEAN, *_own("reals"), *_CLEAN),
 )
+MOVES = Phase(
+    "moves",
+    "Folds factors and summands of channels into weights, and pools before it multiplies.",
+    (*_own("batch_norms", "pools"), *_CLEAN),
+)
 WINOGRAD = Phase("winograd", "Multiplies less for 3 x 3 kernels, where that pays.", _own("winograd"))
 FLOAT_PRODUCTS = Phase(
     "products",
@@ -126,6 +131,11 @@ BF16_PRODUCTS = Phase(
     ),
 )
 DIRECT_BF16_PRODUCTS = Phase(BF16_PRODUCTS.name, BF16_PRODUCTS.purpose, BF16_PRODUCTS.steps[1:])
+COPIES = Phase(
+    "copies",
+    "Joins tensors part by part, with what follows computed on the way.",
+    (*_for_lanes("concats"), *_CLEAN),
+)
 ATTENTION_AND_NORMS = Phase(
     "attention and norms",
     "Fuses transposes into products, and vectorises norms, softmax and smooth functions.",
@@ -166,8 +176,8 @@ GPU_SCHEDULES = Phase("default schedules", "Schedules by rules what no record sc
 
 
 def _on_cpu(*products: Phase) -> tuple[Phase, ...]:
-    first = (QUANTIZED, FOLD, LAYOUT, INTEGER_PRODUCTS)
-    return (*first, *products, ATTENTION_AND_NORMS, LOWER, MARK_TASKS)
+    first = (QUANTIZED, FOLD, LAYOUT, INTEGER_PRODUCTS, MOVES)
+    return (*first, *products, COPIES, ATTENTION_AND_NORMS, LOWER, MARK_TASKS)
 
 
 # By the name of a recipe: what runs before schedules are applied. CUDA's schedules tile NCHW convolutions and

@@ -54,6 +54,10 @@ class Graph:
         """The number of calls that read a variable, outputs of the network included."""
         return len(self._readers.get(value, ()))
 
+    def readers(self, value: Any) -> list[Any]:
+        """The calls that read a variable; none in place of what is no call."""
+        return [self.producer(reader) for reader in self._readers.get(value, ())]
+
     def read_once(self, value: Any) -> bool:
         """True if one call alone reads it; callers read the network's outputs, too."""
         return isinstance(value, relax.DataflowVar) and self.reader_count(value) == 1

@@ -10,9 +10,11 @@ Step = TypedDict(
 TVM_PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
 # Where the passes that TVM lacks are defined, and what makes their arguments: MODULE:NAME.
 OWN_PASSES = {
+    "mallorn.batch_norms": "graphc.fold.fold_batch_norm:FoldBatchNorm",
     "mallorn.bf16": "graphc.quant.bf16_dot_products:Bf16DotProducts",
     "mallorn.blocked": "graphc.quant.keep_block_quantized_weights:KeepBlockQuantizedWeights",
     "mallorn.calls": "graphc.tasks.wrap_extern_calls:WrapExternCalls",
+    "mallorn.concats": "graphc.layout.concat_to_copies:ConcatToCopies",
     "mallorn.constants": "graphc.fold.fold_constant_operators:FoldConstantOperators",
     "mallorn.copies": "graphc.fold.fold_constant_copies:FoldConstantCopies",
     "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum:VectorizeCumsum",
@@ -29,6 +31,7 @@ OWN_PASSES = {
     "mallorn.lines": "graphc.tasks.mark_elementwise_rows:MarkElementwiseRows",
     "mallorn.norms": "graphc.norm.group_norm_to_partial_sums:GroupNormToPartialSums",
     "mallorn.passable": "graphc.layout.prepare_convert_layout:PrepareConvertLayout",
+    "mallorn.pools": "graphc.conv.move_pool_before_pointwise:MovePoolBeforePointwise",
     "mallorn.reached": "graphc.conv.trim_weights_on_padding:TrimWeightsOnPadding",
     "mallorn.reals": "graphc.quant.fuse_dequantize:FuseDequantize",
     "mallorn.restore_clip": "graphc.layout.clip_to_max_min:ClipToMaxMin",

@@ -19,28 +19,32 @@ class PadMatmulToTiles(Pass[matmul_function.Product]):
 
     def check(self, call: Any, g: Graph) -> matmul_function.Product:
         data, weights = call.args
-        if not g.is_constant(weights) or weights.ty.ndim != 2:
-            raise Leave("its second factor is computed, or a stack")
+        if not g.is_constant(weights):
+            raise Leave("its second factor is computed")
         if data.ty.ndim < 2:
             raise Leave("its first factor is a vector")
-        plain = _product(sizes_of(data), sizes_of(weights)[1])
+        *stack, _, outputs = sizes_of(weights)
+        if stack and tuple(stack) != sizes_of(data)[:-2]:
+            raise Leave("its factors are stacks of other sizes")
+        plain = _product(sizes_of(data), outputs, is_stack=bool(stack))
         tiled = matmul_function.tileable(plain, g.lanes)
         if tiled == plain:
             raise Leave("its sizes can be tiled")
+        if stack and tiled.whole["j"] == outputs:
+            raise Leave("it is a stack whose columns fill vectors")
         return tiled
 
     def rewrite(self, call: Any, facts: matmul_function.Product, g: Graph) -> Any:
         weights = g.array(call.args[1])
         columns = facts.whole["j"] - facts.sizes["j"]
-        filled = np.pad(weights, [(0, 0), (0, columns)])
+        filled = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, columns)])
         function = matmul_function.function(facts)
         return g.call_function("whole_matmul", function, [call.args[0], relax.const(filled)], call.ty)
 
 
-def _product(data: tuple[int, ...], outputs: int) -> matmul_function.Product:
+def _product(data: tuple[int, ...], outputs: int, is_stack: bool) -> matmul_function.Product:
     *stack, rows, inputs = data
     above = {f"a{at}": size for at, size in enumerate(stack)}
     sizes = above | {"i": rows, "j": outputs, "k": inputs}
-    return matmul_function.Product(
-        sizes, [*above, *"ik"], ["k", "j"], [*above, *"ij"], sizes, w_is_whole=True
-    )
+    weights = [*above, *"kj"] if is_stack else ["k", "j"]
+    return matmul_function.Product(sizes, [*above, *"ik"], weights, [*above, *"ij"], sizes, w_is_whole=True)

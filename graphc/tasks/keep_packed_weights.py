@@ -1,4 +1,4 @@
-"""Weights that lie in the order in which their instruction reads them."""
+"""Weights that lie in the order in which their instruction or their row reads them."""
 
 from typing import Any
 
@@ -9,20 +9,26 @@ from graphc.core.reporting_pass import Leave
 from graphc.core.tensor_function_pass import TensorFunctionPass
 from graphc.quant import block_quantized_matmul_function
 
+# The operator of blocks that read several parts of a vector, which TVM lays out for one of them.
+BY_PART = "concatenate"
 FREE = "layout_free_buffers"  # what a function says of arguments that schedules may lay out anew
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):
-    """Keeps block-quantised weights as they are packed: no schedule lays them out anew."""
+    """Keeps block-quantised weights and those of joined parts as they lie: no schedule lays them out anew."""
 
     name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE,)
 
     def check(self, function: Any) -> None:
         blocks = graph_rewriting.collect(function, SBlock)
-        if not any(block.annotations.get(graph_rewriting.RULE) in self.rules for block in blocks):
-            raise Leave("it multiplies no block-quantised weights")
+        if not any(map(self._reads_in_order, blocks)):
+            raise Leave("it neither multiplies block-quantised weights nor joins parts")
         if FREE not in (function.attrs or {}):
             raise Leave("it has no weights that may be laid out anew")
+
+    def _reads_in_order(self, block: Any) -> bool:
+        notes = block.annotations
+        return notes.get(graph_rewriting.RULE) in self.rules or notes.get(graph_rewriting.OPERATOR) == BY_PART
 
     def rewrite(self, function: Any, facts: None) -> Any:
         return function.without_attr(FREE)

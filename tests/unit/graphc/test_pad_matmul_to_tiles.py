@@ -22,6 +22,11 @@ def product(rows: tuple[int, ...], inputs: int, outputs: int) -> Any:
     return network(lambda _, x: relax.op.matmul(x, weights(inputs, outputs)), (*rows, inputs))
 
 
+def stacked(rows: int, outputs: int) -> Any:
+    """As Winograd's algorithm multiplies: a matrix of weights for each matrix of data."""
+    return network(lambda _, x: relax.op.matmul(x, weights(3, 24, outputs)), (3, rows, 24))
+
+
 def scores(tokens: int, size: int = 8) -> Any:
     shape = (2, tokens, size)
 
@@ -55,6 +60,14 @@ def test_a_product_with_weights_stays_what_it_was(rows: tuple[int, ...], outputs
     assert difference(run(after, x), run(mod, x)) <= 1e-5
 
 
+@pytest.mark.parametrize(("rows", "outputs"), [(12, 24), (17, 40)])
+def test_a_stack_of_them_gets_columns_that_fill_vectors(rows: int, outputs: int) -> None:
+    mod, x = stacked(rows, outputs), random(3, rows, 24)
+    after = rewritten(PadMatmulToTiles(16), mod)
+    assert after is not None
+    assert difference(run(after, x), run(mod, x)) <= 1e-5
+
+
 class TestPadMatmulToTiles(PassConformance):
     PASS = PadMatmulToTiles
     BEFORE = "gv[17, 32] = matmul(x0[17, 24], constant[24, 32])"
@@ -66,8 +79,12 @@ class TestPadMatmulToTiles(PassConformance):
     def leaves(self) -> Mapping[str, Any]:
         return {
             "its sizes can be tiled": product((128,), 24, 64),
-            "its second factor is computed, or a stack": network(
+            "its second factor is computed": network(
                 lambda _, x, w: relax.op.matmul(x, w), (17, 24), (24, 32)
+            ),
+            "it is a stack whose columns fill vectors": stacked(17, 32),
+            "its factors are stacks of other sizes": network(
+                lambda _, x: relax.op.matmul(x, weights(3, 24, 20)), (17, 24)
             ),
             "its numbers are float16, not float32": network(
                 lambda _, x: relax.op.matmul(x, relax.const(np.ones((24, 32), "float16"))),

@@ -1,0 +1,70 @@
+"""Average pools before the pointwise convolution whose results they read.
+
+Both are sums, and sums commute: a pool of two by two leaves the convolution a quarter of its products.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax
+
+from graphc.core.graph import Graph
+from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import channels_last, convolution, sizes_of
+from graphc.core.reporting_pass import Leave
+from graphc.fold.channel_affine import ChannelAffine, affine_chain, nothing
+
+POOL = "relax.nn.avg_pool2d"
+
+
+@dataclass(frozen=True)
+class PooledConvolution:
+    """The convolution, and the summands that follow it."""
+
+    convolution: Any
+    affine: ChannelAffine
+
+
+class MovePoolBeforePointwise(Pass[PooledConvolution]):
+    """Pools what a pointwise convolution reads, not what it computes, where that leaves it fewer pixels."""
+
+    name, match = "conv.move_pool_before_pointwise", (POOL,)
+    after = ("fold.batch_norm",)
+
+    def check(self, call: Any, g: Graph) -> PooledConvolution:
+        if any(map(int, call.attrs.padding)) or call.attrs.ceil_mode or call.attrs.layout != "NHWC":
+            raise Leave("it has padding, or its channels are not last")
+        before, after = sizes_of(call.args[0]), sizes_of(call)
+        if after[1] * after[2] >= before[1] * before[2]:
+            raise Leave("it leaves as many pixels")
+        affine, value = _behind(call.args[0], g)
+        source = g.producer(value, "relax.nn.conv2d") if g.read_once(value) else None
+        if source is None or not _is_pointwise(source):
+            raise Leave("no pointwise convolution is before it, for it alone")
+        return PooledConvolution(source, affine)
+
+    def rewrite(self, call: Any, facts: PooledConvolution, g: Graph) -> Any:
+        data, weights = facts.convolution.args
+        pooled = relax.Call(call.op, [data], call.attrs)
+        product = convolution(facts.convolution, pooled, weights)
+        if not facts.affine.is_shifted():
+            return product
+        return relax.op.add(product, relax.const(facts.affine.shift.astype("float32")))
+
+
+def _behind(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
+    """What is added to a value behind which one looks, and that value."""
+    call = g.producer(value, "relax.add") if g.read_once(value) else None
+    affine, links = affine_chain(call, g) if call is not None else (nothing(value.ty.ndim), [])
+    last = value.ty.ndim - 1
+    if not links or affine.is_scaled() or any(axis != last for axis in affine.channels()):
+        return nothing(value.ty.ndim), value
+    return affine, links[0].value
+
+
+def _is_pointwise(call: Any) -> bool:
+    attrs = call.attrs
+    ones = (*attrs.strides, *sizes_of(call.args[1])[:2])
+    return (
+        channels_last(call) and all(int(number) == 1 for number in ones) and not any(map(int, attrs.padding))
+    )

@@ -1,0 +1,98 @@
+"""Batch norms with constant statistics as a factor and a summand a channel, or in the weights before them.
+
+The importer spells a batch norm out as four operators: folding computes those of constants alone, and what is
+left divides every number by a deviation.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from graphc.core.graph import Graph, operator_name
+from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import convolution
+from graphc.core.reporting_pass import Leave
+from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain
+
+# Where a convolution's outputs are in its result and in its weights.
+_OUTPUTS = {
+    ("NCHW", "OIHW"): (1, 0),
+    ("NCW", "OIW"): (1, 0),
+    ("NHWC", "HWIO"): (3, 3),
+    ("NWC", "WIO"): (2, 2),
+}
+
+
+@dataclass(frozen=True)
+class AffineOfLinear:
+    """What a chain computes together, of what, and the linear operator that takes its factors."""
+
+    affine: ChannelAffine
+    value: Any
+    linear: Any | None
+    weights: Any = None  # of the linear operator, scaled
+
+
+class FoldBatchNorm(Pass[AffineOfLinear]):
+    """Makes a factor and a summand a channel of chains of constants, and scales weights before them."""
+
+    name, match = "fold.batch_norm", OPERATORS
+
+    def check(self, call: Any, g: Graph) -> AffineOfLinear:
+        affine, links = affine_chain(call, g)
+        if not links:
+            raise Leave("an operand is computed, or a constant of more than channels")
+        reader = g.only_reader(g.variable, *OPERATORS)
+        if reader is not None and len(affine_chain(reader, g)[1]) > len(links):
+            raise Leave
+        if not affine.channels():
+            raise Leave("its constants are single numbers")
+        # So few cost nothing: they are fused with what is before them, whose tasks stay what they were.
+        kinds = {link.name in ("add", "subtract") for link in links}
+        if len(links) == len(kinds) and all(link.name != "divide" for link in links):
+            raise Leave("it is a factor and a summand at most")
+        linear = _linear(links[0].value, affine, g) if affine.is_scaled() else None
+        weights = None if linear is None else _scaled(linear, affine, g)
+        return AffineOfLinear(affine, links[0].value, linear, weights)
+
+    def rewrite(self, call: Any, facts: AffineOfLinear, g: Graph) -> Any:
+        value, linear = facts.value, facts.linear
+        if linear is not None:
+            data, weights = linear.args[0], relax.const(facts.weights)
+            is_product = operator_name(linear) == "relax.matmul"
+            value = relax.op.matmul(data, weights) if is_product else convolution(linear, data, weights)
+        elif facts.affine.is_scaled():
+            value = relax.op.multiply(value, _constant(facts.affine.scale))
+        return relax.op.add(value, _constant(facts.affine.shift)) if facts.affine.is_shifted() else value
+
+
+def _linear(value: Any, affine: ChannelAffine, g: Graph) -> Any | None:
+    """The convolution or product with weights whose outputs are the chain's channels, read by it alone."""
+    call = g.producer(value) if g.read_once(value) else None
+    if call is None or len(call.args) != 2 or not g.is_constant(call.args[1]):
+        return None
+    axes = _output_axes(call)
+    return call if axes is not None and set(affine.channels()) <= {axes[0]} else None
+
+
+def _output_axes(call: Any) -> tuple[int, int] | None:
+    """Of outputs in the result and in the weights; none of what is not linear."""
+    name = operator_name(call)
+    if name == "relax.matmul" and call.args[1].ty.ndim == 2:
+        return call.ty.ndim - 1, 1
+    if name not in ("relax.nn.conv1d", "relax.nn.conv2d"):
+        return None
+    return _OUTPUTS.get((str(call.attrs.data_layout), str(call.attrs.kernel_layout)))
+
+
+def _scaled(linear: Any, affine: ChannelAffine, g: Graph) -> Any:
+    weights, (_, outputs) = g.array(linear.args[1]), _output_axes(linear) or (0, 0)
+    shape = [1] * weights.ndim
+    shape[outputs] = affine.scale.size
+    return (weights * affine.scale.reshape(shape)).astype(weights.dtype)
+
+
+def _constant(values: Any) -> Any:
+    return relax.const(np.asarray(values, "float32"))

@@ -1,0 +1,147 @@
+"""Concatenations of channels copy part by part, and compute what follows on the way."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax
+
+from graphc.conv.conv3x3_to_winograd import Conv3x3ToWinograd
+from graphc.layout.concat_to_copies import ConcatToCopies
+from graphc.layout.followed_concat import MOST_PARTS
+from tests.unit.graphc.networks import HASWELL, NHWC, difference, network, random, run, weights
+from tests.unit.graphc.pass_conformance import PassConformance, graph_text
+from workers.tvm.rebuild_schedule import full_trace, rebuild
+from workers.tvm.sketches import design_space
+
+WIDE, NARROW = (1, 3, 5, 24), (1, 3, 5, 4)
+
+
+def joined(*parts: Any, axis: int = -1) -> Any:
+    return relax.op.concat(list(parts), axis)
+
+
+def pooled(emit: Any, x: Any) -> Any:
+    """What reads a result and is no element-wise operator."""
+    return relax.op.nn.max_pool2d(x, (2, 2), layout="NHWC")
+
+
+def scaled(emit: Any, x: Any) -> Any:
+    """A factor and a summand a channel, and a limit."""
+    channels = int(x.ty.shape[-1])
+    y = emit(relax.op.add(emit(relax.op.multiply(x, weights(channels))), weights(1, channels)))
+    return relax.op.nn.relu(y)
+
+
+class TestConcatToCopies(PassConformance):
+    PASS = ConcatToCopies
+    BEFORE = """
+lv[1, 3, 5, 28] = concat((x0[1, 3, 5, 24], x1[1, 3, 5, 4]))
+gv[1, 2, 4, 28] = nn.max_pool2d(lv[1, 3, 5, 28])
+"""
+    AFTER = """
+lv[1, 3, 5, 28] = concatenate(x0[1, 3, 5, 24], x1[1, 3, 5, 4])
+gv[1, 2, 4, 28] = nn.max_pool2d(lv[1, 3, 5, 28])
+"""
+
+    def fires(self) -> Any:
+        return network(lambda emit, x, y: pooled(emit, emit(joined(x, y))), WIDE, NARROW)
+
+    def leaves(self) -> Mapping[str, Any]:
+        return {
+            "it does not join rows": network(lambda _, x, y: joined(x, y, axis=1), WIDE, WIDE),
+            "TVM computes it where what follows reads it": network(
+                lambda emit, x, y: relax.op.multiply(emit(joined(x, y)), weights(3, 1, 1)), WIDE, NARROW
+            ),
+            "no part of it fills a vector": network(lambda _, x, y: joined(x, y), (3, 5, 7), (3, 5, 3)),
+        }
+
+
+def operators(mod: Any) -> list[str]:
+    names = [line.partition(" = ")[2].partition("(")[0] for line in graph_text(mod).splitlines()]
+    return [name.rstrip("0123456789") if name.startswith("concatenate") else name for name in names]
+
+
+def numbers_stay(mod: Any, *shapes: tuple[int, ...]) -> Any:
+    """The module after the pass, whose numbers were compared."""
+    after = ConcatToCopies(8)(mod)
+    arrays = [random(*shape) for shape in shapes]
+    assert difference(run(after, *arrays), run(mod, *arrays)) < 1e-5
+    return after
+
+
+@pytest.mark.parametrize("shapes", [(WIDE, NARROW), (NARROW, WIDE), ((7, 7), (7, 80), (7, 8)), (WIDE, WIDE)])
+def test_constants_and_limits_behind_it_are_computed_on_the_way(shapes: Any) -> None:
+    mod = network(lambda emit, *parts: scaled(emit, emit(joined(*parts))), *shapes)
+    assert operators(numbers_stay(mod, *shapes)) == ["concatenate"]
+
+
+def test_a_chain_of_concatenations_reads_each_part_where_it_was() -> None:
+    """As in a dense block: every layer reads all before it, scaled its own way."""
+
+    def body(emit: Any, x: Any, y: Any, z: Any) -> Any:
+        first = emit(joined(x, y))
+        second = emit(joined(first, z))
+        return joined(
+            *(emit(relax.op.mean(emit(scaled(emit, each)), -1)) for each in (first, second)), axis=1
+        )
+
+    shapes = WIDE, NARROW, NARROW
+    after = numbers_stay(network(body, *shapes), *shapes)
+    assert operators(after) == ["concatenate", "mean", "concatenate", "mean", "concat"]
+    assert "concatenate1(x0[1, 3, 5, 24], x1[1, 3, 5, 4], x2[1, 3, 5, 4], " in graph_text(after)
+
+
+def test_what_others_read_as_it_is_is_copied_too() -> None:
+    def body(emit: Any, x: Any, y: Any) -> Any:
+        both = emit(joined(x, y))
+        return joined(emit(pooled(emit, both)), emit(pooled(emit, emit(scaled(emit, both)))), axis=1)
+
+    after = numbers_stay(network(body, WIDE, NARROW), WIDE, NARROW)
+    assert operators(after).count("concatenate") == 2
+
+
+def test_summands_of_what_tvm_fuses_nothing_with_join_the_row() -> None:
+    """Every layer behind would add them again otherwise."""
+    shape = 1, 16, 16, 32
+
+    def body(emit: Any, x: Any) -> Any:
+        y = emit(relax.op.nn.conv2d(x, weights(3, 3, 32, 32), padding=1, **NHWC))
+        return scaled(emit, emit(joined(x, emit(relax.op.add(y, weights(32))))))
+
+    mod = Conv3x3ToWinograd()(network(body, shape))
+    after = numbers_stay(mod, shape)
+    assert operators(after) == ["nn.pad", "winograd_pack", "matmul", "winograd_unpack", "concatenate"]
+
+
+def test_summands_that_tvm_fuses_with_a_convolution_stay_there() -> None:
+    def body(emit: Any, x: Any) -> Any:
+        y = emit(relax.op.nn.conv2d(x, weights(1, 1, 24, 24), **NHWC))
+        return scaled(emit, emit(joined(x, emit(relax.op.add(y, weights(24))))))
+
+    assert operators(numbers_stay(network(body, WIDE), WIDE)) == ["nn.conv2d", "add", "concatenate"]
+
+
+def test_a_function_takes_so_many_parts_and_no_more() -> None:
+    def body(emit: Any, x: Any) -> Any:
+        y = emit(joined(x, x))
+        for _ in range(MOST_PARTS):
+            y = emit(joined(y, x))
+        return relax.op.nn.relu(y)
+
+    mod = network(body, (2, 8))
+    assert operators(numbers_stay(mod, (2, 8))) == ["concatenate", "concatenate"]
+
+
+def test_the_first_guess_has_vectors_and_shares_rows() -> None:
+    mod = ConcatToCopies(8)(network(lambda emit, x, y: scaled(emit, emit(joined(x, y))), WIDE, NARROW))
+    (function,) = (each for each in mod.functions.values() if isinstance(each, tvm.tirx.PrimFunc))
+    tir = tvm.ir.save_json(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
+    sketch, *_ = design_space(tir, HASWELL)
+    assert full_trace(tir, HASWELL, sketch.trace, []) is not None
+    schedule = rebuild(tir, HASWELL, sketch.trace, [])
+    assert schedule is not None
+    text = schedule.mod.script()
+    assert "T.vectorized(T.int64(24))" in text
+    assert "T.parallel(" in text
