@@ -85,7 +85,7 @@ LAYOUT = Phase(
     "layout",
     "Puts channels last, because convolutions vectorise over them; folding re-lays their weights.",
     (
-        *_own("restore_clip", "passable", "reached"),
+        *_own("restore_clip", "passable", "reached", "shuffles"),
         *_for_lanes("find_norms"),
         *_CLEAN,
         # Optional: the pass gives up on some models, such as a stack of five dimensions.
@@ -142,6 +142,7 @@ ATTENTION_AND_NORMS = Phase(
     (
         *_for_lanes("heads"),
         *_own("transposes"),
+        *_for_lanes("channel_runs"),
         *_for_lanes("norms", "rows"),
         *_own("smooth"),
         *_for_lanes("cumulative"),

@@ -55,6 +55,12 @@ class GraphBuilder:
         self._nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
         return name
 
+    def split(self, x: str, axis: int, parts: int = 2) -> list[str]:
+        """Append what cuts an axis in equal parts."""
+        names = [f"split_{len(self._nodes)}_{part}" for part in range(parts)]
+        self._nodes.append(helper.make_node("Split", [x], names, name=names[0], axis=axis))
+        return names
+
     def conv(
         self,
         x: str,

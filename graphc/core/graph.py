@@ -33,10 +33,14 @@ class Graph:
 
     def producer(self, value: Any, *operators: str) -> Any | None:
         """The call that a variable is bound to, if it is of these operators; of any if none is named."""
-        call = self._look_up(value) if isinstance(value, relax.Var) else None
+        call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None
         return call if not operators or operator_name(call) in operators else None
+
+    def bound(self, value: Any) -> Any | None:
+        """What a variable is bound to; nothing for inputs, and for what is no variable."""
+        return self._look_up(value) if isinstance(value, relax.Var) else None
 
     def is_constant(self, value: Any) -> bool:
         """True for weights and numbers; `array` reads them."""
@@ -61,6 +65,10 @@ class Graph:
     def read_once(self, value: Any) -> bool:
         """True if one call alone reads it; callers read the network's outputs, too."""
         return isinstance(value, relax.DataflowVar) and self.reader_count(value) == 1
+
+    def readers(self, value: Any) -> list[Any]:
+        """What the variables are bound to that read a variable."""
+        return [self.bound(reader) for reader in self._readers.get(value, ())]
 
     def only_reader(self, value: Any, *operators: str) -> Any | None:
         """The call that alone reads a variable, if it is of these operators."""

@@ -9,6 +9,7 @@ from benchmarks.networks.development.generator import generator
 from benchmarks.networks.development.prefill import prefill
 from benchmarks.networks.development.recommender import recommender
 from benchmarks.networks.development.segmentation import segmentation
+from benchmarks.networks.development.shuffle import shuffle
 from benchmarks.networks.development.speech import speech
 from benchmarks.networks.development.squeeze import squeeze
 from benchmarks.networks.development.unet import unet
@@ -22,5 +23,6 @@ DEVELOPMENT: dict[str, Callable[[int], ModelProto]] = {
     "convnext": convnext,
     "squeeze": squeeze,
     "recommender": recommender,
+    "shuffle": shuffle,
 }
 """By name; the argument is the seed of the weights."""

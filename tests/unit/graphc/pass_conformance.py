@@ -108,6 +108,12 @@ def _text(value: Any) -> str:
         return f"({', '.join(map(_text, value.fields))})"
     if isinstance(value, relax.ShapeExpr):
         return str(list(map(int, value.values)))
+    if isinstance(value, tvm.tirx.IntImm):
+        return str(int(value))
+    if isinstance(value, relax.TupleGetItem):
+        return f"{value.tuple_value.name}.{value.index}"
+    if isinstance(value.ty, relax.TupleType):
+        return str(value.name)
     sizes = list(map(int, value.ty.shape))
     return f"{value.name if isinstance(value, relax.Var) else 'constant'}{sizes}"
 
