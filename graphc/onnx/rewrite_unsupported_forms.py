@@ -186,6 +186,14 @@ def _remainder(form: Any) -> None:
     form.write("Where", other, form.write("Add", rest, by), rest, name=form.node.output[0])
 
 
+def _sum(form: Any) -> None:
+    """Sum: one after the other; TVM stacks all up, and no change of layout passes that."""
+    total, *others = form.node.input
+    for other in others[:-1]:
+        total = form.write("Add", total, other)
+    form.write("Add" if others else "Identity", total, *others[-1:], name=form.node.output[0])
+
+
 def _truths(form: Any) -> None:
     """The largest or least of truths, by way of numbers."""
     if form.kind(0) == TensorProto.BOOL:
@@ -226,5 +234,6 @@ _RULES: Mapping[str, Callable[[Any], None]] = {
     "RoiAlign": _pooled_regions,
     "STFT": dft_to_matmul.short_transforms,
     "SpaceToDepth": transpose_odd_layouts.space_to_depth,
+    "Sum": _sum,
     "Upsample": transpose_odd_layouts.upsample,
 }

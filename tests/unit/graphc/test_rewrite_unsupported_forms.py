@@ -57,6 +57,9 @@ RIGHT = [
     "test_spacetodepth_crd_mode_example",
     "test_stft",
     "test_stft_with_window",
+    "test_sum_example",
+    "test_sum_one_input",
+    "test_sum_two_inputs",
     "test_swiglu",
     "test_upsample_nearest",
 ]
@@ -99,6 +102,11 @@ def test_a_transform_whose_product_would_be_many_megabytes_is_refused() -> None:
     model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1 << 14, 1]))
     with pytest.raises(ValueError, match="DFT of 16384 numbers is too long for a product"):
         rewrite(model)
+
+
+def test_a_sum_of_three_is_two_additions() -> None:
+    operators = [node.op_type for node in rewrite(graph_of("Sum", "x", "x")).graph.node]
+    assert operators == ["Add", "Add"]
 
 
 @pytest.mark.parametrize(
