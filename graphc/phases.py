@@ -93,7 +93,7 @@ LAYOUT = Phase(
         *_FOLD,
         *_relax("CanonicalizeBindings"),
         *_for_lanes("transposed"),
-        *_own("views"),
+        *_own("views", "cancelled"),
         *_CLEAN,
     ),
 )
@@ -142,7 +142,7 @@ ATTENTION_AND_NORMS = Phase(
     (
         *_for_lanes("heads"),
         *_own("transposes"),
-        *_for_lanes("channel_runs"),
+        *_for_lanes("channel_runs", "lookups"),
         *_for_lanes("norms", "rows"),
         *_own("smooth"),
         *_for_lanes("cumulative"),

@@ -39,7 +39,7 @@ def origins(value: Any, g: Graph) -> Origins:
         return _of_part(call, g) or _own(value)
     if not isinstance(call, relax.Call) or not known(call):
         return _own(value)
-    if operator_name(call) == "relax.concat" and int(call.attrs.axis) == CHANNELS:
+    if operator_name(call) == "relax.concat" and call.attrs.axis == CHANNELS:
         parts = [origins(part, g) for part in g.tuple_fields(call.args[0])]
         return Origins([each for part in parts for each in part.channels], any(p.shuffled for p in parts))
     source, places = _places(call, g)

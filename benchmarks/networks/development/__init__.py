@@ -8,6 +8,7 @@ from benchmarks.networks.development.convnext import convnext
 from benchmarks.networks.development.generator import generator
 from benchmarks.networks.development.prefill import prefill
 from benchmarks.networks.development.recommender import recommender
+from benchmarks.networks.development.segformer import segformer
 from benchmarks.networks.development.segmentation import segmentation
 from benchmarks.networks.development.shuffle import shuffle
 from benchmarks.networks.development.speech import speech
@@ -24,5 +25,6 @@ DEVELOPMENT: dict[str, Callable[[int], ModelProto]] = {
     "squeeze": squeeze,
     "recommender": recommender,
     "shuffle": shuffle,
+    "segformer": segformer,
 }
 """By name; the argument is the seed of the weights."""

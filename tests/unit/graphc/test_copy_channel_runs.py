@@ -43,7 +43,7 @@ gv[1, 3, 5, 8] = nn.conv2d(lv1[1, 3, 5, 44], constant[1, 1, 44, 8])
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "its axis is not the last": of_two(lambda _, x, z: relax.op.concat([x, z], 1)),
+            "its axis is not the last of several": of_two(lambda _, x, z: relax.op.concat([x, z], 1)),
             "none of its parts is a slice of channels": of_two(
                 lambda emit, x, z: pointwise(emit(relax.op.concat([x, z], 3)))
             ),
@@ -75,3 +75,10 @@ def test_parts_of_rows_or_with_steps_are_copied_as_they_are() -> None:
     after, report = CopyChannelRuns().applied(mod)
     assert report.fired == 1
     assert np.array_equal(run(after, x, z), np.concatenate([x[..., 8:16], z[..., ::2]], 3))
+
+
+def test_vectors_are_left() -> None:
+    mod = network(
+        lambda emit, x: relax.op.concat([emit(relax.op.strided_slice(x, [0], [1], [3])), x], 0), (8,)
+    )
+    assert CopyChannelRuns().applied(mod)[1].fired == 0
