@@ -14,6 +14,7 @@ from mallorn.core.host_id import host_id
 from mallorn.core.targets import Target, parse_target
 from workers.device.clock_conditions import governor, limits
 from workers.device.identity_fields import HostFacts, Identity
+from workers.device.usable_flags import feature_differences, usable_flags
 from workers.subprocesses.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
@@ -62,8 +63,12 @@ def described_again(identity: Identity) -> Identity:
 
 def detect_target() -> Target:
     """The target of this host, with as many cores as this process may use."""
-    mcpu = _llvm_cpu() or _cpu_level(cpu_info(), os.uname().machine)
-    return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores()})
+    cpu = cpu_info()
+    flags = usable_flags(cpu)
+    mcpu, features = _llvm_cpu(flags) or (_cpu_level(cpu, os.uname().machine), set())
+    mattr = feature_differences(flags, features) if flags else []
+    others = {"mattr": mattr} if mattr else {}
+    return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores(), **others})
 
 
 def available_cores() -> int:
@@ -107,14 +112,13 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
         raise Unavailable(f"TVM did not answer within {LLVM_TIMEOUT_SEC} s", hint="uptime") from None
 
 
-def _llvm_cpu() -> str | None:
-    """LLVM's name for this CPU, if it has all that LLVM takes it to have: hypervisors may hide a part."""
+def _llvm_cpu(flags: set[str]) -> tuple[str, set[str]] | None:
+    """LLVM's name for this CPU and its features, if it has all of its level: hypervisors may hide a part."""
     answer = ask_tvm(LLVM_CPU_PROGRAM)
     # Fails where only TVM's runtime library is installed; LLVM says "generic" when it does not know the CPU.
     name, *features = answer.stdout.split() or ["generic"]
-    flags = set(cpu_info().get("flags", "").split())
     hidden = flags and set().union(*(needed for _, needed in X86_LEVELS)) & set(features) - flags
-    return None if name == "generic" or hidden else name
+    return None if name == "generic" or hidden else (name, set(features))
 
 
 def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:

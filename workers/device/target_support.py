@@ -8,6 +8,7 @@ from typing import Final, TypedDict
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import Target
 from workers.device.detect_host import ask_tvm, available_cores, cpu_info
+from workers.device.usable_flags import PRODUCTS, usable_flags
 
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 # What LLVM compiles kernels to, and the kernel's word for it. Its other features are tuning, or for systems.
@@ -20,10 +21,10 @@ X86: Final = {
     "vpclmulqdq": "vpclmulqdq", "sha": "sha_ni", "avxvnni": "avx_vnni", "avxvnniint8": "avx_vnni_int8",
     "avxifma": "avx_ifma", "avxneconvert": "avx_ne_convert", "avx512f": "avx512f", "avx512bw": "avx512bw",
     "avx512cd": "avx512cd", "avx512dq": "avx512dq", "avx512vl": "avx512vl", "avx512vnni": "avx512_vnni",
-    "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16", "avx512ifma": "avx512ifma",
+    "avx512fp16": "avx512_fp16", "avx512ifma": "avx512ifma",
     "avx512vbmi": "avx512vbmi", "avx512vbmi2": "avx512_vbmi2", "avx512bitalg": "avx512_bitalg",
     "avx512vpopcntdq": "avx512_vpopcntdq", "avx512vp2intersect": "avx512_vp2intersect",
-    "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16", "amx-fp16": "amx_fp16",
+    "amx-fp16": "amx_fp16", **PRODUCTS,
 }  # fmt: skip
 ALIKE: Final = 0.75  # of the letters of a misspelt name
 ARM: Final = {
@@ -107,7 +108,7 @@ def _unknown_feature(target: Target, llvm: _Llvm) -> str:
 
 def _missing(target: Target, llvm: _Llvm) -> str:
     field, words = FEATURES.get(os.uname().machine, ("", {}))
-    has = set(cpu_info().get(field, "").split())
+    has = usable_flags(cpu_info(), field)
     needed = set(llvm["features"]) - set(_attributes(target, "-"))
     missing = sorted(name for name in needed & words.keys() if words[name] not in has)
     return f"its CPU lacks {', '.join(missing[:4])}" if missing else ""
