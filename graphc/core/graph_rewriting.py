@@ -15,6 +15,7 @@ LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 kn
 ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
 # What a block says of its rule, and of what it computes.
 RULE, WIDTH, OPERATOR, WORK = "schedule_rule", "mallorn_width", "mallorn_operator", "mallorn_work"
+TERMS = "mallorn_terms"  # how many products such a block sums up
 SUGGESTS = "mallorn_suggests"  # on a block whose rule decides tiles by itself, until a search knows better
 WIDEST = 64  # numbers that MetaSchedule makes vectors of at once
 # TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.

@@ -1,6 +1,7 @@
 """The target of the schedules, and whether this machine can run code for it."""
 
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from graphc.export import export_checks
 VECTORS = (
     "sse4.2", "avx", "avx2", "fma", "f16c",
     "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
+    "amx-tile", "amx-int8", "amx-bf16",
 )  # fmt: skip
 PROCESSORS = Path("/proc/cpuinfo")
 
@@ -59,4 +61,4 @@ def _lacking(target: Any) -> list[str]:
 
 
 def _plain(feature: str) -> str:
-    return feature.replace(".", "").replace("_", "")
+    return re.sub("[-._]", "", feature)

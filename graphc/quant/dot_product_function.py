@@ -84,7 +84,9 @@ class Sums:
     """A product: the data and weights that each element of the result sums over.
 
     Its axes are `vi0`, `vi1` and so on, outputs last. `kernel` is the number of weight matrices: one for each
-    place `vr0`, `vr1` ... of a window, all summed, or one for each `vi0` of a stack.
+    place `vr0`, `vr1` ... of a window, all summed, or one for each `vi0` of a stack. `strides` are numbers of
+    data, from a row of the result to the next one and from a row of the window, in which all is read side by
+    side, to the next one; none where it is not.
     """
 
     data: tuple[int, ...]
@@ -93,6 +95,7 @@ class Sums:
     read: tuple[str, ...]
     kernel: tuple[int, ...] = ()
     stacked: bool = False
+    strides: tuple[int, int] | None = None
 
     @property
     def window(self) -> list[str]:
@@ -143,10 +146,11 @@ def main(
             with T.init():
                 {z} = T.{by.sums}(0)
             {z} = {z} + T.Cast("{by.sums}", {x}) * T.Cast("{by.sums}", {w})
-{"" if whole else _taken(sums.result)}""")
+{"" if whole else taken(sums.result)}""")
 
 
-def _taken(result: tuple[int, ...]) -> str:
+def taken(result: tuple[int, ...]) -> str:
+    """A block that copies the result out of a larger buffer, which `z` is."""
     axes = [f"i{axis}" for axis in range(len(result))]
     place = ", ".join(f"v{axis}" for axis in axes)
     return f"""

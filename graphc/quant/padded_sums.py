@@ -67,7 +67,8 @@ def of_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
     read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), by.step
     kernel = sizes[:1] if stacked else ()
     data = _grown(sizes, margins)
-    return PaddedSums(margins, filled, Sums(data, sizes_of(call), data[-1], read, kernel, stacked))
+    strides = data[-1], 0
+    return PaddedSums(margins, filled, Sums(data, sizes_of(call), data[-1], read, kernel, stacked, strides))
 
 
 def of_channels(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
@@ -77,7 +78,10 @@ def of_channels(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
     data = _grown(sizes_of(call.args[0]), margins)
     down, across, below, beside = _steps(call)
     read = "vi0", f"vi1 * {down} + vr0 * {below}", f"vi2 * {across} + vr1 * {beside}", by.step
-    return PaddedSums(margins, weights, Sums(data, sizes_of(call), data[-1], read, weights.shape[:2]))
+    window, (_, _, wide, inputs) = weights.shape[:2], data
+    strides = (across * inputs, below * wide * inputs) if 1 in (beside, window[1]) else None
+    sums = Sums(data, sizes_of(call), inputs, read, window, strides=strides)
+    return PaddedSums(margins, weights, sums)
 
 
 def of_window_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:

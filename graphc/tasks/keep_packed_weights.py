@@ -7,7 +7,7 @@ from tvm.s_tir import SBlock
 from graphc.core import graph_rewriting
 from graphc.core.reporting_pass import Leave
 from graphc.core.tensor_function_pass import TensorFunctionPass
-from graphc.quant import block_quantized_matmul_function
+from graphc.quant import block_quantized_matmul_function, tile_instructions
 
 # The operator of blocks that read several parts of a vector, which TVM lays out for one of them.
 BY_PART = "concatenate"
@@ -15,14 +15,14 @@ FREE = "layout_free_buffers"  # what a function says of arguments that schedules
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):
-    """Keeps block-quantised weights and those of joined parts as they lie: no schedule lays them out anew."""
+    """Keeps weights in blocks or tiles and those of joined parts as they lie: no schedule lays them out anew."""
 
-    name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE,)
+    name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 
     def check(self, function: Any) -> None:
         blocks = graph_rewriting.collect(function, SBlock)
         if not any(map(self._reads_in_order, blocks)):
-            raise Leave("it neither multiplies block-quantised weights nor joins parts")
+            raise Leave("it neither multiplies weights in blocks or tiles nor joins parts")
         if FREE not in (function.attrs or {}):
             raise Leave("it has no weights that may be laid out anew")
 

@@ -8,7 +8,7 @@ from tvm.ir import Call, Op, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import Add, BufferStore, Cast, For, IntImm, IterVar, Mul, Var
 
-from graphc.core.graph_rewriting import OPERATOR, collect
+from graphc.core.graph_rewriting import OPERATOR, TERMS, collect
 
 Names = frozenset[int]
 _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
@@ -25,6 +25,7 @@ class ProgramBlock:
     calls: frozenset[str]
     loops: bool  # a row or a tile at a time
     operator: str  # as the pass that made it says; empty if none did
+    terms: int  # that it sums up
 
     @property
     def extents(self) -> list[int]:
@@ -49,8 +50,10 @@ def blocks_of(mod: Any) -> list[ProgramBlock]:
 
 
 def anchor_of(blocks: list[ProgramBlock]) -> ProgramBlock:
-    """The block that decides how the program is scheduled: products, then reductions, then the largest."""
-    return max(blocks, key=lambda b: (b.factors is not None, bool(b.reduced), prod(b.extents)))
+    """The block that decides how the program is scheduled: products, reductions, named ones, the largest."""
+    return max(
+        blocks, key=lambda b: (b.factors is not None, bool(b.reduced), bool(b.operator), prod(b.extents))
+    )
 
 
 def operator_of(blocks: list[ProgramBlock]) -> str:
@@ -87,13 +90,18 @@ def _read(block: Any) -> ProgramBlock:
     calls = (str(call.op.name) for call in collect(block.body, Call) if isinstance(call.op, Op))
     return ProgramBlock(
         spatial=tuple(axis for axis in axes if axis.iter_type == IterVar.DataPar),
-        reduced=tuple(axis for axis in axes if axis.iter_type == IterVar.CommReduce),
+        reduced=tuple(filter(_summed, axes)),
         stores=tuple(collect(block.body, BufferStore)),
         loads=tuple(collect(block.body, TensorLoad)),
         calls=frozenset(calls),
         loops=bool(collect(block.body, For)),
         operator=str(block.annotations.get(OPERATOR, "")),
+        terms=int(block.annotations.get(TERMS, 1)) * prod(extent(axis) for axis in axes if _summed(axis)),
     )
+
+
+def _summed(axis: Any) -> bool:
+    return bool(axis.iter_type == IterVar.CommReduce)
 
 
 def _product(block: ProgramBlock, left: Any, right: Any) -> str:

@@ -7,7 +7,6 @@ whereas the one that is timed is handed re-laid weights.
 """
 
 import tempfile
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tvm.tirx import AttrStmt, Div
 
 from graphc.core.graph_rewriting import collect
 from graphc.quant.llvm_byte_dot_products import plain
+from graphc.quant.tile_instructions import without_tiles
 from workers.device.random_and_saved_arrays import dtype_of, save_arrays
 from workers.interfaces.model_compiler import Reference
 from workers.interfaces.tensor_arguments import Arguments, Tensor
@@ -26,7 +26,7 @@ from workers.tvm.compare_outputs import Array
 from workers.tvm.linker import link_shared
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.program_arguments import FREE_RANGE
-from workers.tvm.program_blocks import blocks_of, extent
+from workers.tvm.program_blocks import blocks_of
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.tuning_database import replay
 
@@ -46,7 +46,7 @@ def portable(mod: Any) -> Any:
 def _plain(statement: Any) -> Any:
     if statement.attr_key != _IMPORT:
         return statement
-    text = StringImm(plain(str(statement.value.value)))
+    text = StringImm(without_tiles(plain(str(statement.value.value))))
     return AttrStmt(statement.node, statement.attr_key, text, statement.body)
 
 
@@ -93,7 +93,7 @@ def needs_positive(mod: Any) -> bool:
 
 def reduction_length(mod: Any) -> int:
     """The most terms any block of the program sums up."""
-    return max((prod(map(extent, block.reduced)) for block in blocks_of(mod)), default=1)
+    return max((block.terms for block in blocks_of(mod)), default=1)
 
 
 def rounds(mod: Any) -> bool:

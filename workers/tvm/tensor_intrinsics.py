@@ -18,6 +18,7 @@ _OURS: Final = {
         "graphc.schedule_rules.reduction_rule",
         "graphc.schedule_rules.elementwise_rule",
         "graphc.schedule_rules.depthwise_strips_rule",
+        "graphc.schedule_rules.tiles_rule",
     ),
     "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.int8_instructions"),
 }

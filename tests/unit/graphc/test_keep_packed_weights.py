@@ -28,7 +28,7 @@ class TestKeepPackedWeights(TensorFunctionConformance):
 
     def leaves(self) -> Mapping[str, Any]:
         return {
-            "it neither multiplies block-quantised weights nor joins parts": network(
+            "it neither multiplies weights in blocks or tiles nor joins parts": network(
                 lambda _, x: relax.op.matmul(x, weights(64, 32)), (2, 64)
             )
         }

@@ -1,0 +1,159 @@
+"""Products with constant weights by tiles, as tensor functions.
+
+Their weights lie as the instructions for vectors read them, too. Where a process gets no tiles the function
+computes the same in loops.
+"""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from graphc.core import graph_rewriting
+from graphc.core.graph import Graph
+from graphc.quant import dot_product_function
+from graphc.quant.tile_instructions import ALLOWED, COLUMNS, FACTORS, RULE
+from graphc.quant.tiled_sums import WIDTH, TiledSums
+
+
+def packed(tiled: TiledSums, weights: Any) -> Any:
+    """[..., inputs, outputs] as tiles, an even number of columns of them."""
+    missing = tiled.summed[-1] - weights.shape[-1]
+    whole = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, missing)])
+    return dot_product_function.packed(tiled.by.numbers, whole)
+
+
+def call(tiled: TiledSums, weights: Any, name: str, data: Any, g: Graph) -> Any:
+    """The call of the product's function, with the weights laid out."""
+    laid = relax.const(packed(tiled, weights))
+    result = relax.TensorType(tiled.sums.result, tiled.by.numbers.sums)
+    return g.call_function(name, function(tiled, name.partition("_")[2]), [data, laid], result)
+
+
+def function(tiled: TiledSums, name: str) -> Any:
+    """The tensor function, of an operator; what follows it can be fused with it."""
+    sums, by = tiled.sums, tiled.by.numbers
+    axes = [f"i{axis}" for axis in range(len(sums.result) - 1)] + ["j"]
+    values = [f"v{axis}" for axis in axes]
+    whole = tiled.summed == sums.result
+    data, result, every = map(graph_rewriting.numbers, (sums.data, sums.result, tiled.summed))
+    steps = (tiled.summed[-1] // by.lanes, *sums.kernel, sums.inputs // by.each, by.lanes, by.each)
+    weights = graph_rewriting.numbers(steps)
+    return graph_rewriting.parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    x: T.Buffer(({data}), "{by.data}"),
+    w: T.Buffer(({weights}), "{by.weights}"),
+    y: T.Buffer(({result}), "{by.sums}"),
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+    {"" if whole else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
+    for {", ".join(axes)} in T.grid({graph_rewriting.numbers(tiled.loops)}):
+        with T.sblock("tiles"):
+            {", ".join(values)} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
+            T.reads(x[{_all(sums.data)}], w[vj * {FACTORS} : vj * {FACTORS} + {FACTORS}, {_all(steps[1:])}])
+            T.writes({_written("y" if whole else "z", tiled)})
+            T.sblock_attr({{
+                "{graph_rewriting.RULE}": "{RULE}",
+                "{graph_rewriting.OPERATOR}": "{name}",
+                "{graph_rewriting.TERMS}": {tiled.places * tiled.run},
+                "{graph_rewriting.WORK}": {2 * prod(sums.result) * tiled.places * tiled.run},
+            }})
+{_body(tiled, "y" if whole else "z")}
+{"" if whole else dot_product_function.taken(sums.result)}""")
+
+
+def _body(tiled: TiledSums, result: str) -> str:
+    by, shape = tiled.by.numbers, _block(tiled)
+    strides = [f"s{axis}" for axis in range(len(shape) - 1)]
+    declared = "".join(f"            {stride} = T.int64()\n" for stride in strides)
+    return f"""
+{declared}
+            t = T.match_buffer({_written(result, tiled)}, ({graph_rewriting.numbers(shape)}), "{by.sums}",
+                strides=[{", ".join(strides)}, 1], offset_factor=1)
+            T.attr(0, "pragma_import_llvm", {tiled.by.text!r})
+            if T.call_extern("int32", "{ALLOWED}") != 0:
+                T.evaluate(T.call_extern("void", "{tiled.by.function}", {_arguments(tiled)}))
+            else:
+{_loops(tiled)}
+"""
+
+
+def _block(tiled: TiledSums) -> tuple[int, ...]:
+    """Sizes of what is computed at once."""
+    return (FACTORS, tiled.rows, WIDTH) if tiled.paired else (tiled.block, WIDTH)
+
+
+def _arguments(tiled: TiledSums) -> str:
+    """Of the function in LLVM's words; sizes are in bytes."""
+    sums, at = tiled.sums, len(tiled.sums.result) - 2
+    nothing = {f"v{axis}": "0" for axis in (*sums.window, "ko", "ki")}
+    row, place = (stride * tiled.size for stride in sums.strides or ())
+    place_of = ", ".join(["vi0"] if sums.stacked else ["0"] * len(sums.kernel))
+    weights = (
+        f"w[{', '.join(filter(None, [f'vj * {FACTORS} + {at}', place_of, '0, 0, 0']))}]" for at in (0, 1)
+    )
+    data = (f"x[{tiled.data(**nothing, **tiled.row(tile, '0'))}]" for tile in "01")
+    below = "t[1, 0, 0]" if tiled.paired else f"t[{tiled.above}, 0]"
+    above = "t[0, 0, 0]" if tiled.paired else "t[0, 0]"
+    left = f"{tiled.rows} - vi{at} * {tiled.block}"
+    rows = (
+        [f"T.int32({tiled.rows})"] * 2
+        if tiled.paired
+        else [
+            f'T.Cast("int32", T.min({tiled.above}, {left}))',
+            f'T.Cast("int32", T.max(1, T.min({tiled.block - tiled.above}, {left} - {tiled.above})))',
+        ]
+    )
+    numbers = (row, place, tiled.places, tiled.run // tiled.step, tiled.step * tiled.size)
+    return ", ".join(
+        [
+            *map(_address, data),
+            *(f"T.int64({number})" for number in numbers),
+            *map(_address, weights),
+            *map(_address, (above, below)),
+            f"s{len(_block(tiled)) - 2} * T.int64(4)",
+            *rows,
+        ]
+    )
+
+
+def _loops(tiled: TiledSums) -> str:
+    """The same in loops, for a process without tiles."""
+    sums, by = tiled.sums, tiled.by.numbers
+    rows = ["p", "r"] if tiled.paired else ["r"]
+    place = ", ".join([*rows, "c"])
+    window = [*sums.window, "ko", "ki"]
+    known = {f"v{axis}": axis for axis in window} | tiled.row(*(["p", "r"] if tiled.paired else ["0", "r"]))
+    at = ", ".join(["vi0"] if sums.stacked else sums.window)
+    w = ", ".join(filter(None, [f"vj * {FACTORS} + c // {COLUMNS}", at, f"ko, c % {COLUMNS}, ki"]))
+    extents = (*(() if sums.stacked else sums.kernel), sums.inputs // by.each, by.each)
+    return f"""
+                for {place} in T.grid({graph_rewriting.numbers(_block(tiled))}):
+                    t[{place}] = T.{by.sums}(0)
+                    for {", ".join(window)} in T.grid({graph_rewriting.numbers(extents)}):
+                        t[{place}] = t[{place}] + (
+                            T.Cast("{by.sums}", x[{tiled.data(**known)}]) * T.Cast("{by.sums}", w[{w}])
+                        )"""
+
+
+def _written(result: str, tiled: TiledSums) -> str:
+    at = len(tiled.sums.result) - 2
+    axes = [f"vi{axis}" for axis in range(at)]
+    if tiled.paired:
+        axes[-1] = f"vi{at - 1} * {FACTORS} : vi{at - 1} * {FACTORS} + {FACTORS}"
+    rows = (
+        f"0 : {tiled.rows}"
+        if tiled.paired
+        else f"vi{at} * {tiled.block} : vi{at} * {tiled.block} + {tiled.block}"
+    )
+    return f"{result}[{', '.join([*axes, rows, f'vj * {WIDTH} : vj * {WIDTH} + {WIDTH}'])}]"
+
+
+def _all(sizes: tuple[int, ...]) -> str:
+    return ", ".join(f"0 : {size}" for size in sizes)
+
+
+def _address(place: str) -> str:
+    return f"T.address_of({place})"
