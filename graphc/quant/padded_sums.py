@@ -11,7 +11,7 @@ from tvm import relax
 from graphc.core.graph import Graph
 from graphc.core.graph_rewriting import mostly_whole, sizes_of
 from graphc.core.reporting_pass import Leave
-from graphc.quant import dot_product_function
+from graphc.quant import dot_product_function, tile_function, tiled_sums
 from graphc.quant.dot_product_function import DotInstruction, Sums
 
 FROM_PLANES = (0, 2, 3, 1)  # the transpose that puts channels last
@@ -34,6 +34,9 @@ class PaddedSums:
 
     def called(self, g: Graph, by: DotInstruction, name: str, data: Any) -> Any:
         """The call of the sums' function, with the weights laid out."""
+        tiled = tiled_sums.tiled(self.sums, by)
+        if tiled is not None:
+            return tile_function.call(tiled, self.weights, name, data, g)
         laid = relax.const(dot_product_function.packed(by, self.weights))
         function = dot_product_function.dot(by, self.sums)
         return g.call_function(name, function, [data, laid], relax.TensorType(self.sums.result, by.sums))

@@ -52,7 +52,7 @@ def main(
     for {", ".join(axes)} in T.grid({graph_rewriting.numbers(tiled.loops)}):
         with T.sblock("tiles"):
             {", ".join(values)} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
-            T.reads(x[{_all(sums.data)}], w[vj * {FACTORS} : vj * {FACTORS} + {FACTORS}, {_all(steps[1:])}])
+            T.reads(x[{_all(sums.data)}], w[{_part("vj", FACTORS)}, {_all(steps[1:])}])
             T.writes({_written("y" if whole else "z", tiled)})
             T.sblock_attr({{
                 "{graph_rewriting.RULE}": "{RULE}",
@@ -87,36 +87,27 @@ def _block(tiled: TiledSums) -> tuple[int, ...]:
 
 def _arguments(tiled: TiledSums) -> str:
     """Of the function in LLVM's words; sizes are in bytes."""
-    sums, at = tiled.sums, len(tiled.sums.result) - 2
+    sums = tiled.sums
     nothing = {f"v{axis}": "0" for axis in (*sums.window, "ko", "ki")}
     row, place = (stride * tiled.size for stride in sums.strides or ())
     place_of = ", ".join(["vi0"] if sums.stacked else ["0"] * len(sums.kernel))
-    weights = (
-        f"w[{', '.join(filter(None, [f'vj * {FACTORS} + {at}', place_of, '0, 0, 0']))}]" for at in (0, 1)
-    )
+    weights = (f"w[{_joined(f'vj * {FACTORS} + {tile}', place_of, '0, 0, 0')}]" for tile in (0, 1))
     data = (f"x[{tiled.data(**nothing, **tiled.row(tile, '0'))}]" for tile in "01")
-    below = "t[1, 0, 0]" if tiled.paired else f"t[{tiled.above}, 0]"
-    above = "t[0, 0, 0]" if tiled.paired else "t[0, 0]"
-    left = f"{tiled.rows} - vi{at} * {tiled.block}"
-    rows = (
-        [f"T.int32({tiled.rows})"] * 2
-        if tiled.paired
-        else [
-            f'T.Cast("int32", T.min({tiled.above}, {left}))',
-            f'T.Cast("int32", T.max(1, T.min({tiled.block - tiled.above}, {left} - {tiled.above})))',
-        ]
-    )
+    results = ("t[0, 0, 0]", "t[1, 0, 0]") if tiled.paired else ("t[0, 0]", f"t[{tiled.above}, 0]")
     numbers = (row, place, tiled.places, tiled.run // tiled.step, tiled.step * tiled.size)
-    return ", ".join(
-        [
-            *map(_address, data),
-            *(f"T.int64({number})" for number in numbers),
-            *map(_address, weights),
-            *map(_address, (above, below)),
-            f"s{len(_block(tiled)) - 2} * T.int64(4)",
-            *rows,
-        ]
-    )
+    sizes = [f"T.int64({number})" for number in numbers]
+    x, w, t = (", ".join(f"T.address_of({each})" for each in places) for places in (data, weights, results))
+    return _joined(x, *sizes, w, t, f"s{len(_block(tiled)) - 2} * T.int64(4)", *_rows(tiled))
+
+
+def _rows(tiled: TiledSums) -> list[str]:
+    """Of each tile: the last ones have fewer, and at least one, whose sums nobody reads."""
+    at = len(tiled.sums.result) - 2
+    left = f"{tiled.rows} - vi{at} * {tiled.block}"
+    below = f"T.max(1, T.min({tiled.block - tiled.above}, {left} - {tiled.above}))"
+    if tiled.paired:
+        return [f"T.int32({tiled.rows})"] * 2
+    return [f'T.Cast("int32", {rows})' for rows in (f"T.min({tiled.above}, {left})", below)]
 
 
 def _loops(tiled: TiledSums) -> str:
@@ -127,7 +118,7 @@ def _loops(tiled: TiledSums) -> str:
     window = [*sums.window, "ko", "ki"]
     known = {f"v{axis}": axis for axis in window} | tiled.row(*(["p", "r"] if tiled.paired else ["0", "r"]))
     at = ", ".join(["vi0"] if sums.stacked else sums.window)
-    w = ", ".join(filter(None, [f"vj * {FACTORS} + c // {COLUMNS}", at, f"ko, c % {COLUMNS}, ki"]))
+    w = _joined(f"vj * {FACTORS} + c // {COLUMNS}", at, f"ko, c % {COLUMNS}, ki")
     extents = (*(() if sums.stacked else sums.kernel), sums.inputs // by.each, by.each)
     return f"""
                 for {place} in T.grid({graph_rewriting.numbers(_block(tiled))}):
@@ -142,18 +133,19 @@ def _written(result: str, tiled: TiledSums) -> str:
     at = len(tiled.sums.result) - 2
     axes = [f"vi{axis}" for axis in range(at)]
     if tiled.paired:
-        axes[-1] = f"vi{at - 1} * {FACTORS} : vi{at - 1} * {FACTORS} + {FACTORS}"
-    rows = (
-        f"0 : {tiled.rows}"
-        if tiled.paired
-        else f"vi{at} * {tiled.block} : vi{at} * {tiled.block} + {tiled.block}"
-    )
-    return f"{result}[{', '.join([*axes, rows, f'vj * {WIDTH} : vj * {WIDTH} + {WIDTH}'])}]"
+        place = _joined(*axes[:-1], _part(axes[-1], FACTORS), f"0 : {tiled.rows}")
+    else:
+        place = _joined(*axes, _part(f"vi{at}", tiled.block))
+    return f"{result}[{place}, {_part('vj', WIDTH)}]"
+
+
+def _part(axis: str, size: int) -> str:
+    return f"{axis} * {size} : {axis} * {size} + {size}"
 
 
 def _all(sizes: tuple[int, ...]) -> str:
     return ", ".join(f"0 : {size}" for size in sizes)
 
 
-def _address(place: str) -> str:
-    return f"T.address_of({place})"
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))

@@ -158,6 +158,8 @@ INT8 = TileInstruction("amx-int8", "tdpbusd", DotInstruction(RULE, COLUMNS, 4, "
 BF16 = TileInstruction(
     "amx-bf16", "tdpbf16ps", DotInstruction(RULE, COLUMNS, 2, "bfloat16", "bfloat16", "float32")
 )
+#: By the type of data.
+BY_TYPE = {by.numbers.data: by for by in (INT8, BF16)}
 
 
 def has_tiles(by: TileInstruction) -> bool:
@@ -168,6 +170,6 @@ def has_tiles(by: TileInstruction) -> bool:
 
 def without_tiles(text: str) -> str:
     """A function in LLVM's words, if it is one of these for any processor."""
-    for by in (INT8, BF16):
+    for by in BY_TYPE.values():
         text = text.replace(by.text, by.plain)
     return text

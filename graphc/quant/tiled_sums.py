@@ -8,17 +8,9 @@ import re
 from dataclasses import dataclass
 
 from graphc.core import graph_rewriting
+from graphc.quant import tile_instructions
 from graphc.quant.dot_product_function import DotInstruction, Sums
-from graphc.quant.tile_instructions import (
-    BF16,
-    BYTES,
-    COLUMNS,
-    FACTORS,
-    INT8,
-    ROWS,
-    TileInstruction,
-    has_tiles,
-)
+from graphc.quant.tile_instructions import BYTES, COLUMNS, FACTORS, ROWS, TileInstruction
 
 WIDTH = FACTORS * COLUMNS  # columns at once
 LEAST_BYTES = 32  # of a row of data in a tile
@@ -114,8 +106,8 @@ class TiledSums:
 
 def tiled(sums: Sums, by: DotInstruction) -> TiledSums | None:
     """The same sums by tiles, where the target has them and they fill them."""
-    instruction = next((each for each in (INT8, BF16) if each.numbers.data == by.data), None)
-    if instruction is None or sums.strides is None or not has_tiles(instruction):
+    instruction = tile_instructions.BY_TYPE.get(by.data)
+    if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None
     found = TiledSums(instruction, sums)
     rows = found.block * (FACTORS if found.paired else 1)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from graphc.core.graph_rewriting import collect
@@ -19,7 +20,8 @@ def arguments(mod: Any) -> Arguments:
     params = [hash(param) for param in mod["main"].params]
     infos = tensor_args(mod)
     blocks = blocks_of(mod)
-    written = {hash(store.buffer) for block in blocks for store in block.stores}
+    # What they say of themselves: a block may store into a part of a buffer under another name.
+    written = {hash(region.source) for block in collect(mod["main"], SBlock) for region in block.writes}
     bounds = index_bounds(blocks)
     ranges = {
         str(i): bounds.get(param, FREE_RANGE)

@@ -11,6 +11,11 @@ NHWC = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 # What a graph computes is the same without LLVM's optimizer, and compiled in a fifth of the time.
 UNOPTIMIZED = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 HASWELL = '{"kind":"llvm","mcpu":"haswell","num-cores":2}'
+# A processor that multiplies tiles: LLVM has no name for one of this level alone.
+TILES = (
+    '{"kind":"llvm","mattr":["+amx-tile","+amx-int8","+amx-bf16","+avx512bf16"],'
+    '"mcpu":"x86-64-v4","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
+)
 _FUSING = ("LegalizeOps", "AnnotateTIROpPattern", "FuseOps", "FuseTIR")
 Body = Callable[..., Any]
 

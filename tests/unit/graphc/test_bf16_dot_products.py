@@ -1,5 +1,6 @@
 """Products in bfloat16: the same sums of rounded factors, by the processor's own instruction."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +13,13 @@ from tvm import relax
 from graphc.quant.bf16_dot_products import Bf16DotProducts
 from searchers.decision_space import SketchRules
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import NHWC, difference, program, random, run
+from tests.unit.graphc.networks import NHWC, TILES, difference, program, random, run
 from tests.unit.graphc.pass_conformance import PassConformance
 from workers.features.loop_tree_view import LoopsView
 from workers.tvm.graph_recipes import BF16
 from workers.tvm.parsed_program_cache import parse_tvm_target
 from workers.tvm.rebuild_schedule import rebuild
+from workers.tvm.reference_outputs import portable
 from workers.tvm.sketches import design_space
 
 ABLE = {"kind": "llvm", "mcpu": "znver5", "num-cores": 1}
@@ -55,6 +57,18 @@ def test_a_product_is_that_of_rounded_factors(data: tuple[int, ...]) -> None:
     after = rewritten(network(data, weights))
     assert after is not None
     assert_close(run(after, x), rounded(x) @ rounded(weights))
+
+
+@pytest.mark.parametrize(
+    ("data", "kernel"), [((1, 37, 64), ()), ((1, 9, 9, 64), (3, 3))], ids=["rows", "windows"]
+)
+def test_sums_that_fill_tiles_are_computed_by_them(data: tuple[int, ...], kernel: tuple[int, ...]) -> None:
+    """On any processor: in the loops for those that have none."""
+    weights, x = random(*kernel, data[-1], 48), random(*data)
+    options = {"padding": 1} if kernel else {}
+    after = rewritten(network(data, weights, **options), json.loads(TILES))
+    assert "mallorn_tiles_tdpbf16ps" in after.script()
+    assert_close(run(portable(after), x), run(network(data, rounded(weights), **options), rounded(x)))
 
 
 @pytest.mark.pairwise

@@ -11,10 +11,11 @@ from tvm import relax
 from graphc.quant.int8_dot_products import Int8DotProducts
 from mallorn.core.targets import Target
 from tests.unit.graphc import networks
-from tests.unit.graphc.networks import HASWELL, NHWC, program, random_of, run
+from tests.unit.graphc.networks import HASWELL, NHWC, TILES, program, random_of, run
 from tests.unit.graphc.pass_conformance import PassConformance
 from workers.device.target_support import why_not
 from workers.tvm.rebuild_schedule import rebuild
+from workers.tvm.reference_outputs import portable
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.sketches import design_space
 from workers.tvm.tensor_intrinsics import load_intrinsics
@@ -128,6 +129,38 @@ def with_computed_zero(data: tuple[int, ...], weights: Any, **convolution: Any) 
 def test_a_zero_point_may_be_computed(inputs: int) -> None:
     mod = with_computed_zero((5, inputs), random_of("int8", inputs, 32))
     assert_same(mod, random_of("uint8", 5, inputs))
+
+
+@pytest.mark.parametrize("zero", [0, 7])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [((1, 37, 64), {}), ((1, 9, 9, 64), {"padding": (1, 0, 2, 1), "strides": (2, 1)})],
+    ids=["rows", "windows"],
+)
+def test_sums_that_fill_tiles_are_computed_by_them(
+    data: tuple[int, ...], options: Any, dtype: str, zero: int
+) -> None:
+    """On any processor: in the loops for those that have none."""
+    kernel = (3, 3) if options else ()
+    mod = network(data, random_of("int8", *kernel, data[-1], 48), dtype, zero, **options)
+    after = rewritten(mod, TILES)
+    assert "mallorn_tiles_tdpbusd" in after.script()
+    x = random_of(dtype, *data)
+    np.testing.assert_array_equal(run(portable(after), x), run(mod, x))
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [((4, 64), {}), ((1, 9, 9, 64), {"dilation": 2}), ((1, 9, 9, 4), {})],
+    ids=["few rows", "a window with gaps", "few channels"],
+)
+def test_vectors_sum_up_what_fills_no_tiles(data: tuple[int, ...], options: Any) -> None:
+    convolves = len(data) == 4
+    weights = random_of("int8", *((3, 3) if convolves else ()), data[-1], 48)
+    after = rewritten(network(data, weights, **({"padding": 0} | options if convolves else {})), TILES)
+    assert "tiles" not in after.script()
+    assert "mallorn_dot_int8_16" in after.script()
 
 
 class TestInt8DotProducts(PassConformance):

@@ -17,10 +17,11 @@ from graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from graphc.quant.tiled_sums import WIDTH, TiledSums, tiled
 from mallorn.core.targets import Target
 from searchers.roller.rank_candidates import ranked
-from tests.unit.graphc.networks import random_of
+from tests.unit.graphc.networks import TILES, random_of
 from tests.unit.graphc.test_block_matmul_rule import assumed
 from workers.device.target_support import why_not
 from workers.tvm.loop_nests import nests
+from workers.tvm.program_arguments import arguments
 from workers.tvm.program_blocks import blocks_of, operator_of
 from workers.tvm.rebuild_schedule import full_trace, rebuild
 from workers.tvm.reference_outputs import portable, reduction_length
@@ -29,10 +30,6 @@ from workers.tvm.sketches import design_space
 from workers.tvm.tuning_database import replay
 
 PLAIN = '{"kind":"llvm","num-cores":1}'
-TILES = (
-    '{"kind":"llvm","mattr":["+amx-tile","+amx-int8","+amx-bf16","+avx512bf16"],'
-    '"mcpu":"x86-64-v4","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
-)
 NAMED = '{"kind":"llvm","mcpu":"sapphirerapids","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
 NUMBERS = pytest.mark.parametrize("by", [INT8, BF16], ids=["bytes", "bfloat16"])
 
@@ -193,10 +190,11 @@ def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: str, by: Ti
             assert_sums(found, mod, TILES)
 
 
-def test_its_operator_and_its_terms_are_told() -> None:
+def test_its_operator_its_terms_and_its_result_are_told() -> None:
     mod = module(product(CASES["a small picture"], INT8), "conv2d")
     assert operator_of(blocks_of(mod)) == "conv2d"
     assert reduction_length(mod) == 9 * 64
+    assert [arguments(module(product(case, INT8))).outputs for case in CASES.values()] == [(2,)] * len(CASES)
 
 
 @pytest.mark.parametrize(
