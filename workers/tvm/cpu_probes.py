@@ -11,6 +11,7 @@ from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.tvm.dot_instructions import Dot, dots
 from workers.tvm.linker import link_shared
 from workers.tvm.parsed_program_cache import parse_tvm_target, vector_lanes
+from workers.tvm.tile_probes import probe_tiles, tile_instructions
 
 COLUMNS: Final = 2  # vectors in a row, as a tile of a product has them
 ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 15)
@@ -33,6 +34,10 @@ def build_probes(target: str, folder: str) -> list[Probe]:
         "float32": list(_products(target)),
         "float64": list(_wide_products(target)),
         **{dot.dtype: list(_dotted(target, dot)) for dot in dots(parse_tvm_target(target))},
+        **{
+            f"{by.numbers.weights}_tiles": [probe_tiles(by, _cores(target))]
+            for by in tile_instructions(parse_tvm_target(target))
+        },
         "moving": list(_moving(target)),
     }
     for name, found in libraries.items():

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import tvm
 
+from graphc.quant.tile_instructions import BF16, INT8, TileInstruction
 from mallorn.core.targets import Target
+from tests.unit.graphc.networks import TILES
 from workers.device.target_support import why_not
 from workers.interfaces.hardware_probes import Finds
 from workers.tvm import cpu_probes
 from workers.tvm.dot_instructions import dots
 from workers.tvm.parsed_program_cache import parse_tvm_target
+from workers.tvm.tile_probes import TURNS, probe_tiles, tile_instructions
 
 
 def target(**facts: str) -> str:
@@ -34,6 +37,23 @@ def target(**facts: str) -> str:
 )
 def test_a_target_has_the_best_of_each_type(facts: dict[str, str], found: dict[str, int]) -> None:
     assert {dot.dtype: dot.lanes for dot in dots(parse_tvm_target(target(**facts)))} == found
+
+
+@pytest.mark.parametrize("by", [INT8, BF16], ids=["bytes", "bfloat16"])
+def test_the_probe_of_tiles_does_what_it_says(by: TileInstruction, tmp_path: Path) -> None:
+    """It is compiled on every machine; on one with tiles it sums up what it counts."""
+    probe, text = probe_tiles(by, 2)
+    path = tmp_path / probe.library
+    cpu_probes._export([(probe, text)], TILES, path)
+    assert tile_instructions(parse_tvm_target(TILES)) == [INT8, BF16]
+    if why_not(Target(TILES)):
+        return
+    sums, *factors = (np.zeros(shape, dtype) for _, dtype, shape in probe.args.args)
+    for at, each in enumerate(factors, 1):
+        each[:] = probe.args.ranges[str(at)][0]
+    held = [tvm.runtime.tensor(each) for each in (sums, *factors)]
+    tvm.runtime.load_module(str(path))[probe.function](*held)
+    assert 2 * TURNS * held[0].numpy().sum() == probe.work
 
 
 @pytest.mark.parametrize("mcpu", ["haswell", "alderlake", "skylake-avx512", "icelake-server", "znver4"])
