@@ -4,6 +4,10 @@ On every machine LLVM makes the instructions of it; the loops for processes with
 tiles as numpy computes them. On one with AMX the instructions themselves do, too.
 """
 
+import platform
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -31,6 +35,22 @@ from workers.tvm.tuning_database import replay
 
 PLAIN = '{"kind":"llvm","num-cores":1}'
 NAMED = '{"kind":"llvm","mcpu":"sapphirerapids","mtriple":"x86_64-unknown-linux-gnu","num-cores":2}'
+ROOT = Path(__file__).resolve().parents[3]
+REFUSED = """
+from graphc.quant.tile_instructions import INT8
+from tests.unit.graphc.test_tile_function import CASES, assert_sums, module, product
+from workers.device.usable_flags import tiles_allowed
+from workers.sandbox import seccomp
+from workers.sandbox.syscall import prctl
+seccomp.NEVER["arch_prctl"] = (158, -1)
+prctl(38, 1)
+seccomp.refuse(spawns=True, connects=True)
+print("given" if tiles_allowed() else "refused")
+found = product(CASES["rows left over"], INT8)
+target = '{"kind":"llvm","mattr":["+amx-tile","+amx-int8"],"mcpu":"x86-64","num-cores":1}'
+assert_sums(found, module(found), target)
+print("right")
+"""
 NUMBERS = pytest.mark.parametrize("by", [INT8, BF16], ids=["bytes", "bfloat16"])
 
 
@@ -145,6 +165,15 @@ def test_tiles_compute_plain_sums(case: Case, by: TileInstruction) -> None:
     assert all(word in text for word in (by.intrinsic, "ldtilecfg", "tilerelease", "syscall"))
     if not why_not(Target(TILES)):
         assert_sums(found, module(found), TILES)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its code is for x86")
+def test_code_with_tiles_is_right_in_a_process_that_gets_none() -> None:
+    """Whatever this machine has: the kernel's answer is no."""
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["refused", "right"], done.stderr
 
 
 @NUMBERS
