@@ -66,10 +66,6 @@ class Graph:
         """True if one call alone reads it; callers read the network's outputs, too."""
         return isinstance(value, relax.DataflowVar) and self.reader_count(value) == 1
 
-    def readers(self, value: Any) -> list[Any]:
-        """What the variables are bound to that read a variable."""
-        return [self.bound(reader) for reader in self._readers.get(value, ())]
-
     def only_reader(self, value: Any, *operators: str) -> Any | None:
         """The call that alone reads a variable, if it is of these operators."""
         return self.producer(*self._readers[value], *operators) if self.read_once(value) else None

@@ -26,7 +26,8 @@ class CopyChannelRuns(Pass[list[RowPart]]):
         found = [_run(part, g) for part in g.tuple_fields(call.args[0])]
         if all(run.columns == sizes_of(run.source)[-1] for run in found):
             raise Leave("none of its parts is a slice of channels")
-        if not all(operator_name(reader) in _APART for reader in g.readers(g.variable)):
+        readers = g.readers(g.variable)
+        if not all(reader is not None and operator_name(reader) in _APART for reader in readers):
             raise Leave("what reads it can be computed with it")
         return found
 

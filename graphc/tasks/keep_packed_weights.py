@@ -15,7 +15,7 @@ FREE = "layout_free_buffers"  # what a function says of arguments that schedules
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):
-    """Keeps weights in blocks or tiles and those of joined parts as they lie: no schedule lays them out anew."""
+    """Keeps weights in blocks or tiles, and those of joined parts, as they lie: no schedule moves them."""
 
     name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 
