@@ -6,7 +6,16 @@ from typing import Any, Final
 
 import pytest
 
-from benchmarks import decoding, dynamic, families_report, known_report, stopping, walls, warm_cold_report
+from benchmarks import (
+    decoding,
+    dynamic,
+    families_report,
+    functions,
+    known_report,
+    stopping,
+    walls,
+    warm_cold_report,
+)
 from benchmarks.latency_report import summarise
 from tests.fixtures.command_line import ROOT
 
@@ -55,6 +64,7 @@ HEADLINES: Final[dict[str, Callable[[dict[str, Any]], float | str]]] = {
     "dynamic_bert": lambda raw: dynamic.headline(raw["sizes"]),
     "dynamic_tcn": lambda raw: dynamic.headline(raw["sizes"]),
     "decoding": of_decoding,
+    "functions": lambda raw: functions.headline(raw["gb_s"]),
     "walls": of_walls,
 }
 
