@@ -8,7 +8,6 @@ from tvm import te, tirx, topi
 
 MANTISSA_BITS: Final = 23
 BIAS: Final = 127
-LEAST: Final = 2.0**-126  # smaller numbers have no exponent of their own
 ENDLESS: Final = float("inf")
 # What is added to a number to round it: the sum has no bits for parts of one.
 _ROUNDING: Final = 1.5 * 2**MANTISSA_BITS
@@ -101,11 +100,8 @@ def power_of_two(exponent: Any) -> Any:
 
 
 def split(once: Once, value: Any) -> tuple[Any, Any]:
-    """The exponent, and the rest of the number less one: between the roots of a half and of two, that is.
-
-    Of positive numbers alone; those without an exponent of their own are scaled.
-    """
-    small = value < real(LEAST)
+    """Of a positive number the exponent, and the rest less one: between the roots of a half and of two."""
+    small = value < real(2.0**-126)  # smaller numbers have no exponent of their own
     whole = once(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
     exponent = once(tirx.shift_right(whole - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))
     mantissa = of_bits(whole - tirx.shift_left(exponent, tirx.const(MANTISSA_BITS, "int32")))

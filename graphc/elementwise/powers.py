@@ -68,13 +68,12 @@ def _exp2(once: Once, value: Any) -> Any:
 
 def remainder(once: Once, dividend: Any, divisor: Any) -> Any:
     """What is left of the dividend when the divisor was taken out as often as it goes in: exactly."""
-    rest, unit = _wide(magnitude(dividend)), once(_wide(magnitude(divisor)))
+    rest, unit = once(_wide(magnitude(dividend))), once(_wide(magnitude(divisor)))
     inverse = once(_double(1) / unit)
     for step in range(_EXPONENTS // _QUOTIENT_BITS, -1, -1):
         scale = 2.0 ** (step * _QUOTIENT_BITS)
-        rest = once(rest)
-        rest = rest - tirx.nearbyint(rest * (inverse * _double(1 / scale))) * (unit * _double(scale))
-    rest = once(rest)
+        times = tirx.nearbyint(rest * (inverse * _double(1 / scale)))
+        rest = once(rest - times * (unit * _double(scale)))
     left = tirx.Cast("float32", tirx.Select(rest < _double(0), rest + unit, rest))
     whole = tirx.all(magnitude(divisor) > real(0), magnitude(dividend) < real(ENDLESS))
     found = tirx.Select(whole, with_sign(left, dividend), real(float("nan")))

@@ -99,12 +99,12 @@ class VectorizeSmoothFunctions(Pass[Form]):
         if operator_name(call) != "relax.power":
             return _FORMS[operator_name(call)]
         base, exponent = call.args
-        if not g.is_constant(exponent) or prod(graph_rewriting.sizes_of(exponent)) != 1:
+        grows = base.ty.ndim < exponent.ty.ndim
+        if grows or not g.is_constant(exponent) or prod(graph_rewriting.sizes_of(exponent)) != 1:
             return _power
         if g.array(exponent).item() in KNOWN_POWERS:
             raise Leave("LLVM has vectors for it")
-        grows = base.ty.ndim < exponent.ty.ndim
-        return _power if grows else _SMALL_POWERS.get(g.array(exponent).item(), _power)
+        return _SMALL_POWERS.get(g.array(exponent).item(), _power)
 
     def rewrite(self, call: Any, facts: Form, g: Graph) -> Any:
         return facts(call, g)

@@ -20,6 +20,7 @@ from tvm import relax
 from graphc.core import pass_runner
 from graphc.export import compile_network
 from tests.unit.graphc.networks import HASWELL, network
+from workers.tvm.extract_tasks import operations
 from workers.tvm.graph_recipes import TUNED, step_json
 
 OPSET: Final = 22
@@ -146,7 +147,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 }
 
 
-def compiled(function: Function, size: int) -> Any:
+def lowered(function: Function, size: int) -> Any:
     """A network of the operator alone, after the recipe."""
     names = [f"x{at}" for at in range(function.operands)]
     constants = [] if function.constant is None else [np.array(function.constant, "float32")]
@@ -163,7 +164,11 @@ def compiled(function: Function, size: int) -> Any:
     target = tvm.target.Target(HASWELL)
     mod = compile_network.read_graph(model, {}, target)
     mod, _ = pass_runner.run(mod, [step_json(step) for step in TUNED.before], target)
-    return relax.build(mod, target, relax_pipeline=relax.get_pipeline("default_build"))
+    return mod
+
+
+def compiled(mod: Any) -> Any:
+    return relax.build(mod, tvm.target.Target(HASWELL), relax_pipeline=relax.get_pipeline("default_build"))
 
 
 def errors(function: Function, found: Any, expected: Any) -> Any:
@@ -186,7 +191,7 @@ def wrong_limits(function: Function, found: Any, expected: Any) -> Any:
 def test_a_function_is_right_for_all_numbers_and_calls_no_library(name: str) -> None:
     function = FUNCTIONS[name]
     arrays = [X] if function.operands == 1 else [operand[None] for operand in PAIRS]
-    executable = compiled(function, arrays[0].shape[1])
+    executable = compiled(lowered(function, arrays[0].shape[1]))
     found = relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.tensor, arrays)).numpy()
     with np.errstate(all="ignore"):
         expected = function.reference(*(array.astype("float64") for array in arrays))
@@ -195,6 +200,12 @@ def test_a_function_is_right_for_all_numbers_and_calls_no_library(name: str) -> 
     assert off[at] <= 0, [array[at] for array in arrays] + [found[at], expected[at]]
     assert not wrong.any(), [array[wrong][:3] for array in arrays] + [found[wrong][:3], expected[wrong][:3]]
     assert libraries(executable) == []
+
+
+@pytest.mark.parametrize("name", ["sin", "pow", "mod", "elu"])
+def test_a_function_is_a_task_whose_work_is_counted(name: str) -> None:
+    (task,) = compile_network.tasks_of(lowered(FUNCTIONS[name], 64), tvm.target.Target(HASWELL))
+    assert operations(task.dispatched[0]) >= 10 * 64
 
 
 def libraries(executable: Any) -> list[str]:
