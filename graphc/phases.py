@@ -133,8 +133,8 @@ BF16_PRODUCTS = Phase(
 DIRECT_BF16_PRODUCTS = Phase(BF16_PRODUCTS.name, BF16_PRODUCTS.purpose, BF16_PRODUCTS.steps[1:])
 COPIES = Phase(
     "copies",
-    "Joins tensors part by part, with what follows computed on the way.",
-    (*_for_lanes("concats"), *_CLEAN),
+    "Joins tensors part by part: slices, rows of tables, and with what follows computed on the way.",
+    (*_for_lanes("channel_runs", "lookups", "concats"), *_CLEAN),
 )
 ATTENTION_AND_NORMS = Phase(
     "attention and norms",
@@ -142,7 +142,6 @@ ATTENTION_AND_NORMS = Phase(
     (
         *_for_lanes("heads"),
         *_own("transposes"),
-        *_for_lanes("channel_runs", "lookups"),
         *_for_lanes("norms", "rows"),
         *_own("smooth"),
         *_for_lanes("cumulative"),
