@@ -14,7 +14,7 @@ from workers.whole_model.engines import Engines
 
 SAYS: Final = "first guesses are timed inside the whole model"
 LIGHT: Final = 0.05  # of a run, that tasks take which keep their likeliest guess
-KERNELS_SEC: Final = 0.75
+KERNELS_SEC: Final = 0.4
 LEAST_US: Final = 0.1  # of what takes no time that a clock shows: a tuning record needs one
 FIRST, JOINED = "guess-1", "joined"
 

@@ -51,10 +51,15 @@ class Contest:
     means: Mapping[Candidate, str] = field(default_factory=dict)  # how each was found
 
 
-def contest_of(claimed: StageContext, task: Task, workload: Workload) -> Contest:
-    """The contest of one of the job's tasks."""
+def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: int | None = None) -> Contest:
+    """The contest of one of the job's tasks.
+
+    Without trials what was decided in the context `inside`, of times inside a model, stands alone.
+    """
     with claimed.runtime.database.session() as session:
         known = _measured(session, claimed, task)
+        if not known.entries and inside is not None:
+            known = _decided(session, task.workload_id, claimed.job.target_id, inside)
     program = program_of(workload)
     if known.entries:
         return Contest(task, workload, program, _number(known.entries), known.guesses, known.means)
@@ -96,6 +101,13 @@ class _Measured:
     entries: Sequence[Entry]
     guesses: Sequence[Candidate]
     means: Mapping[Candidate, str]
+
+
+def _decided(session: Session, workload_id: int, target_id: int, inside: int) -> _Measured:
+    best = Trials(session).best(workload_id, target_id, 1, inside)
+    sketches = Sketches(session).by_key({trial.candidate.sketch for trial in best})
+    entries = [(trial.candidate, sketches[trial.candidate.sketch]) for trial in best]
+    return _Measured(entries, (), {trial.candidate: means_of(trial.origin) for trial in best})
 
 
 def _measured(session: Session, claimed: StageContext, task: Task, count: int = TOP) -> _Measured:

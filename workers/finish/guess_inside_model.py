@@ -12,6 +12,8 @@ from functools import partial
 from math import inf
 from typing import Final
 
+from sqlalchemy.orm import Session
+
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.schedules import Schedules
@@ -84,13 +86,13 @@ def guess_inside(
 
 def _guesses(claimed: StageContext, check: Checker) -> tuple[list[list[Winner]], list[Contest]]:
     """The guesses of each task, the likeliest first, and the tasks without one."""
-    with claimed.runtime.database.session() as session:
-        tasks = Tasks(session).programs(claimed.job.id)
+    with claimed.runtime.database.transaction() as session:
+        tasks, inside = Tasks(session).programs(claimed.job.id), _inside(session, claimed)
     found: list[list[Winner]] = []
     losers: list[Contest] = []
     for task, workload in tasks:
         claimed.lease.check()
-        contest = contest_of(claimed, task, workload)
+        contest = contest_of(claimed, task, workload, inside)
         if row := _traced(contest, check):
             found.append(row)
         else:
@@ -127,15 +129,20 @@ def _checked(model: JobModel, likeliest: Sequence[Winner], undone: StepLog) -> C
     return CheckedModel(built, error, times)
 
 
-def _promote(claimed: StageContext, winners: Sequence[Winner]) -> None:
-    """Keep what was timed inside the model in a context of its own. Raises NoDevice."""
+def _inside(session: Session, claimed: StageContext) -> int:
+    """The context of times inside the model, on a device of the job. Raises NoDevice."""
     devices = of_class(claimed.runtime.fleet.devices(claimed.target), claimed.like)
     if not devices:
         raise none_like(claimed.like)
-    job, options = claimed.job, claimed.options
+    alone = context_of(session, claimed.job.target_id, claimed.options, devices[0].endpoint)
+    return Contexts(session).ensure_timed_as(alone, claimed.options.timing_beside(0)).id
+
+
+def _promote(claimed: StageContext, winners: Sequence[Winner]) -> None:
+    """Keep what was timed inside the model. Raises NoDevice."""
+    job = claimed.job
     with claimed.runtime.database.transaction() as session:
-        alone = context_of(session, job.target_id, options, devices[0].endpoint)
-        inside = Contexts(session).ensure_timed_as(alone, options.timing_beside(0)).id
+        inside = _inside(session, claimed)
         for winner in winners:
             slot = winner.contest.slots[winner.slot]
             sketches = store_sketches(session, [slot.sketch])

@@ -177,3 +177,15 @@ def test_the_report_tells_where_the_time_went(workshop, model):
     assert {"import", "probe", "propose", "build", "check", "export", "time", "compare"} <= seconds.keys()
     assert all(step["wall"] >= 0 for step in seconds.values())
     assert seconds["build"]["processor"] >= 0
+
+
+def test_what_was_decided_inside_a_model_is_not_decided_again(workshop, model, monkeypatch):
+    guessed(workshop)
+    fields = []
+    monkeypatch.setattr(
+        "workers.finish.job_model.JobModel.kernel_times", lambda *_given, **_named: fields.append(1)
+    )
+    again, _ = guessed(workshop)
+    assert fields == []
+    assert handed_out(workshop, again) == {"w0": 100.0, "w1": 0.1}  # as it was timed this time
+    assert report(workshop, again)["found_by"] == {"default": 2}
