@@ -68,9 +68,7 @@ def guess_inside(
         return None
     with undone.step("propose"):
         guesses, losers = _guesses(claimed, check)
-    if not guesses:
-        return None
-    if (checked := _checked(placed, [row[0] for row in guesses], undone)) is None:
+    if not guesses or (checked := _checked(placed, [row[0] for row in guesses], undone)) is None:
         return None
     first = checked.built
     with undone.step("export"):

@@ -16,6 +16,7 @@ from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
 from db.repositories.search_and_finish_states import FinishSteps
+from db.session import read_clock
 from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.event import DoneEvent, FinishingEvent
@@ -100,7 +101,7 @@ def _finish(claimed: StageContext, undone: StepLog) -> None:
             parts.append(beside_others(model, decided.winners, handout, check, undone))
         claimed.lease.check()
         finish_sec = round(decided.earlier_sec + time.monotonic() - started, 1)
-        seconds = _import_seconds(claimed) | undone.seconds
+        seconds = _seconds(claimed, undone.seconds)
         ended = FinishReport(finish_sec=finish_sec, seconds=seconds, not_done=undone.entries)
         parts += _trials(claimed), ended
         report = _together(*parts)
@@ -184,11 +185,16 @@ def _trials(claimed: StageContext) -> FinishReport:
     return FinishReport(trials=how_far.spent, outcomes=how_far.outcomes)
 
 
-def _import_seconds(claimed: StageContext) -> dict[str, StepSeconds]:
-    """Another worker may have imported: of its processes only the wall's time is known."""
+def _seconds(claimed: StageContext, spent: dict[str, StepSeconds]) -> dict[str, StepSeconds]:
+    """With the import, of which only the wall's time is known: another worker may have done it."""
     with claimed.runtime.database.session() as session:
-        wall = StageRuns(session).seconds(claimed.job.id, StageKind.IMPORT)
-    return {"import": StepSeconds(wall=round(wall, 2))}
+        took_sec = StageRuns(session).seconds(claimed.job.id, StageKind.IMPORT)
+        total_sec = read_clock(session) - claimed.job.created_at
+    found = {"import": StepSeconds(wall=round(took_sec, 2)), **spent}
+    if claimed.job.trials == 0:
+        rest_sec = total_sec - sum(step.wall for step in found.values())
+        found["rest"] = StepSeconds(wall=round(max(0.0, rest_sec), 2))
+    return found
 
 
 def _store(claimed: StageContext, why: str, report: FinishReport, url: str, steps: int) -> None:

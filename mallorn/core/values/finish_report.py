@@ -218,7 +218,7 @@ class FinishReport(Value):
         dict[str, StepSeconds],
         Field(
             description="Where the time of a job went apart from trials, by step: `import`, `probe`, "
-            "`propose`, `decide`, `build`, `check`, `time`, `export`, `compare`."
+            "`propose`, `decide`, `build`, `check`, `time`, `export`, `compare`, `rest`."
         ),
     ] = {}
     not_done: Annotated[list[NotDone], Field(description="Steps that were left out.")] = []

@@ -174,7 +174,17 @@ def test_a_job_may_be_cancelled_with_its_first_version(workshop, model, monkeypa
 def test_the_report_tells_where_the_time_went(workshop, model):
     job, _ = guessed(workshop)
     seconds = report(workshop, job)["seconds"]
-    assert {"import", "probe", "propose", "build", "check", "export", "time", "compare"} <= seconds.keys()
+    assert {
+        "import",
+        "probe",
+        "propose",
+        "build",
+        "check",
+        "export",
+        "time",
+        "compare",
+        "rest",
+    } <= seconds.keys()
     assert all(step["wall"] >= 0 for step in seconds.values())
     assert seconds["build"]["processor"] >= 0
 
