@@ -1,10 +1,15 @@
 """What a process had of the processors is what the kernel says of its threads."""
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from workers.subprocesses.cpu_share import ProcessorShare
+from workers.subprocesses.cpu_share import ProcessorShare, processor_sec
+from workers.subprocesses.shutdown import Shutdown
 
 
 @pytest.fixture
@@ -30,3 +35,26 @@ def test_more_waiting_than_running_is_a_small_share() -> None:
     assert ProcessorShare(1.2, 5.3).is_small_since(before)
     assert not ProcessorShare(1.3, 5.2).is_small_since(before)
     assert not before.is_small_since(before)
+
+
+def test_a_process_has_the_time_of_those_that_it_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    told = ["S", *["0"] * 10, "100", "50", "30", "20", "0"]
+    (tmp_path / "7" / "stat").write_text(f"7 (a (strange) name) {' '.join(told)}")
+    assert processor_sec(7, tmp_path) == 200 / os.sysconf("SC_CLK_TCK")
+    assert processor_sec(8, tmp_path) == 0.0
+
+
+def test_a_worker_counts_its_children_also_when_they_are_gone() -> None:
+    stop = Shutdown()
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    try:
+        stop.enter(child.pid)
+        while stop.processor_sec() < 0.05:
+            time.sleep(0.01)
+    finally:
+        child.kill()
+        before = stop.processor_sec()
+        stop.leave(child.pid)
+        child.wait()
+    assert stop.processor_sec() >= before >= 0.05
