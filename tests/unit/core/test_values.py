@@ -84,6 +84,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("warning", {"source": "searcher m:S", "message": "it raised", "hint": ""}),
     ("finishing", {"why": "the budget is spent"}),
     ("checked", {"task": 1, "name": "dense", "latency_us": 10.0}),
+    ("exported", {"sec": 12.3}),
     ("done", {"report": FINISH}),
     ("failed", {"error": "InvalidModel", "detail": "", "hint": "", "suggest": {"input_shapes": {"x": [1]}}}),
     ("failed", {"why": "its worker died or went silent 10 times"}),
