@@ -36,7 +36,7 @@ def _after(mod: Any, made: Any, step: Step, target: Any, without: Collection[str
         return mod, Report(stored_name, skipped="switched off")
     try:
         return made(mod), Report(stored_name, counts=False)
-    except RuntimeError as error:
+    except (LookupError, RuntimeError, TypeError, ValueError) as error:  # as TVM's own errors come
         if not step.get("optional"):
             raise
         return mod, Report(stored_name, skipped=str(error))

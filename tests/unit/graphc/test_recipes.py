@@ -2,12 +2,17 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import tvm
+from tvm import relax
 
+from graphc.core.pass_runner import run as run_steps
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.graph_report import StoredRecipe
+from tests.unit.graphc.networks import HASWELL, network, weights
 from workers.tvm.graph_recipes import (
     BF16,
     DIRECT,
@@ -104,3 +109,17 @@ def test_passes_get_the_vectors_of_the_target(attrs: dict[str, object], lanes: i
 
     with as_tvm_target(attrs):
         assert make_pass({"call": "mallorn.lanes", "args": []}) == lanes
+
+
+def test_a_pass_that_gives_up_on_a_network_is_passed_over_and_says_so() -> None:
+    """TVM's ConvertLayout cannot stack five dimensions."""
+
+    def stacked(emit: Any, x: Any) -> Any:
+        image = emit(relax.op.nn.conv2d(x, weights(4, 4, 3, 3), padding=1))
+        return relax.op.stack([image, emit(relax.op.nn.relu(image))], 0)
+
+    steps = [step_json(step) for step in TUNED.before]
+    mod, reports = run_steps(network(stacked, (1, 4, 8, 8)), steps, tvm.target.Target(HASWELL))
+    (skipped,) = [report.name for report in reports if report.skipped]
+    assert skipped == "relax.transform.ConvertLayout"
+    assert any("conv2d" in var.name_hint for var in mod.get_global_vars())
