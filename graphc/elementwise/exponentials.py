@@ -54,7 +54,6 @@ def _exp_with_exponent(once: Once, x: Any, more: int) -> Any:
     rest = once(bounded - whole * real(LOG_TWO[0]) - whole * real(LOG_TWO[1]))
     factor = rest * rest * polynomial(rest, _EXP) + rest + real(1)
     exponent = once(exponent + more)
-    first = once(
-        tirx.shift_right(exponent, tirx.const(1, "int32"))
-    )  # either is an exponent that numbers have
+    # Either half is an exponent that numbers have.
+    first = once(tirx.shift_right(exponent, tirx.const(1, "int32")))
     return factor * power_of_two(first) * power_of_two(exponent - first)

@@ -1,11 +1,13 @@
 """Weights that are laid out anew, without a library for each: TVM's FoldConstant compiles one a call."""
 
+from math import prod
 from typing import Any, Final
 
 from tvm import relax
 
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.fold.copied_arrays import copied
 
@@ -23,10 +25,9 @@ class FoldConstantCopies(Pass[list[Any]]):
         given = list(call.args[1].fields)
         if not given or not all(map(g.is_constant, given)):
             raise Leave("an argument is computed")
-        arrays = [g.array(each) for each in given]
-        if sum(array.size for array in arrays) > MOST_NUMBERS:
+        if sum(prod(sizes_of(each)) for each in given) > MOST_NUMBERS:
             raise Leave("compiled code moves so many numbers faster")
-        return copied(g.tensor_function(call), arrays)
+        return copied(g.tensor_function(call), [g.array(each) for each in given])
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
         constants = [relax.const(array) for array in facts]

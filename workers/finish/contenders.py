@@ -1,7 +1,7 @@
 """Who may win a task: its fastest candidates, or sane defaults where those are missing or fail."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -59,7 +59,8 @@ def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: in
     with claimed.runtime.database.session() as session:
         known = _measured(session, claimed, task)
         if not known.entries and inside is not None:
-            known = _decided(session, task.workload_id, claimed.job.target_id, inside)
+            decided = Trials(session).best(task.workload_id, claimed.job.target_id, 1, inside)
+            known = _found(session, decided)
     program = program_of(workload)
     if known.entries:
         return Contest(task, workload, program, _number(known.entries), known.guesses, known.means)
@@ -103,13 +104,6 @@ class _Measured:
     means: Mapping[Candidate, str]
 
 
-def _decided(session: Session, workload_id: int, target_id: int, inside: int) -> _Measured:
-    best = Trials(session).best(workload_id, target_id, 1, inside)
-    sketches = Sketches(session).by_key({trial.candidate.sketch for trial in best})
-    entries = [(trial.candidate, sketches[trial.candidate.sketch]) for trial in best]
-    return _Measured(entries, (), {trial.candidate: means_of(trial.origin) for trial in best})
-
-
 def _measured(session: Session, claimed: StageContext, task: Task, count: int = TOP) -> _Measured:
     job, known = claimed.job, Trials(session)
     within = WITHIN
@@ -119,8 +113,12 @@ def _measured(session: Session, claimed: StageContext, task: Task, count: int = 
     best = [row for row in best if (row.latency_us or 0) <= within * (best[0].latency_us or 0)]
     brought = known.best_brought(task.workload_id, job.target_id, BROUGHT if best else TOP)
     guesses = known.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP)
+    return _found(session, (*best, *_busy(session, claimed, task), *brought, *guesses[:1]), guesses)
+
+
+def _found(session: Session, trials: Iterable[Trial], guesses: Sequence[Trial] = ()) -> _Measured:
     means: dict[Candidate, str] = {}
-    for trial in (*best, *_busy(session, claimed, task), *brought, *guesses[:1]):
+    for trial in trials:
         means.setdefault(trial.candidate, means_of(trial.origin))
     sketches = Sketches(session).by_key({candidate.sketch for candidate in means})
     entries = [(candidate, sketches[candidate.sketch]) for candidate in means]

@@ -100,8 +100,9 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
     (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1, ensure_ascii=True) + "\n")
 
 
-def upload(claimed: StageContext, directory: Path) -> str:
-    """Put the directory into the artifact store; its URL."""
+def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
+    """Put the directory into the artifact store, with the report; its URL."""
+    (directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
     url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
     with reaching(url) as (store, root):
         store.makedirs(root, exist_ok=True)
@@ -115,8 +116,7 @@ def export_first(
 ) -> None:
     """Hand out a version that was checked as a whole, before it is refined: what a cancelled job leaves."""
     complete_export(claimed, winners, directory)
-    (directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
-    url = upload(claimed, directory)
+    url = upload(claimed, directory, report)
     with claimed.runtime.database.transaction() as session:
         Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=None)
         sec = round(read_clock(session) - claimed.job.created_at, 1)

@@ -141,9 +141,9 @@ def _promote(claimed: StageContext, winners: Sequence[Winner]) -> None:
     job = claimed.job
     with claimed.runtime.database.transaction() as session:
         inside = _inside(session, claimed)
-        for winner in winners:
-            slot = winner.contest.slots[winner.slot]
-            sketches = store_sketches(session, [slot.sketch])
+        slots = [winner.contest.slots[winner.slot] for winner in winners]
+        sketches = store_sketches(session, [slot.sketch for slot in slots])
+        for winner, slot in zip(winners, slots, strict=True):
             trial = replace(winner.trial, origin=f"inside:{winner.means}")
             row = NewMeasurement(winner.slot, trial, sketches[slot.candidate.sketch], inside)
             owner = job.id, claimed.hold.token, winner.contest.workload.id, job.target_id

@@ -1,6 +1,5 @@
 """Finishing a job: every step in order."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -106,9 +105,8 @@ def _finish(claimed: StageContext, undone: StepLog) -> None:
         parts += _trials(claimed), ended
         report = _together(*parts)
         report = _together(report, conditions(claimed, report, decided.winners))
-        (handout.directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
         steps = len(_contests(decided)) if claimed.options.searches and guessed is None else 0
-        _store(claimed, why, report, upload(claimed, handout.directory), steps)
+        _store(claimed, why, report, upload(claimed, handout.directory, report), steps)
 
 
 def _guess(

@@ -91,11 +91,11 @@ def _read(
     model_path: str, target: Any, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> Networks:
     mods: dict[str, object] = {}
-    constants = share_equal_constants.Constants()
+    steps, constants = recipe_of(recipe).before, share_equal_constants.Constants()
     for label, load in _loads(model_path, input_shapes, dynamic).items():
         network = load(target)
         inputs, outputs = network.inputs, network.outputs
-        mod, _ = run_steps(network.mod, recipe_of(recipe).before, target)
+        mod, _ = run_steps(network.mod, steps, target)
         mods[label] = constants.shared(mod)
     return mods, inputs, outputs
 

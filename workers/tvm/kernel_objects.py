@@ -37,16 +37,17 @@ def _written(kernels: Any, target: Any, folder: Path) -> Sequence[str]:
     found = []
     for number, (name, kernel) in enumerate(kernels.items()):
         path = folder / f"{number}.o"
-        path.write_bytes(_object(name, kernel, target, path))
+        _write(name, kernel, target, path)
         found.append(str(path))
     return found
 
 
-def _object(name: Any, kernel: Any, target: Any, path: Path) -> bytes:
+def _write(name: Any, kernel: Any, target: Any, path: Path) -> None:
     key = sha256(f"{target}\n{tvm.ir.save_json(kernel)}".encode()).hexdigest()
-    if key not in _known:
-        tvm.tirx.build(tvm.IRModule({name: kernel}), target=target).write_to_file(str(path))
-        while _known and sum(map(len, _known.values())) > MOST_BYTES:
-            del _known[next(iter(_known))]  # the oldest
-        _known[key] = path.read_bytes()
-    return _known[key]
+    if key in _known:
+        path.write_bytes(_known[key])
+        return
+    tvm.tirx.build(tvm.IRModule({name: kernel}), target=target).write_to_file(str(path))
+    while _known and sum(map(len, _known.values())) > MOST_BYTES:
+        del _known[next(iter(_known))]  # the oldest
+    _known[key] = path.read_bytes()
