@@ -14,7 +14,8 @@ from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
 from graphc.core.reporting_pass import Leave
 
-# exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp).
+# exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp). The lowest n
+# makes zero: what a mask hides would else be subnormal in the end, and make products slow.
 _POWERS = """
 peak = T.sblock_alloc_buffer(({lanes},), "float32")
 total = T.sblock_alloc_buffer(({lanes},), "float32")
@@ -27,7 +28,7 @@ for c in range({chunks}):
 {highest}
 for c in range({chunks}):
     for i in T.vectorized({lanes}):
-        d: T.let = T.max(x[{row}, c * {lanes} + i] - peak[0], T.float32(-87.33654))
+        d: T.let = T.max(x[{row}, c * {lanes} + i] - peak[0], T.float32(-88))
         n: T.let = T.floor(d * T.float32(1.44269502) + T.float32(0.5))
         f: T.let = d - n * T.float32(0.693147182)
         p: T.let = (T.float32(0.00019875691) * f + T.float32(0.0013981999)) * f + T.float32(0.00833345205)

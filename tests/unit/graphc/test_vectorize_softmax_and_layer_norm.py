@@ -45,13 +45,15 @@ def test_softmax_is_tvms(shape: tuple[int, ...], spread: int) -> None:
     assert_same(network(shape, softmax()), spread * random(*shape))
 
 
-def test_what_a_mask_takes_out_of_a_softmax_gets_nothing() -> None:
+@pytest.mark.parametrize("mask", [-np.inf, -3.4e38, -1e9, -1e4, -100])
+def test_what_a_mask_takes_out_of_a_softmax_gets_nothing(mask: float) -> None:
+    """Not a subnormal number, with which every product is slow."""
     x = random(4, 32)
-    x[:, 5:] = -np.inf
+    x[:, 5:] = mask
     after = rewritten(VectorizeSoftmaxAndLayerNorm(), network((4, 32), softmax()))
     assert after is not None
     found = run(after, x)
-    assert found[:, 5:].max() < 1e-30
+    assert not found[:, 5:].any()
     assert np.allclose(found.sum(axis=1), 1, atol=1e-6)
 
 
