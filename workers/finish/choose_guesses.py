@@ -40,10 +40,14 @@ def choose_guesses(
         return first
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
-    with undone.step("build"):
-        builds = [first, *(model.build(f"guess-{n}", field) for n, field in enumerate(others, 2))]
-    with undone.step("time"):
-        times = model.kernel_times(builds, seconds=KERNELS_SEC)
+    names = [f"guess-{n}" for n, _ in enumerate(others, 2)]
+    with Engines(model.whole, [FIRST, *names]) as engines:  # they start meanwhile
+        with undone.step("build"):
+            builds = [first, *map(model.build, names, others)]
+        with undone.step("time"):
+            engines.load({build.directory.name: build.library for build in builds})
+            with model.alone():
+                times = list(engines.kernel_times(KERNELS_SEC).values())
     chosen = choose([_timed(build.winners, seen) for build, seen in zip(builds, times, strict=True)], times)
     if [each.slot for each in chosen] == [each.slot for each in first.winners]:
         return first

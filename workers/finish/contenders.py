@@ -64,7 +64,7 @@ def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: in
     program = program_of(workload)
     if known.entries:
         return Contest(task, workload, program, _number(known.entries), known.guesses, known.means)
-    defaults = _defaults(claimed, workload)[:TOP]
+    defaults = _defaults(claimed, workload, TOP)
     means = {candidate: DEFAULT for candidate, _ in defaults}
     return Contest(task, workload, program, _number(defaults), tuple(means), means)
 
@@ -86,7 +86,7 @@ def second_chance(claimed: StageContext, lost: Contest) -> Contest | None:
     known = {slot.candidate for slot in lost.slots}
     with claimed.runtime.database.session() as session:
         measured = _measured(session, claimed, lost.task, TOP + len(known))
-    defaults = _defaults(claimed, lost.workload)
+    defaults = _defaults(claimed, lost.workload, TOP + len(known))
     others = [
         [entry for entry in entries if entry[0] not in known] for entries in (measured.entries, defaults)
     ]
@@ -141,13 +141,11 @@ def _number(candidates: Sequence[Entry]) -> tuple[MeasureInput, ...]:
     return tuple(MeasureInput(number, *candidate) for number, candidate in enumerate(candidates))
 
 
-def _defaults(claimed: StageContext, workload: Workload) -> Sequence[Entry]:
-    """Valid default candidates; none where TVM cannot schedule the program, and the finish goes on."""
+def _defaults(claimed: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
+    """The likeliest candidates; none where TVM cannot schedule the program, and the finish goes on."""
     try:
         space = space_of(claimed, workload)
     except (ChildFailed, Unschedulable) as error:
         log.warning("no defaults for %s: %s", workload.key, error)
         return ()
-    defaults = space.defaults()
-    valid = [candidate for candidate, good in zip(defaults, space.valid(defaults), strict=True) if good]
-    return [(candidate, space.by_key[candidate.sketch]) for candidate in valid]
+    return [(candidate, space.by_key[candidate.sketch]) for candidate in space.likeliest(count)]

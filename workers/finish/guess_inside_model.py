@@ -36,6 +36,7 @@ from workers.measure.tracked_devices import of_class
 from workers.process.leased_stage import StageContext
 from workers.round.store_referenced_rows import context_of, store_sketches
 from workers.subprocesses.errors import ChildError
+from workers.subprocesses.pending_call import PendingCall
 from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import TUNED, Engines
 
@@ -67,8 +68,10 @@ def guess_inside(
     if (placed := where_it_runs(model)) is None:
         return None
     with undone.step("propose"):
+        reading = None if model.libraries else placed.whole.begin_reading()
         guesses, losers = _guesses(claimed, check)
-    if not guesses or (checked := _checked(placed, [row[0] for row in guesses], undone)) is None:
+    likeliest = [row[0] for row in guesses]
+    if not guesses or (checked := _checked(placed, likeliest, reading, undone)) is None:
         return None
     first = checked.built
     with undone.step("export"):
@@ -76,7 +79,9 @@ def guess_inside(
     chosen = undone.attempt(CHOOSE, partial(choose_guesses, placed, checked, guesses, undone)) or first
     winners = [replace(each, max_error=checked.error) for each in chosen.winners]
     _promote(claimed, winners)
-    directory = model.write(EXPORT, winners)
+    is_first = chosen.directory == first.directory  # its records were written before it was timed
+    directory = model.write(EXPORT, winners) if is_first else chosen.directory
+    model.libraries.put(winners, chosen.library, chosen.compiled)
     built = replace(chosen, winners=tuple(winners), directory=directory)
     handout = FinalSchedules(winners, directory, built, covered(built))
     return GuessedModel(Decided(winners, losers, FinishReport()), handout)
@@ -107,17 +112,22 @@ def _traced(contest: Contest, check: Checker) -> list[Winner]:
     ]
 
 
-def _checked(model: JobModel, likeliest: Sequence[Winner], undone: StepLog) -> CheckedModel | None:
+def _checked(
+    model: JobModel, likeliest: Sequence[Winner], reading: PendingCall[None] | None, undone: StepLog
+) -> CheckedModel | None:
     """None where it does not compile or run, computes something else, or nothing else computes it."""
     try:
-        with undone.step("build"):
-            built = model.build(FIRST, likeliest)
-        with undone.step("check"), Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:
-            engines.load({TUNED: built.library})
-            error = engines.errors(TUNED).get(ONNXRUNTIME, inf)
-            engines.leave_out(ONNXRUNTIME)
-            with model.alone():
-                times = engines.kernel_times(KERNELS_SEC)[TUNED]
+        with Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:  # they start meanwhile
+            with undone.step("build"):
+                if reading is not None:
+                    reading.wait()
+                built = model.build(FIRST, likeliest)
+            with undone.step("check"):
+                engines.load({TUNED: built.library})
+                error = engines.errors(TUNED).get(ONNXRUNTIME, inf)
+                engines.leave_out(ONNXRUNTIME)
+                with model.alone():
+                    times = engines.kernel_times(KERNELS_SEC)[TUNED]
     except (ChildError, ExportFailed, InvalidModel, Unavailable) as failed:
         log.warning("first guesses are decided task by task: %s", failed.headline)
         return None

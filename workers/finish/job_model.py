@@ -9,6 +9,7 @@ from typing import Final, Self
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from workers.finish.export_directory import largest_shapes, write_records
+from workers.finish.known_libraries import KnownLibraries
 from workers.finish.shape_dispatch import to_next
 from workers.finish.winners import Winner
 from workers.host.background_load import stress
@@ -20,6 +21,7 @@ from workers.process.leased_stage import StageContext
 from workers.whole_model.compiled_model import WholeModel
 from workers.whole_model.device_engine import DevicePool
 from workers.whole_model.engines import Engines
+from workers.whole_model.idle_engines import IdleEngines
 
 KERNELS_SEC: Final = 1.5
 ELSEWHERE: Final = "the device is on another host than this worker"
@@ -47,9 +49,10 @@ class JobModel:
 
     claimed: StageContext
     whole: WholeModel
+    libraries: KnownLibraries
 
     @classmethod
-    def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: Path) -> Self:
+    def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: Path, idle: IdleEngines) -> Self:
         """The job's model as its import found it, with files in a folder."""
         whole = WholeModel(
             path=claimed.model_file(folder),
@@ -61,8 +64,9 @@ class JobModel:
             folder=folder,
             room=folder,
             threads=claimed.target.num_cores,
+            idle=idle,
         )
-        return cls(claimed, whole)
+        return cls(claimed, whole, KnownLibraries.of(claimed))
 
     def build(self, name: str, winners: Sequence[Winner]) -> TunedModel:
         """Write the schedules as tuning records, and compile the model with them."""
@@ -78,9 +82,11 @@ class JobModel:
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
         """The model with the schedules of a directory that `write` filled; of a range, to time its points."""
         library = directory.with_suffix(".so")
-        dynamic = self.claimed.graph.dynamic
-        whole = replace(self.whole, dynamic=to_next(dynamic) if dynamic else None)
-        return TunedModel(tuple(winners), directory, library, whole.compile(directory, library))
+        if (known := self.libraries.take(winners, library)) is None:
+            dynamic = self.claimed.graph.dynamic
+            whole = replace(self.whole, dynamic=to_next(dynamic) if dynamic else None)
+            known = whole.compile(directory, library)
+        return TunedModel(tuple(winners), directory, library, known)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
@@ -95,13 +101,11 @@ class JobModel:
         with HostLock().alone() as held:
             yield held
 
-    def kernel_times(
-        self, builds: Sequence[TunedModel], beside: int = 0, seconds: float = KERNELS_SEC
-    ) -> list[dict[str, float]]:
+    def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
         """What each build spends in each kernel, in microseconds a run, beside so many other programs."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.alone(), stress(beside):
-            return list(engines.kernel_times(seconds).values())
+            return list(engines.kernel_times(KERNELS_SEC).values())
 
     def latencies(self, builds: Mapping[str, TunedModel], beside: int = 0) -> dict[str, float]:
         """The whole model's latency in microseconds with each build, beside so many other programs."""

@@ -40,6 +40,7 @@ from workers.process.leased_stage import StageContext, leased_stage
 from workers.process.match_devices_and_builder import settle_builder
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildError
+from workers.whole_model.idle_engines import IdleEngines
 
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
 
@@ -71,10 +72,11 @@ def _finish(claimed: StageContext, undone: StepLog) -> None:
     with (
         TemporaryDirectory(prefix="finish-", dir=claimed.runtime.room) as scratch,
         claimed.graphs() as graphs,
+        IdleEngines() as idle,
     ):
         measurer = claimed.runtime.measurer(claimed.options, claimed.like)
         with _checker(claimed, graphs, measurer, undone) as check:
-            model = JobModel.of(claimed, graphs, Path(scratch))
+            model = JobModel.of(claimed, graphs, Path(scratch), idle)
             guessed = _guess(claimed, model, measurer, check, undone)
             if guessed is not None:
                 decided, handout = guessed.decided, guessed.handout

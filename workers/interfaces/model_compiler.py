@@ -199,6 +199,17 @@ class ModelCompiler(Child):
         """
 
     @method(limit_sec=3600.0)
+    def read_ahead(
+        self,
+        model_path: str,
+        target: str,
+        recipe: StoredRecipe,
+        input_shapes: Shapes,
+        dynamic: Dynamic | None,
+    ) -> None:
+        """Read a model that is compiled next, and run its recipe's first half."""
+
+    @method(limit_sec=3600.0)
     def compile_model(
         self,
         model_path: str,

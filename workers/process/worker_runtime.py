@@ -120,8 +120,9 @@ class Runtime:
             return
         self.compiler.start()
         with self.database.session() as session:
-            target = Targets(session).get(Jobs(session).get(job_id, None).target_id)
-        if not stand_in(Target(target.text)):
+            job = Jobs(session).get(job_id, None)
+            target = Targets(session).get(job.target_id)
+        if job.trials != 0 and not stand_in(Target(target.text)):
             self.builders.start()
 
     def graphs(self, threads: int, model_bytes: int) -> ModelCompiler:

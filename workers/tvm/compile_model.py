@@ -71,6 +71,13 @@ def compile_model(
     )
 
 
+def read_ahead(
+    model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
+) -> None:
+    """Read a model that is compiled next, and run its recipe's first half. Raises InvalidModel."""
+    _networks(model_path, target, recipe, input_shapes, dynamic)
+
+
 def _networks(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> Networks:

@@ -54,7 +54,8 @@ def build_one_probe(target: str, folder: str) -> Probe:
 
 
 def _export(found: Sequence[Sourced], target: str, path: Path) -> None:
-    functions = {probe.function: _parsed(probe.function, text) for probe, text in found}
+    texts = {probe.function: text for probe, text in found}  # one reads working sets of all sizes
+    functions = {name: _parsed(name, text) for name, text in texts.items()}
     library = tvm.tirx.build(tvm.IRModule(functions), target=parse_tvm_target(target))
     library.export_library(str(path), fcompile=link_shared)
 

@@ -1,5 +1,6 @@
 """Child process that holds one engine with one model, and times it when told to."""
 
+import json
 import time
 from collections.abc import Callable
 from functools import cache, partial
@@ -29,9 +30,9 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     from tvm import relax
 
     from workers.device.model_kernel_times import Kernels
-    from workers.tvm.parsed_program_cache import parse_tvm_target
 
-    device = tvm.runtime.device(parse_tvm_target(target).get_target_device_type())
+    # Of the kind alone: instructions of a target, which take long to read, are in the library.
+    device = tvm.runtime.device(tvm.target.Target(json.loads(target)["kind"]).get_target_device_type())
     module = tvm.runtime.load_module(library)
     main = relax.VirtualMachine(module, device)["main"]
     args = [tvm.runtime.tensor(array, device) for array in _arrays(inputs_npz).values()]

@@ -1,11 +1,13 @@
 """Machine code of a model's kernels, kept kernel by kernel while this process lives.
 
 A job compiles its model several times, with schedules that differ in some tasks: what is there already is
-linked again. TVM's own build makes one module of all kernels, and all of it anew.
+linked again. TVM's own build makes one module of all kernels, all of it anew, and on one core.
 """
 
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +16,7 @@ import tvm
 from tvm import relax
 from tvm.relax import vm_build
 
+from workers.device.detect_host import available_cores
 from workers.tvm.link_thread_pool import export_with_pool
 
 MOST_BYTES: Final = 256 << 20  # of the objects that are kept
@@ -34,20 +37,22 @@ def export_kernels(mod: Any, library: str, target: Any) -> None:
 
 
 def _written(kernels: Any, target: Any, folder: Path) -> Sequence[str]:
-    found = []
-    for number, (name, kernel) in enumerate(kernels.items()):
-        path = folder / f"{number}.o"
-        _write(name, kernel, target, path)
-        found.append(str(path))
-    return found
-
-
-def _write(name: Any, kernel: Any, target: Any, path: Path) -> None:
-    key = sha256(f"{target}\n{tvm.ir.save_json(kernel)}".encode()).hexdigest()
-    if key in _known:
+    texts = [f"{target}\n{tvm.ir.save_json(kernel)}" for kernel in kernels.values()]
+    keyed = dict(zip([sha256(text.encode()).hexdigest() for text in texts], kernels.items(), strict=True))
+    new = {key: named for key, named in keyed.items() if key not in _known}
+    with ThreadPoolExecutor(available_cores()) as pool:  # TVM gives Python's lock away while it compiles
+        for key, code in zip(new, pool.map(partial(_compiled, target, folder), new.values()), strict=True):
+            _known[key] = code
+    paths = [folder / f"{key}.o" for key in keyed]
+    for key, path in zip(keyed, paths, strict=True):
         path.write_bytes(_known[key])
-        return
-    tvm.tirx.build(tvm.IRModule({name: kernel}), target=target).write_to_file(str(path))
-    while _known and sum(map(len, _known.values())) > MOST_BYTES:
+    while len(_known) > 1 and sum(map(len, _known.values())) > MOST_BYTES:
         del _known[next(iter(_known))]  # the oldest
-    _known[key] = path.read_bytes()
+    return [str(path) for path in paths]
+
+
+def _compiled(target: Any, folder: Path, named: tuple[Any, Any]) -> bytes:
+    name, kernel = named
+    path = folder / f"new-{name.name_hint}.o"
+    tvm.tirx.build(tvm.IRModule({name: kernel}), target=target).write_to_file(str(path))
+    return path.read_bytes()

@@ -11,7 +11,7 @@ from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
 from workers.tvm.check_onnx_model import read_model
 from workers.tvm.compare_outputs import compare, compare_models
-from workers.tvm.compile_model import compile_default, compile_model
+from workers.tvm.compile_model import compile_default, compile_model, read_ahead
 from workers.tvm.extract_tasks import extract
 from workers.tvm.extract_tasks_of_range import extract_range
 from workers.tvm.import_onnx_to_relax import load_network
@@ -64,6 +64,7 @@ ANSWERS: Final = (
     ModelCompiler.extract.by(extract),
     ModelCompiler.list_passes.by(pass_table),
     ModelCompiler.report_passes.by(report_passes),
+    ModelCompiler.read_ahead.by(read_ahead),
     ModelCompiler.compile_model.by(compile_model),
     ModelCompiler.extract_range.by(extract_range),
     ModelCompiler.compile_default.by(compile_default),

@@ -42,16 +42,23 @@ def run_steps(mod: Any, steps: tuple[RecipeStep, ...], target: Any) -> tuple[Any
 
 def operators(mod: Any) -> dict[str, int]:
     """How often each operator, or each kind of tensor function, is called in the graph."""
-    names: Counter[str] = Counter()
+    functions = [each for each in mod.functions.values() if isinstance(each, relax.Function)]
+    return dict(Counter(_callee(call) for each in functions for call in _calls(each)))
 
-    def visit(node: Any) -> None:
-        if isinstance(node, relax.Call):
-            names[_callee(node)] += 1
 
-    for function in mod.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, visit)
-    return dict(names)
+def _calls(value: Any) -> Iterator[Any]:
+    """Of a module in normal form: a call's arguments are no calls."""
+    if isinstance(value, relax.Call):
+        yield value
+    elif isinstance(value, relax.SeqExpr):
+        for block in value.blocks:
+            for binding in block.bindings:
+                yield from _calls(binding.value)
+    elif isinstance(value, relax.Function):
+        yield from _calls(value.body)
+    elif isinstance(value, relax.If):
+        yield from _calls(value.true_branch)
+        yield from _calls(value.false_branch)
 
 
 def _run(mod: Any, step: RecipeStep, target: Any) -> tuple[Any, str]:

@@ -72,8 +72,17 @@ class TvmSpace(DecisionSpace):
 
     @cached_property
     def _defaults(self) -> list[Candidate]:
+        return self.likeliest(_MAX_DEFAULTS)
+
+    def likeliest(self, count: int) -> list[Candidate]:
+        """The first of the defaults; no more of them are rebuilt than it takes."""
         guesses = ranked(self.sketches, self.nests, self.machine, _MAX_DEFAULTS)
-        return self._only_valid(guesses) or self._first_valid_samples()
+        found: list[Candidate] = []
+        while guesses and len(found) < count:
+            asked = count - len(found)
+            found += self._only_valid(guesses[:asked])
+            guesses = guesses[asked:]
+        return found or self._first_valid_samples()[:count]
 
     def _first_valid_samples(self) -> list[Candidate]:
         rng = np.random.default_rng(0)

@@ -15,8 +15,10 @@ from workers.host.host_lock import HostLock
 from workers.host.load_meter import LoadMeter
 from workers.interfaces.model_compiler import Compiled, ModelCompiler, ModelTask, Ranges, Shapes, Untuned
 from workers.interfaces.whole_model_engine import Engine, LoadedEngine
+from workers.subprocesses.pending_call import PendingCall
 from workers.tvm.graph_recipes import precision_of
 from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
+from workers.whole_model.idle_engines import IdleEngines
 from workers.whole_model.interleaved_timing import KernelRacer
 from workers.whole_model.quiet_timing import Meter
 
@@ -30,6 +32,11 @@ ONNXRUNTIME: Final = "onnxruntime"  # the one that needs no library
 def largest_error(recipe: StoredRecipe, model: Path) -> float:
     """The relative error that a model may have after a recipe."""
     return max(LARGEST_ERROR[precision_of(recipe)], error_of_steps(model))
+
+
+def _kind(engine: str) -> str:
+    """TVM's libraries take each other's place in a process; onnxruntime's threads are in none of theirs."""
+    return ONNXRUNTIME if engine == ONNXRUNTIME else "tvm"
 
 
 class Held(KernelRacer, Protocol):
@@ -65,6 +72,12 @@ class WholeModel:
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
     room: Path | None = None  # all that engines can reach; None: a user's own files may lie anywhere
     seat: DevicePool | None = None  # where TVM's engines run; None: on this host
+    idle: IdleEngines | None = None  # for the next comparison; None: each has processes of its own
+
+    def begin_reading(self) -> PendingCall[None]:
+        """Have the model read and its graph rewritten; `graphs` is busy until the answer is taken."""
+        given = str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
+        return self.graphs.read_ahead.begin(*given)
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
         """Compile with the schedules of a directory; how far they cover the model, and their bad lines."""
@@ -95,8 +108,18 @@ class WholeModel:
         """What runs one engine; it starts when it is asked to. onnxruntime is on this host only."""
         if self.seat is not None and name != ONNXRUNTIME:
             return DeviceEngine(self.seat, name)
+        if self.idle is not None and (waiting := self.idle.take(_kind(name))):
+            waiting.name = f"{name} engine"
+            return waiting
         env = {"TVM_NUM_THREADS": str(self.threads), **self.env}
         return Engine(env=env, name=f"{name} engine", room=self.room)
+
+    def put_away(self, name: str, engine: Held) -> None:
+        """End an engine, or keep its process for the next one of its kind."""
+        if self.idle is not None and isinstance(engine, Engine) and engine.alive:
+            self.idle.put(_kind(name), engine)
+        else:
+            engine.kill()
 
     def begin_loading(self, engine: Held, library: Path | None) -> Loading:
         """Have an engine hold a library, or, without one, the model itself in onnxruntime."""

@@ -47,6 +47,7 @@ class Engines:
         self._attempt = attempt
         self._held = {name: model.engine(name) for name in names}
         self._ran: set[str] = set()  # and wrote what they computed
+        self._large = False
 
     def load(self, libraries: Mapping[str, Path], names: Iterable[str] | None = None) -> None:
         """Load the model in these engines, or in all that have not; each runs it and is suspended.
@@ -54,8 +55,8 @@ class Engines:
         All load at once, or one after another where the model is large for this host's memory.
         """
         chosen = [name for name in names or self._held if name in self._held and name not in self._ran]
-        any_large = any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
-        for together in [[name] for name in chosen] if any_large else [chosen]:
+        self._large |= any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
+        for together in [[name] for name in chosen] if self._large else [chosen]:
             self._load(together, libraries)
         self._each(chosen, "run", self._save_outputs)
 
@@ -104,8 +105,12 @@ class Engines:
         return FairRace({}, (), 0.0)
 
     def leave_out(self, name: str) -> None:
-        """End an engine; the others go on."""
-        self._held.pop(name).kill()
+        """Part with an engine; the others go on. One that holds a large model ends."""
+        engine = self._held.pop(name)
+        if self._large:
+            engine.kill()
+        else:
+            self._model.put_away(name, engine)
 
     def __contains__(self, name: str) -> bool:
         return name in self._held
@@ -118,8 +123,8 @@ class Engines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for engine in self._held.values():
-            engine.kill()
+        for name in list(self._held):
+            self.leave_out(name)
         self._model.release_device()
 
     def _each(self, names: Iterable[str], step: str, work: Callable[[str, Held], Any]) -> None:

@@ -111,3 +111,19 @@ def test_a_directory_without_schedules_is_not_found(mlp: Any, tmp_path: Path) ->
     with pytest.raises(NotFound, match=str(tmp_path)) as caught:
         check_database(str(tmp_path), mlp.target)
     assert caught.value.hint.startswith("mallorn tune")
+
+
+def test_what_this_process_wrote_is_not_rebuilt_to_be_read(
+    mlp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_database(str(tmp_path), mlp.target, mlp.records)
+    monkeypatch.setattr("workers.tvm.tuning_database.replay", lambda *_: pytest.fail("it was rebuilt"))
+    with TemporaryDirectory() as scratch:
+        assert read_database(str(tmp_path), mlp.target, scratch) == (3, [])
+        assert len(JSONDatabase(work_dir=scratch)) == 3
+
+
+def test_what_was_changed_since_then_is_read_with_care(mlp: Any, tmp_path: Path) -> None:
+    write_database(str(tmp_path), mlp.target, mlp.records)
+    edit(tmp_path / RECORDS, lambda lines: [lines[0], lines[1][:50], lines[2]])
+    assert check_database(str(tmp_path), mlp.target).records == 2

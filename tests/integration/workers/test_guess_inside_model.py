@@ -1,6 +1,7 @@
 """A job without trials is decided inside the whole model: checked and exported as a whole, then refined."""
 
 from math import inf
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -12,11 +13,13 @@ from db.tables import Context, Measurement
 from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.finish_report import FinishReport, ModelLatency
-from tests.fixtures.finishing import export_of, handed_out, promoted, report
+from tests.fixtures.finishing import COMPILED, export_of, handed_out, promoted, report
 from tests.fixtures.workshop import ENDPOINT
+from workers.finish.job_model import JobModel
 from workers.finish.run import finish
 from workers.measure.tracked_devices import TrackedDevice
 from workers.subprocesses.errors import ChildFailed
+from workers.whole_model.engines import TUNED
 
 
 class MadeUpEngines:
@@ -45,7 +48,8 @@ class MadeUpEngines:
         return {name: self.error for name in self.names if name != of}
 
     def kernel_times(self, _seconds):
-        return {name: {"w0": self.kernels_us["guess-1"], "w1": 0.1} for name in self.names}
+        builds = {name: "guess-1" if name == TUNED else name for name in self.names}
+        return {name: {"w0": self.kernels_us[build], "w1": 0.1} for name, build in builds.items()}
 
     def latencies(self):
         found = {name: self.model_us[name] for name in self.names}
@@ -61,11 +65,6 @@ def model(workshop, exported, check, monkeypatch):
     for module in ("guess_inside_model", "choose_guesses"):
         monkeypatch.setattr(f"workers.finish.{module}.Engines", figures)
     monkeypatch.setattr("workers.finish.guess_inside_model.where_it_runs", lambda model: model)
-
-    def kernel_times(_model, builds, beside=0, seconds=0.0):
-        return [{"w0": figures.kernels_us[build.directory.name], "w1": 0.1} for build in builds]
-
-    monkeypatch.setattr("workers.finish.job_model.JobModel.kernel_times", kernel_times)
     workshop.fleet.devices = lambda _target=None: [TrackedDevice("bench", "", False, ENDPOINT)]
     monkeypatch.setattr("workers.finish.run.ensure_machine", lambda *_: None)
     monkeypatch.setattr("workers.finish.run.compare", lambda *_: FinishReport())
@@ -95,11 +94,8 @@ def test_the_likeliest_guesses_are_kept_where_the_whole_model_is_not_faster(work
 
 
 def test_what_takes_next_to_nothing_keeps_its_likeliest_guess(workshop, model, monkeypatch):
-    fields = []
-    monkeypatch.setattr(
-        "workers.finish.job_model.JobModel.kernel_times",
-        lambda _model, builds, **_: fields.extend(build.winners for build in builds) or [{}] * len(builds),
-    )
+    fields, build = [], JobModel.build
+    monkeypatch.setattr(JobModel, "build", lambda *given: fields.append(given[2]) or build(*given))
     guessed(workshop)
     slots = {
         name: {each.slot for row in fields for each in row if each.contest.task.name == name}
@@ -149,10 +145,14 @@ def test_each_task_is_decided_alone_where_the_model_does_not_compile(workshop, m
 
 
 def test_the_first_version_is_handed_out_where_the_others_do_not_compile(workshop, model, monkeypatch):
-    def fail(*_given, **_named):
-        raise ChildFailed("graphs", "no time for it")
+    build = JobModel.build
 
-    monkeypatch.setattr("workers.finish.job_model.JobModel.kernel_times", fail)
+    def built(job_model, name, winners):
+        if name != "guess-1":
+            raise ChildFailed("graphs", "no time for it")
+        return build(job_model, name, winners)
+
+    monkeypatch.setattr(JobModel, "build", built)
     job, _ = guessed(workshop)
     assert handed_out(workshop, job)["w0"] == 0.1  # nobody chose it by a time
     [left] = report(workshop, job)["not_done"][:1]
@@ -191,11 +191,24 @@ def test_the_report_tells_where_the_time_went(workshop, model):
 
 def test_what_was_decided_inside_a_model_is_not_decided_again(workshop, model, monkeypatch):
     guessed(workshop)
-    fields = []
-    monkeypatch.setattr(
-        "workers.finish.job_model.JobModel.kernel_times", lambda *_given, **_named: fields.append(1)
-    )
+    names, build = [], JobModel.build
+    monkeypatch.setattr(JobModel, "build", lambda *given: names.append(given[1]) or build(*given))
     again, _ = guessed(workshop)
-    assert fields == []
+    assert names == ["guess-1"]
     assert handed_out(workshop, again) == {"w0": 100.0, "w1": 0.1}  # as it was timed this time
     assert report(workshop, again)["found_by"] == {"default": 2}
+
+
+def test_what_a_job_ended_with_is_not_compiled_for_the_next(workshop, model):
+    def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None):
+        compiled.append(Path(out_so).name)
+        Path(out_so).write_bytes(b"machine code")
+        return COMPILED
+
+    compiled: list[str] = []
+    workshop.graph_answers["compile_model"] = compile_model
+    guessed(workshop)
+    assert compiled == ["guess-1.so", "guess-2.so", "guess-3.so", "joined.so"]
+    del workshop.graph_answers["read_ahead"]  # nothing asks for it
+    guessed(workshop)
+    assert compiled[4:] == []

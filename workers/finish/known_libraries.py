@@ -1,0 +1,94 @@
+"""Libraries that earlier jobs ended with: the same model with the same schedules is compiled once.
+
+They are their owner's alone, and lie where no child process writes: each use is a copy.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, Self
+
+from pydantic import TypeAdapter
+
+from graphc.export.zip_graphc import digest
+from mallorn.core.version import VERSION
+from workers.finish.winners import Winner
+from workers.interfaces.model_compiler import Compiled
+from workers.process.leased_stage import StageContext
+
+MOST_BYTES: Final = 1 << 30  # of all; the one that was used last goes last
+FOLDER: Final = "libraries"
+_ABOUT: Final = TypeAdapter(Compiled)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLibraries:
+    """Those of one owner's model for one target, by one compiler."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, claimed: StageContext) -> Self:
+        """Of the job's model as its import found it."""
+        job, graph = claimed.job, claimed.graph
+        compiler = VERSION, digest(), version("apache-tvm")
+        asked = graph.model_dump(mode="json", include={"recipe", "dynamic"}), claimed.options.input_shapes
+        name = _digest([job.owner, job.model_id, claimed.target.text, asked, compiler])
+        return cls(claimed.runtime.settings.data_dir / FOLDER / name)
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return any(self.folder.glob("*.so"))
+
+    def take(self, winners: Sequence[Winner], library: Path) -> Compiled | None:
+        """Copy the one with these schedules; None where there is none."""
+        stored = self._stored(winners)
+        try:
+            found = _ABOUT.validate_json(stored.with_suffix(".json").read_bytes())
+            shutil.copyfile(stored, library)
+            stored.touch()
+        except OSError:
+            return None
+        return found
+
+    def put(self, winners: Sequence[Winner], library: Path, compiled: Compiled) -> None:
+        """Keep one for the next job. Without room for it, there is none."""
+        stored = self._stored(winners)
+        if stored.exists() or compiled.bytes > MOST_BYTES:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part = stored.with_suffix(".part")
+            shutil.copyfile(library, part)
+            stored.with_suffix(".json").write_bytes(_ABOUT.dump_json(compiled))
+            part.rename(stored)
+            _forget_oldest(self.folder.parent)
+        except OSError as error:
+            log.warning("the library is not kept for the next job: %s", error)
+
+    def _stored(self, winners: Sequence[Winner]) -> Path:
+        schedules = sorted((winner.contest.program.key, winner.trace) for winner in winners)
+        return self.folder / f"{_digest(schedules)}.so"
+
+
+def _digest(facts: Any) -> str:
+    return sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _forget_oldest(root: Path) -> None:
+    found = sorted((file.stat().st_mtime, file.stat().st_size, file) for file in root.glob("*/*.so"))
+    excess = sum(size for _, size, _ in found) - MOST_BYTES
+    for _, size, file in found:
+        if excess <= 0:
+            return
+        for each in (file, file.with_suffix(".json")):
+            with suppress(FileNotFoundError):  # another worker was faster
+                each.unlink()
+        excess -= size
