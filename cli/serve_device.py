@@ -2,24 +2,22 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from cli.run_service_part import installed
 from cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT
-from mallorn.core.targets import LOCAL
+from mallorn.core.log_setup import set_up
+from mallorn.core.settings import Settings, settings
+from mallorn.core.targets import LOCAL, Target, parse_target
 from stack.temporary_files import own_folder
-
-if TYPE_CHECKING:
-    from mallorn.core.targets import Target
 
 PORTS: Final = 100
 LOCAL_WORDS: Final = (LOCAL, "auto")
 
 
-@own_folder("device")
 def device(
     target: Annotated[
         str, typer.Option(help="`local` finds out what this machine is; or a JSON target.")
@@ -35,9 +33,6 @@ def device(
     log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
 ) -> None:
     """Measure candidates on this machine. Needs TVM's runtime library alone."""
-    from mallorn.core.log_setup import set_up
-    from mallorn.core.settings import Settings, settings
-
     # Read by TVM once, when it is imported.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     known = Settings(tracker=tracker) if tracker else settings()
@@ -45,28 +40,27 @@ def device(
         from workers.device.key_agent import kept
         from workers.device.serve_device import serve_device
     key = kept(lambda: known.fleet_key)
-    is_local = target in LOCAL_WORDS
     wanted = _target(target)
     called = name or f"{os.uname().nodename}-{wanted.key}"
     set_up("device", known)
     print_note(f"device {called} measures for {wanted}")
-    log_path = log.absolute() if log else None
     ports = range(port, port + PORTS)
-    serve_device(
-        known.tracker_address,
-        wanted,
-        host,
-        ports,
-        name=called,
-        is_local=is_local,
-        log_path=log_path,
-        sandbox=known.sandbox,
-        key=key,
-    )
+    # Not before the key is kept: this program began again then, and the lock on its folder was gone.
+    with own_folder("device"):
+        serve_device(
+            known.tracker_address,
+            wanted,
+            host,
+            ports,
+            name=called,
+            is_local=target in LOCAL_WORDS,
+            log_path=log.absolute() if log else None,
+            sandbox=known.sandbox,
+            key=key,
+        )
 
 
-def _target(text: str) -> "Target":
-    from mallorn.core.targets import parse_target
+def _target(text: str) -> Target:
     from workers.device.detect_host import detect_target
     from workers.device.target_support import check_executable
 

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from stack.data_directory import DataDir, StackInfo
+from stack.temporary_files import left_by_the_dead
 from tests.fixtures.command_line import assert_refused, clean_environment, mallorn, typed
 from tests.fixtures.processes import STOP_SEC, end, family, gone, the_one
 from tests.fixtures.service import START_SEC
@@ -101,6 +102,10 @@ def test_the_device_of_this_machine_is_known_to_the_coordinator(stack: Up) -> No
         return list(ask(stack, "devices").json()["items"])
 
     wait_for(devices, "the device")
+
+
+def test_nobody_takes_the_folder_of_a_living_part_for_that_of_a_dead_one(stack: Up) -> None:
+    assert list(left_by_the_dead(stack.data.scratch)) == []
 
 
 def test_beat_and_control_keep_the_loops_turning(stack: Up) -> None:
