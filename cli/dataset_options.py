@@ -81,12 +81,10 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
         )
     if missing:
         upgrade(place)
-    database = Database(place, answer_sec=None)  # statements over whole datasets take what they take
-    try:
+    # Statements over whole datasets take what they take.
+    with Database(place, answer_sec=None) as database:
         check(database)
         yield database
-    finally:
-        database.dispose()
 
 
 def selected(database: "Database", rows: RowFilter) -> "Selection":

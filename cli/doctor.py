@@ -1,10 +1,9 @@
 """The command that looks for what faults left in a data directory, database and artifacts, and mends it."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +13,7 @@ from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import Conflict
 from mallorn.core.settings import Settings
-
-if TYPE_CHECKING:
-    from stack.data_directory import DataDir
+from stack.data_directory import DataDir, DataDirInUse
 
 
 @shared
@@ -51,32 +48,20 @@ def doctor(
 def _repaired(known: Settings) -> Iterator[Finding]:
     """Raises Conflict while a service holds the directory."""
     from cli.doctor_checks.repair import repaired
-    from stack.data_directory import DataDir
 
     directory = DataDir(known.data_dir.absolute())
     if not directory.path.is_dir():  # the first check says so
         return
     directory.prepare()
-    with _stopped(directory):
-        yield from repaired(known)
-
-
-@contextmanager
-def _stopped(directory: "DataDir") -> Iterator[None]:
-    """Keep services away. Raises Conflict, naming the one that runs."""
-    from stack.data_directory import DataDirInUse
-
-    with ExitStack() as held:
-        try:
-            held.enter_context(directory.locked())
-        except DataDirInUse as error:
-            raise Conflict(error.message, hint="stop it, then   mallorn doctor --repair") from None
-        yield
+    try:
+        with directory.locked():
+            yield from repaired(known)
+    except DataDirInUse as error:
+        raise Conflict(error.message, hint="stop it, then   mallorn doctor --repair") from None
 
 
 def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
     from cli.doctor_checks import data_directory
-    from stack.data_directory import DataDir
 
     directory = DataDir(known.data_dir.absolute())
     yield look("directory", lambda: data_directory.rights(directory.path))
@@ -90,7 +75,6 @@ def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
 def _asked(known: Settings, address: Address) -> Iterator[Finding]:
     """What the parts of the service say that is named, else of the one that runs on the directory."""
     from cli.doctor_checks import service
-    from stack.data_directory import DataDir
 
     stack = DataDir(known.data_dir.absolute()).running_stack()
     if address.url is None and stack is None:
@@ -111,8 +95,7 @@ def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
     from cli.doctor_checks import artifacts, database
     from db.session import Database
 
-    opened = Database(known.database_url)
-    try:
+    with Database(known.database_url) as opened:
         whole = look("database", lambda: database.integrity(opened))
         yield whole
         if not whole.ok:
@@ -127,5 +110,3 @@ def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
             yield look("exports", lambda: artifacts.exports(opened))
             yield look("times", lambda: artifacts.times(opened), necessary=False)
             yield look("cost models", lambda: artifacts.cost_models(opened))
-    finally:
-        opened.dispose()

@@ -58,13 +58,11 @@ def disk(data: Path) -> str:
     return words
 
 
-@contextmanager
-def tvm_process() -> "Iterator[ModelCompiler]":
-    """A process that loads TVM when it is first asked."""
+def tvm_process() -> "ModelCompiler":
+    """A process that loads TVM when it is first asked; it ends with the block."""
     from workers.interfaces.model_compiler import ModelCompiler
 
-    with ModelCompiler(env={"PATH": search_path()}, name="TVM") as graphs:
-        yield graphs
+    return ModelCompiler(env={"PATH": search_path()}, name="TVM")
 
 
 def tvm(graphs: "ModelCompiler", target: Target) -> str:

@@ -60,7 +60,10 @@ def create(
     """Make a key and print it, once: only its SHA-256 is kept."""
     scopes = tuple(scope or USUAL_SCOPES)
     if here:
-        key = _created_here(place, owner or name, name, scopes, days)
+        with dataset(place.data, None, create=True) as database, database.transaction() as session:
+            from db.repositories.api_keys import ApiKeys
+
+            key = ApiKeys(session).create(owner or name, name, scopes, days)
     else:
         with client(*place) as api:
             key = api.create_key(name, owner, scopes, days)
@@ -116,13 +119,3 @@ def _hand_over(key: NewApiKey, as_json: bool) -> None:
     stdout().print(key.key, markup=False)
     print_note(f"key {key.id} of {key.owner}, may {', '.join(key.scopes)}; it is not shown again")
     print_note("to use it: export MALLORN_API_KEY=...   (the service answers nobody without a key)")
-
-
-def _created_here(
-    place: Place, owner: str, name: str, scopes: tuple[Scope, ...], days: float | None
-) -> NewApiKey:
-    with dataset(place.data, None, create=True) as database:
-        from db.repositories.api_keys import ApiKeys
-
-        with database.transaction() as session:
-            return ApiKeys(session).create(owner, name, scopes, days)

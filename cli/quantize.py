@@ -1,5 +1,6 @@
 """`mallorn quantize`: a network in 8 bits, made with samples of what it will see."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +56,7 @@ def quantize(
     else:
         found = _weights_alone(model, data, output, weights, group)
     if as_json:
-        print_json({"model": str(output), **found.told()})
+        print_json({"model": str(output), **asdict(found)})
         return
     stdout().print(f"{output}: {found.bytes / 1e6:.1f} MB, from {found.float_bytes / 1e6:.1f}")
     for name, error in found.errors.items():

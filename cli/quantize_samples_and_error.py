@@ -2,7 +2,7 @@
 
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,9 +35,6 @@ class Quantised:
     bytes: int
     float_bytes: int
     errors: dict[str, Error]
-
-    def told(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def read_network(model: Path) -> Any:

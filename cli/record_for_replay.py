@@ -15,10 +15,11 @@ from cli.terminal.output import JsonOption, print_note, print_rows
 from cli.terminal.progress_bars import upload_with_bar
 from cli.wait_until_tuned import SEARCHERS, wait_until_tuned
 from mallorn.core.check_option_kwargs import OptionKwargs
-from mallorn.core.errors import InvalidModel, InvalidRequest
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
+from mallorn.onnx_export import existing
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
@@ -98,8 +99,7 @@ def record(
 
 def _check(models: Sequence[Path], directories: Sequence[Path]) -> None:
     for model in models:
-        if not model.is_file():
-            raise InvalidModel(f"there is no file {str(model)!r}", hint="give the path of an .onnx file")
+        existing(model)
     if len(directories) > 1:
         raise InvalidRequest(
             "models are measured in one data directory", hint=f"mallorn record MODEL --data {directories[0]}"

@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -14,6 +13,9 @@ from cli.terminal.explain_error import missing_package
 from mallorn.core.address_checks import LAST_PORT
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.log_setup import set_up
+from mallorn.core.queues import CONTROL, WORKER_QUEUES
+from mallorn.core.settings import settings
 from stack.temporary_files import own_folder
 
 HostOption = Annotated[str, typer.Option(help="Address to bind: loopback, or one private interface by name.")]
@@ -27,9 +29,6 @@ def serve(
     ] = None,
 ) -> None:
     """Run the coordinator: the HTTP API and the page."""
-    from mallorn.core.log_setup import set_up
-    from mallorn.core.settings import settings
-
     set_up("coordinator", settings())
     with installed("server"):
         from services.coordinator.serve import serve as serve_coordinator
@@ -44,10 +43,6 @@ def worker(
     name: Annotated[str, typer.Option(help="Name of the slot, unique on its host.")] = "",
 ) -> None:
     """Run one worker slot. It imports, measures rounds, trains and finishes, one at a time."""
-    from mallorn.core.log_setup import set_up
-    from mallorn.core.queues import WORKER_QUEUES
-    from mallorn.core.settings import settings
-
     wanted = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
     unknown = sorted(set(wanted) - set(WORKER_QUEUES))
     if unknown:
@@ -70,10 +65,6 @@ def control(
     ] = False,
 ) -> None:
     """Run planning, sweeping and reaping. With --beat the clock that wakes them."""
-    from mallorn.core.log_setup import set_up
-    from mallorn.core.queues import CONTROL
-    from mallorn.core.settings import settings
-
     set_up("beat" if beat else "control", settings())
     with installed("server"):
         from services.control.app import app
@@ -94,9 +85,6 @@ def tracker(
     ] = None,
 ) -> None:
     """Run TVM's RPC tracker, where devices register."""
-    from mallorn.core.log_setup import set_up
-    from mallorn.core.settings import settings
-
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     with installed("worker"):
         from workers.device.serve_tracker import serve_tracker
@@ -108,8 +96,6 @@ def tracker(
 
 def migrate() -> None:
     """Bring the database to this version's tables."""
-    from mallorn.core.settings import settings
-
     with installed("server"):
         from db.backups import take_before_migrations
         from db.bundled.load_bundled import bring_along
@@ -127,12 +113,8 @@ def _check_tables(url: str) -> None:
     from db.migrate import check
     from db.session import Database
 
-    database = Database(url)
-    try:
-        with suppress(Unavailable):
-            check(database)
-    finally:
-        database.dispose()
+    with Database(url) as database, suppress(Unavailable):
+        check(database)
 
 
 @contextmanager
@@ -148,8 +130,4 @@ def installed(extra: str) -> Iterator[None]:
 
 def end_on_sigterm() -> None:
     """Leave by the ordinary way out when told to stop, so that clean-up runs."""
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        sys.exit(0)
-
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -85,16 +85,14 @@ def take_before_migrations(url: str, keep: int) -> Path | None:
     file = sqlite_file(url)
     if file is None or not keep or not file.exists():
         return None
-    database = Database(url)
-    try:
-        check(database)
-    except OldTables:
-        with database.engine.connect() as connection:
-            if not inspect(connection).get_table_names():
-                return None  # it is new: there is nothing to lose
-        return take(file, keep)
-    finally:
-        database.dispose()
+    with Database(url) as database:
+        try:
+            check(database)
+        except OldTables:
+            with database.engine.connect() as connection:
+                if not inspect(connection).get_table_names():
+                    return None  # it is new: there is nothing to lose
+            return take(file, keep)
     return None
 
 

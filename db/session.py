@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Self
 
 from sqlalchemy import Engine, event, select
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -64,6 +64,12 @@ class Database:
         explained = translated(engine.url.database, self._answer_sec)
         with explained, _open(engine) as session, session.begin():
             yield session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.dispose()
 
     def ping(self) -> None:
         """Raise Unavailable unless the database answers."""

@@ -53,10 +53,8 @@ def forget_devices(url: str) -> None:
     from db.repositories.devices import Devices
     from db.session import Database
 
-    database = Database(url)
-    with database.transaction() as session:
+    with Database(url) as database, database.transaction() as session:
         Devices(session).missed((), 0.0)
-    database.dispose()
 
 
 @dataclass

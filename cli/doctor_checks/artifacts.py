@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from costmodels.serialization import check_bytes
@@ -12,7 +12,6 @@ from db.session import Database
 from mallorn.core.artifact_uris import model_uri, open_store
 from mallorn.core.errors import InvalidRequest, MallornError
 
-CHUNK_BYTES: Final = 1 << 20
 NAMED: Final = 5  # of those that are missing or damaged, in one line
 
 
@@ -95,9 +94,9 @@ def cost_models(database: Database) -> str:
 def _flaw(uri: str, model_id: str) -> Flaw | None:
     """What is wrong with a model's file. Raises Lacking for one that this user may not read."""
     try:
-        found = hashlib.sha256()
-        for chunk in _chunks(uri):
-            found.update(chunk)
+        fs, path = open_store(uri)
+        with fs.open(path, "rb") as file:
+            found = hashlib.file_digest(file, "sha256")
     except FileNotFoundError:
         return Flaw("is missing", there=False)
     except PermissionError:
@@ -106,13 +105,6 @@ def _flaw(uri: str, model_id: str) -> Flaw | None:
         return Flaw(f"cannot be read: {error.strerror or error}", there=True)
     same = found.hexdigest() == model_id
     return None if same else Flaw("holds other bytes than its name says", there=True)
-
-
-def _chunks(uri: str) -> Iterator[bytes]:
-    fs, path = open_store(uri)
-    with fs.open(path, "rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
 
 
 def _files(uri: str) -> Sequence[str]:

@@ -34,15 +34,12 @@ def repaired(known: Settings) -> Iterator[Finding]:
 def _steps(known: Settings, aside: FileQuarantine) -> Iterator[str]:
     yield from leftovers(known.data_dir)
     yield from database(known.database_url, aside)
-    opened = Database(known.database_url)
-    try:
+    with Database(known.database_url) as opened:
         check(opened)
         yield from models(opened, known.artifacts, aside)
         yield from exports(opened)
         yield from times(opened)
         yield from cost_models(opened)
-    finally:
-        opened.dispose()
 
 
 def leftovers(data: Path) -> Iterator[str]:

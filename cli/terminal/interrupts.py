@@ -3,18 +3,13 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt for SIGTERM and SIGHUP too, but for what `nohup` or a shell had ignored."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
     heeded = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
-    handlers = {number: signal.signal(number, interrupt) for number in heeded}
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """Bars for a person at a terminal; where standard error is none, they say nothing."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from rich.progress import (
     BarColumn,
@@ -21,18 +21,14 @@ from mallorn.client import Client, is_model_id
 Advance = Callable[[int, int], None]
 
 
-@contextmanager
-def bar(words: str) -> Iterator[Advance]:
+def bar(words: str) -> AbstractContextManager[Advance]:
     """A bar that stays until the block ends; it moves to and fro until it is told of how much it is."""
-    with _shown(words, TaskProgressColumn(), TimeRemainingColumn()) as advance:
-        yield advance
+    return _shown(words, TaskProgressColumn(), TimeRemainingColumn())
 
 
-@contextmanager
-def bytes_bar(words: str) -> Iterator[Advance]:
+def bytes_bar(words: str) -> AbstractContextManager[Advance]:
     """The same for bytes on their way, with how fast they go."""
-    with _shown(words, DownloadColumn(), TransferSpeedColumn()) as advance:
-        yield advance
+    return _shown(words, DownloadColumn(), TransferSpeedColumn())
 
 
 @contextmanager

@@ -68,22 +68,20 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
     The bases come last, in one transaction: where they are, everything is. Versions that somebody trained or
     chose there stay the active ones. Files that cannot be read cost no start: the database begins without.
     """
-    database = Database(url)
     try:
         shipped = read_list(folder)
         if shipped is None:
             return 0
-        with database.session() as session:
-            if CostModels(session).knows(shipped.snapshot):
-                return 0
-        blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}
-        imported = import_dataset(database, rows_in(folder))
-        _store_bases(database, shipped, blobs)
+        with Database(url) as database:
+            with database.session() as session:
+                if CostModels(session).knows(shipped.snapshot):
+                    return 0
+            blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}
+            imported = import_dataset(database, rows_in(folder))
+            _store_bases(database, shipped, blobs)
     except (InvalidRequest, NotFound, OSError, ValueError) as error:
         log.warning("what comes along cannot be read, and is left out: %s", error)
         return 0
-    finally:
-        database.dispose()
     log.info("%s rows and %s bases came along (%s)", imported.added, len(shipped.bases), shipped.snapshot)
     return imported.added
 

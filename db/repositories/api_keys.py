@@ -107,12 +107,10 @@ def _one(key_id: str) -> Update:
 
 def holds_keys(url: str) -> bool:
     """Whether there ever was an API key in this database; one that is not there yet holds none."""
-    database = Database(url)
     try:
-        check(database)
-        with database.session() as session:
-            return ApiKeys(session).exist()
+        with Database(url) as database:
+            check(database)
+            with database.session() as session:
+                return ApiKeys(session).exist()
     except (OldTables, Unavailable):
         return False
-    finally:
-        database.dispose()

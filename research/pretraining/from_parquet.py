@@ -22,7 +22,6 @@ from research.replay.recording_file import read_tasks
 from workers.round.round_context import descriptors
 
 SOME: Final = 100  # programs and traces in memory at a time
-BLOCK_BYTES: Final = 1 << 20
 
 
 def read_training_data(path: Path, progress: Progress = silent, limit: int = MOST_ROWS) -> TrainingData:
@@ -36,7 +35,9 @@ def read_training_data(path: Path, progress: Progress = silent, limit: int = MOS
     if not path.exists():
         raise NotFound(f"there is no {path}", hint="mallorn dataset export DIR")
     # A recording is as large as its tables and figures need, and is taken whole.
-    return TrainingData([_task_data(task) for task in read_tasks(path)], f"file-{_digest(path)[:12]}")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return TrainingData([_task_data(task) for task in read_tasks(path)], f"file-{digest[:12]}")
 
 
 def _exported(parcel: DatasetReader, progress: Progress, limit: int) -> TrainingData:
@@ -91,11 +92,3 @@ def _task_data(task: RecordedTask) -> TaskData:
         trials=task.trials,
         host=str(task.context.get("host_class", "")),
     )
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()

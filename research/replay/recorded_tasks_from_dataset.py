@@ -73,9 +73,8 @@ def _datasets(directories: Sequence[Path]) -> Iterator[Database]:
             raise NotFound(
                 f"there is no dataset in {directory}", hint=f"mallorn record MODEL.onnx --data {directory}"
             )
-        database = Database(f"sqlite:///{file.absolute()}")
-        yield database
-        database.dispose()
+        with Database(f"sqlite:///{file.absolute()}") as database:
+            yield database
 
 
 def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
