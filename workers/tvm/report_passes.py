@@ -1,11 +1,14 @@
 """What the graph passes of a recipe do on a model, phase by phase."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from graphc.core.pass_runner import run
 from graphc.core.reporting_pass import Report
+from graphc.pass_table import pass_table
 from graphc.phases import BEFORE_SCHEDULES, Phase
+from mallorn.core.errors import UnknownName
 from workers.interfaces.model_compiler import PassReport, Shapes
 from workers.tvm.graph_recipes import step_json
 from workers.tvm.import_onnx_to_relax import load_network
@@ -17,8 +20,10 @@ def report_passes(
 ) -> list[PassReport]:
     """Run the first half of a recipe, and report each pass that says what it does.
 
-    The module after each phase is written into `dump_dir`, as TVMScript. Raises InvalidModel, InvalidRequest.
+    The module after each phase is written into `dump_dir`, as TVMScript. Raises InvalidModel, InvalidRequest;
+    UnknownName where none of the passes has a name of `without`.
     """
+    _check_known(without, BEFORE_SCHEDULES[recipe])
     tvm_target = as_tvm_target(target)
     mod = load_network(model_path, input_shapes, tvm_target).mod
     reports: list[PassReport] = []
@@ -28,6 +33,14 @@ def report_passes(
         if dump_dir is not None:
             Path(dump_dir, f"{number:02}-{phase.name.replace(' ', '-')}.py").write_text(mod.script())
     return reports
+
+
+def _check_known(without: Sequence[str], phases: Sequence[Phase]) -> None:
+    stored = {entry.stored_name for entry in pass_table()}
+    of_tvm = {step.name for phase in phases for step in phase.steps} - stored
+    known = {entry.name for entry in pass_table()} | of_tvm
+    if unknown := sorted({*without} - known - stored):
+        raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(known))}")
 
 
 def _after(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any, list[PassReport]]:

@@ -8,6 +8,7 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 
 from graphc.pass_table import pass_table
+from mallorn.core.errors import UnknownName
 from tests.unit.graphc.networks import HASWELL
 from workers.interfaces.model_compiler import PassReport
 from workers.tvm.report_passes import report_passes
@@ -45,6 +46,13 @@ def test_a_pass_is_left_out_by_name_or_as_recipes_have_it(model: str) -> None:
     for name in (PAD, "mallorn.whole"):
         report = report_of(report_passes(model, HASWELL, "tuned", {}, [name], None), PAD)
         assert (report.fired, report.skipped) == (0, "switched off")
+
+
+def test_a_name_that_no_pass_has_is_refused_with_those_that_are_known(model: str) -> None:
+    with pytest.raises(UnknownName, match=r"unknown pass 'matmul\.pad'") as caught:
+        report_passes(model, HASWELL, "tuned", {}, [PAD, "matmul.pad"], None)
+    assert PAD in caught.value.hint
+    assert "relax.transform.FuseOps" in caught.value.hint
 
 
 def test_the_program_after_each_phase_is_written(model: str, tmp_path: Path) -> None:
