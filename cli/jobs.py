@@ -25,7 +25,7 @@ from cli.terminal.output import (
 )
 from cli.terminal.progress_bars import upload_with_bar
 from cli.terminal.tables import fact_table
-from cli.watch.result_table import print_verdict
+from cli.watch.result_table import print_fetch, print_verdict
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus, TaskStatus
@@ -150,9 +150,8 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
     for line in rests_on(report) + left_undone(report) + warnings(status):
         stdout().print(line, markup=False)
     print_verdict(status.verdict, found.words)
-    if status.exported:
-        print_note(f"fetch its schedules with   mallorn schedules {status.id}{found.words}")
-    elif status.export_deleted_at is not None:
+    print_fetch(status, found.words)
+    if status.export_deleted_at is not None:
         print_note(f"its exported schedules were deleted at {moment(status.export_deleted_at)}")
 
 

@@ -17,7 +17,8 @@ from cli.terminal.output import (
     stderr,
 )
 from cli.watch.bar_view import follow
-from cli.watch.result_table import print_result
+from cli.watch.result_table import print_fetch, print_result
+from mallorn.first_version import FirstVersion
 from mallorn.job import Job
 
 
@@ -36,21 +37,22 @@ def watch(
         handle = find_job(found.api, job)
         check_moves(found, handle)
         try:
-            _follow(handle, as_json)
+            _follow(handle, as_json, found.words)
         except KeyboardInterrupt:
             print_note(f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{found.words}")
+            print_fetch(handle.status, found.words)
             raise typer.Exit(130) from None
         handle.refresh()
         handle.raise_for_state()
         if not as_json:
             print_result(handle.status, found.words)
-            if handle.status.exported:
-                print_note(f"fetch its schedules with   mallorn schedules {handle.id}{found.words}")
+            print_fetch(handle.status, found.words)
 
 
-def _follow(job: Job, as_json: bool) -> None:
+def _follow(job: Job, as_json: bool, words: str) -> None:
     if not as_json:
-        follow(job, stderr(), verbose=True)
+        first = FirstVersion(job, f"mallorn schedules {job.id}{words}")
+        follow(job, stderr(), first, verbose=True)
         return
     for event in job.events():
         print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
@@ -77,6 +79,8 @@ def cancel(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> No
     _report(
         handle, as_json, f"cancelled; what it measured stays: mallorn records --job {handle.id}{found.words}"
     )
+    if not as_json:
+        print_fetch(handle.status, found.words)
 
 
 def _report(job: Job, as_json: bool, note: str) -> None:

@@ -36,6 +36,14 @@ class ExistingSchedules:
             raise Conflict(f"{directory} holds files that are no schedules of Mallorn", hint=CHOOSE) from None
 
 
+def holds_schedules_of(directory: Path, job_id: str) -> bool:
+    """Whether a version of this job's schedules lies in the directory."""
+    try:
+        return read_manifest(directory / MANIFEST).job == job_id
+    except (OSError, InvalidRequest):
+        return False
+
+
 def default_directory(name: str) -> Path:
     """Where the schedules of a model of this name go."""
     return Path(f"{short_name(name)}-tuned")

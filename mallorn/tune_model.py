@@ -22,6 +22,8 @@ from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.install_command import MissingPackage, install_line
 from mallorn.core.settings import settings
 from mallorn.core.targets import LOCAL, TargetAttrs
+from mallorn.core.values.job import JobStatus
+from mallorn.first_version import FirstVersion
 from mallorn.job import Job, Progress
 from mallorn.onnx_export import as_onnx
 from mallorn.report.notebook_card import in_notebook
@@ -83,7 +85,7 @@ class _Order:
         job = api.tune(self.file, **self.wanted)
         with _in_words_of_python():
             check_job(self.directory, job, self.force)
-        _follow(job, self.progress)
+        _follow(job, self.directory, self.progress)
         job.schedules(self.directory)
         return job
 
@@ -119,15 +121,27 @@ def _check_installed() -> None:
             )
 
 
-def _follow(job: Job, progress: Progress | None) -> None:
+def _follow(job: Job, directory: Path, progress: Progress | None) -> None:
     try:
         if progress is None and in_notebook():
             job.watch().wait()
         else:
-            job.wait(progress=progress or _printed(job))
+            job.wait(progress=_fetching(job, directory, progress))
     except KeyboardInterrupt:
         _pause(job)
         raise
+
+
+def _fetching(job: Job, directory: Path, progress: Progress | None) -> Progress:
+    """Fetches the first version besides, and says so where nobody else tells what happens."""
+    first, show = FirstVersion(job, directory), progress or _printed(job)
+
+    def both(status: JobStatus) -> None:
+        if (line := first.news(status)) and progress is None:
+            _say(line)
+        show(status)
+
+    return both
 
 
 def _printed(job: Job) -> Progress:

@@ -17,6 +17,7 @@ from mallorn.core.device_wait_hint import command_for
 from mallorn.core.errors import Unavailable
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
+from mallorn.first_version import FirstVersion
 from mallorn.job import Job
 from mallorn.wording.format_values import headroom, spent_of
 
@@ -27,26 +28,29 @@ Show = Callable[[JobStatus], None]
 UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
 
 
-def follow(job: Job, console: Console, verbose: bool = False) -> JobStatus:
-    """Show a job until it ends, and return what became of it.
+def follow(job: Job, console: Console, first: FirstVersion, verbose: bool = False) -> JobStatus:
+    """Show a job until it ends, and its first version before; return what became of it.
 
     On a terminal a live bar (with `verbose` its curve and the table of tasks below it), elsewhere lines.
     """
     if not console.is_terminal:
         say = partial(console.print, markup=False, soft_wrap=True)
-        return _until_final(job, _advised(LineView(say).show, console))
+        return _until_final(job, _advised(LineView(say).show, console, first))
     bar = BarView(job, console)
     view: LiveView = WholeView(job, console, bar) if verbose else bar
     with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
-        return _until_final(job, _advised(view.show, console))
+        return _until_final(job, _advised(view.show, console, first))
 
 
-def _advised(show: Show, console: Console) -> Show:
-    """Shows, and says once what a small budget comes to, and what to type where no device will come."""
+def _advised(show: Show, console: Console, first: FirstVersion) -> Show:
+    """Shows, and says once in lines that stay what changes what a user does.
+
+    What a small budget comes to, what to type where no device will come, where a first version is.
+    """
     said: set[str] = set()
 
     def both(job: JobStatus) -> None:
-        for told in (advice(job), command_for(job.reason, job.cause)):
+        for told in (advice(job), command_for(job.reason, job.cause), first.news(job)):
             if told and told not in said:
                 console.print(Text(told), soft_wrap=True)
                 said.add(told)

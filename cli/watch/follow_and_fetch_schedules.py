@@ -1,7 +1,7 @@
 """The end of `tune` and `resume`: follow a job, fetch its schedules, print what was won."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,11 @@ import typer
 from cli.terminal.output import print_json, print_note, stderr
 from cli.watch.bar_view import follow
 from cli.watch.result_table import print_winnings
+from mallorn.check_output_directory import holds_schedules_of
 from mallorn.core.allowed_classes import own_classes
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.registry import WORDS
+from mallorn.first_version import FirstVersion
 from mallorn.job import Job
 
 
@@ -35,7 +37,7 @@ class Ending:
                 print_note(
                     f"the {WORDS[seam]} {name} is none of Mallorn's: the service imports and runs it as it is"
                 )
-            follow(job, stderr(), self.verbose)
+            follow(job, stderr(), FirstVersion(job, self.directory), self.verbose)
         job.raise_for_state()
         job.schedules(self.directory)
         if self.as_json:
@@ -45,24 +47,23 @@ class Ending:
 
     @contextmanager
     def pausing(self, job: Job) -> Iterator[None]:
-        """Ctrl-C pauses the job, and leaves with code 130."""
+        """Ctrl-C pauses the job, says what there is of it already, and leaves with code 130."""
         try:
             yield
         except KeyboardInterrupt:
-            _pause(job, self.again)
+            print_note(f"\n{_pause(job)}   {shlex.join(['mallorn', 'resume', job.id, *self.again])}")
+            if holds_schedules_of(self.directory, job.id):
+                check = f"python {self.directory / 'apply.py'} {self.model} --check"
+                print_note(f"{self.directory} holds a version that works. Check it with   {check}")
             raise typer.Exit(130) from None
 
 
-def _pause(job: Job, again: Sequence[str]) -> None:
-    command = shlex.join(["mallorn", "resume", job.id, *again])
+def _pause(job: Job) -> str:
+    """What became of the job, and what its `mallorn resume` does."""
     try:
         job.pause()
     except Conflict:
-        print_note("\nstopped; the job had just ended")
-        print_note(f"see how, and fetch the schedules, with   {command}")
-        return
+        return "stopped; the job had just ended. See how, and fetch the schedules, with"
     except MallornError as error:
-        print_note(f"\nstopped following; the job could not be paused: {error.message}")
-        print_note(f"look at it with   mallorn show {job.id}")
-        return
-    print_note(f"\nstopped; what was measured is kept. Go on with   {command}")
+        return f"stopped following; the job could not be paused: {error.message}. Follow it again with"
+    return "stopped; what was measured is kept. Go on with"

@@ -38,6 +38,12 @@ def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
     print_verdict(job.verdict, words, files)
 
 
+def print_fetch(job: JobStatus, words: str) -> None:
+    """Print how a job's schedules are fetched, where it exported some."""
+    if job.exported:
+        print_note(f"fetch its schedules with   mallorn schedules {job.id}{words}")
+
+
 def print_verdict(verdict: Verdict | None, words: str = "", files: str = "") -> None:
     """Print how good a job's result is, and the next command."""
     if verdict is None:

@@ -6,6 +6,7 @@ from math import inf
 from typing import Final
 
 from db.repositories.jobs import Jobs
+from mallorn.core.values.finish_report import ModelLatency
 from workers.finish.decide_inside_model import Times, choose, fields
 from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.step_log import StepLog
@@ -26,6 +27,7 @@ class CheckedModel:
     built: TunedModel
     error: float
     times: Times  # of its kernels
+    latency_us: dict[str, ModelLatency]  # beside onnxruntime; empty where only the device runs it
 
 
 def choose_guesses(

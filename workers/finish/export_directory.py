@@ -25,6 +25,7 @@ from mallorn.core.values.finish_report import FinishReport, PointTimes
 from mallorn.core.values.machine import assumed
 from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload, read_manifest
 from mallorn.core.version import VERSION
+from mallorn.results.speedup import raced
 from workers.finish.shape_dispatch import rules_of, with_rules
 from workers.finish.winners import Winner
 from workers.interfaces.model_compiler import ModelCompiler, Tuned
@@ -120,8 +121,9 @@ def export_first(
     with claimed.runtime.database.transaction() as session:
         Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=None)
         sec = round(read_clock(session) - claimed.job.created_at, 1)
-        Events(session).append(claimed.job.id, ExportedEvent(sec=sec))
-        Jobs(session).say(claimed.job.id, f"a first version is exported after {sec:.0f} s")
+        race = raced(report.latency_us)
+        ratio = None if race is None else round(1 / race.times, 3)
+        Events(session).append(claimed.job.id, ExportedEvent(sec=sec, ratio=ratio))
 
 
 def _manifest(claimed: StageContext, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:

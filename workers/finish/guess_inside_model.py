@@ -7,7 +7,7 @@ and the third, and every kernel is timed where it runs. Times are kept in a cont
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Final
@@ -42,20 +42,13 @@ from workers.whole_model.engines import TUNED, Engines
 
 CHOOSE: Final = "choose among first guesses inside the whole model"
 EXPORT: Final = "export"
+FEW: Final = 3  # bursts: a user waits for the first version
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class GuessedModel:
-    """What a job without trials hands out."""
-
-    decided: Decided
-    handout: FinalSchedules
 
 
 def guess_inside(
     claimed: StageContext, model: JobModel, check: Checker, undone: StepLog
-) -> GuessedModel | None:
+) -> tuple[Decided, FinalSchedules] | None:
     """The first guesses that are fastest inside the model; None where each task is decided alone.
 
     That is so for a range of shapes, where nothing times or confirms the whole model, and where the model
@@ -75,7 +68,8 @@ def guess_inside(
         return None
     first = checked.built
     with undone.step("export"):
-        export_first(claimed, first.winners, first.directory, covered(first))
+        report = covered(first).model_copy(update={"latency_us": checked.latency_us})
+        export_first(claimed, first.winners, first.directory, report)
     chosen = undone.attempt(CHOOSE, partial(choose_guesses, placed, checked, guesses, undone)) or first
     winners = [replace(each, max_error=checked.error) for each in chosen.winners]
     _promote(claimed, winners)
@@ -84,7 +78,7 @@ def guess_inside(
     model.libraries.put(winners, chosen.library, chosen.compiled)
     built = replace(chosen, winners=tuple(winners), directory=directory)
     handout = FinalSchedules(winners, directory, built, covered(built))
-    return GuessedModel(Decided(winners, losers, FinishReport()), handout)
+    return Decided(winners, losers, FinishReport()), handout
 
 
 def _guesses(claimed: StageContext, check: Checker) -> tuple[list[list[Winner]], list[Contest]]:
@@ -125,8 +119,9 @@ def _checked(
             with undone.step("check"):
                 engines.load({TUNED: built.library})
                 error = engines.errors(TUNED).get(ONNXRUNTIME, inf)
-                engines.leave_out(ONNXRUNTIME)
                 with model.alone():
+                    latency_us = engines.latencies(FEW) if model.whole.seat is None else {}
+                    engines.leave_out(ONNXRUNTIME)
                     times = engines.kernel_times(KERNELS_SEC)[TUNED]
     except (ChildError, ExportFailed, InvalidModel, Unavailable) as failed:
         log.warning("first guesses are decided task by task: %s", failed.headline)
@@ -134,7 +129,7 @@ def _checked(
     if error > model.whole.largest_error:
         log.warning("first guesses are decided task by task: relative error %.1e", error)
         return None
-    return CheckedModel(built, error, times)
+    return CheckedModel(built, error, times, latency_us)
 
 
 def _inside(session: Session, claimed: StageContext) -> int:

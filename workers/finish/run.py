@@ -2,8 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from workers.finish.contenders import Contest
 from workers.finish.decide_tasks import Decided, decide_all
 from workers.finish.export_directory import complete_export, settle_rules, upload
 from workers.finish.final_schedules import FinalSchedules, choose, keep_scripts, records_alone
-from workers.finish.guess_inside_model import GuessedModel, guess_inside
+from workers.finish.guess_inside_model import guess_inside
 from workers.finish.job_model import JobModel
 from workers.finish.numeric_checker import Checker, Unchecked
 from workers.finish.schedules_for_busy_hosts import beside_others
@@ -79,7 +79,7 @@ def _finish(claimed: StageContext, undone: StepLog) -> None:
             model = JobModel.of(claimed, graphs, Path(scratch), idle)
             guessed = _guess(claimed, model, measurer, check, undone)
             if guessed is not None:
-                decided, handout = guessed.decided, guessed.handout
+                decided, handout = guessed
             else:
                 with undone.step("decide"):
                     decided = decide_all(claimed, why, measurer, check)
@@ -113,7 +113,7 @@ def _finish(claimed: StageContext, undone: StepLog) -> None:
 
 def _guess(
     claimed: StageContext, model: JobModel, measurer: Measurer, check: Checker, undone: StepLog
-) -> GuessedModel | None:
+) -> tuple[Decided, FinalSchedules] | None:
     """Only where the measurer can time the whole model."""
     try:
         measurer.require(Need.TIME)
@@ -122,28 +122,22 @@ def _guess(
     return guess_inside(claimed, model, check, undone)
 
 
-@contextmanager
 def _checker(
     claimed: StageContext, graphs: ModelCompiler, measurer: Measurer, undone: StepLog
-) -> Iterator[Checker]:
+) -> AbstractContextManager[Checker]:
     """What checks numbers on a device, where the measurer has one and the job asks for it."""
-    runtime, target = claimed.runtime, claimed.target
-    if claimed.options.mode == ZERO_SHOT:
-        yield Unchecked(runtime, target)
-    elif undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
-        with verifier(runtime, target, graphs, claimed.like) as check:
-            yield check
-    else:
-        yield Unchecked(runtime, target)
+    runtime, target, asked = claimed.runtime, claimed.target, claimed.options.mode != ZERO_SHOT
+    if asked and undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
+        return verifier(runtime, target, graphs, claimed.like)
+    return nullcontext(Unchecked(runtime, target))
 
 
 def _hand_out(
     model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: StepLog
 ) -> FinalSchedules:
     """Compile the model only where the measurer can time it, and the job asks for it."""
-    if model.claimed.options.mode == ZERO_SHOT:
-        return records_alone(model, winners)
-    if undone.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
+    asked = model.claimed.options.mode != ZERO_SHOT
+    if asked and undone.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
         return choose(model, winners, check, undone)
     return records_alone(model, winners)
 

@@ -11,7 +11,7 @@ from workers.host.host_memory import is_large
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.compiled_model import Held, WholeModel
-from workers.whole_model.interleaved_timing import time_interleaved, time_kernels_interleaved
+from workers.whole_model.interleaved_timing import PASSES, time_interleaved, time_kernels_interleaved
 from workers.whole_model.quiet_timing import FairRace, time_undisturbed
 
 TUNED: Final = "tuned"
@@ -76,9 +76,9 @@ class Engines:
                 found[name] = error
         return found
 
-    def latencies(self) -> dict[str, ModelLatency]:
+    def latencies(self, passes: int = PASSES) -> dict[str, ModelLatency]:
         """What a run takes in each engine, whatever else this host does."""
-        return time_interleaved(self._held)
+        return time_interleaved(self._held, passes)
 
     def kernel_times(self, seconds: float) -> dict[str, dict[str, float]]:
         """Microseconds a run of each engine's model spends in each of its kernels."""

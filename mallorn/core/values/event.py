@@ -142,6 +142,9 @@ class ExportedEvent(JobEvent):
 
     kind: Literal["exported"] = "exported"
     sec: Annotated[float, Field(description="Seconds since the job was submitted.")]
+    ratio: Annotated[
+        float | None, Field(description="The model's time over onnxruntime's, in turn; null: not timed.")
+    ] = None
 
 
 class DoneEvent(JobEvent):

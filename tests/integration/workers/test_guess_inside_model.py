@@ -1,5 +1,6 @@
 """A job without trials is decided inside the whole model: checked and exported as a whole, then refined."""
 
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import ClassVar
@@ -51,7 +52,7 @@ class MadeUpEngines:
         builds = {name: "guess-1" if name == TUNED else name for name in self.names}
         return {name: {"w0": self.kernels_us[build], "w1": 0.1} for name, build in builds.items()}
 
-    def latencies(self):
+    def latencies(self, _passes=5):
         found = {name: self.model_us[name] for name in self.names}
         return {name: ModelLatency(median=us, low=us, high=us) for name, us in found.items()}
 
@@ -61,7 +62,7 @@ def model(workshop, exported, check, monkeypatch):
     """What the engines tell; the second guess of w0 is the fastest inside the model."""
     figures = type("Figures", (MadeUpEngines,), {})
     figures.kernels_us = {"guess-1": 100.0, "guess-2": 80.0, "guess-3": 90.0}
-    figures.model_us = {"guess-1": 1000.0, "joined": 900.0}
+    figures.model_us = {"tuned": 1000.0, "onnxruntime": 1250.0, "guess-1": 1000.0, "joined": 900.0}
     for module in ("guess_inside_model", "choose_guesses"):
         monkeypatch.setattr(f"workers.finish.{module}.Engines", figures)
     monkeypatch.setattr("workers.finish.guess_inside_model.where_it_runs", lambda model: model)
@@ -108,7 +109,17 @@ def test_a_first_version_is_exported_before_anything_is_refined(workshop, model)
     job, _ = guessed(workshop)
     told = workshop.read(lambda session: Events(session).newest(job, ExportedEvent))
     assert told.sec >= 0
+    assert told.ratio == 0.8
     assert (export_of(workshop, job) / "manifest.json").exists()
+
+
+def test_beside_onnxruntime_it_is_not_timed_where_its_device_is_elsewhere(workshop, model, monkeypatch):
+    monkeypatch.setattr(
+        "workers.finish.guess_inside_model.where_it_runs",
+        lambda model: replace(model, whole=replace(model.whole, seat=object())),
+    )
+    job, _ = guessed(workshop)
+    assert workshop.read(lambda session: Events(session).newest(job, ExportedEvent)).ratio is None
 
 
 def test_times_inside_the_model_are_kept_in_a_context_of_their_own(workshop, model):

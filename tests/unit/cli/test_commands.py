@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cli import watch_pause_cancel
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
@@ -15,6 +16,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.event import OtherEvent
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import Manifest
+from mallorn.job import Job
 from stack.data_directory import DataDir, StackInfo
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.brought import bring
@@ -220,6 +222,20 @@ def test_a_job_is_paused_and_cancelled(owned: OwnedRows) -> None:
     assert f"mallorn resume {owned.job_id}" in mallorn("pause", owned.job_id).stderr
     assert data(mallorn("cancel", owned.job_id, "--json"))["state"] == "cancelled"
     refused(mallorn("cancel", owned.job_id), "is cancelled")
+
+
+def test_who_cancels_or_leaves_a_job_with_a_first_version_is_told_how_to_fetch_it(
+    owned: OwnedRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(job: Job, *_shown: object, **_how: object) -> None:
+        job.refresh()
+        raise KeyboardInterrupt
+
+    owned.write(lambda session: Jobs(session).record(owned.job_id, export_uri="exports/of/it"))
+    monkeypatch.setattr(watch_pause_cancel, "follow", interrupt)
+    for command in ("watch", "cancel"):
+        told = mallorn(command, owned.job_id).stderr
+        assert f"fetch its schedules with   mallorn schedules {owned.job_id}" in told
 
 
 def test_watch_ends_with_the_result_of_a_done_job(owned: OwnedRows) -> None:

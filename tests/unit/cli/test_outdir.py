@@ -146,6 +146,25 @@ def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     assert "mallorn resume j1 --out won" in told
 
 
+def test_who_leaves_a_job_with_a_version_in_its_directory_is_told_how_to_use_it(
+    held: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = Manifest(job="j1", model=MODEL_ID, target=TARGET, recipe=StoredRecipe())
+    (held / "manifest.json").write_text(manifest.model_dump_json())
+    with pytest.raises(typer.Exit), Ending(held, "m.onnx").pausing(Interrupted()):
+        raise KeyboardInterrupt
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"{held} holds a version that works. Check it with   python {held}/apply.py m.onnx --check"
+
+
+def test_the_schedules_of_another_job_are_no_version_of_it(
+    held: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit), Ending(held, "m.onnx").pausing(Interrupted()):
+        raise KeyboardInterrupt
+    assert str(held) not in capsys.readouterr().err
+
+
 def test_ctrl_c_before_a_job_is_followed_leaves_it_as_ctrl_c_later_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

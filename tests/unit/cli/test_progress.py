@@ -21,6 +21,7 @@ from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.first_version import FirstVersion
 from mallorn.job import Job
 from mallorn.wording.format_values import (
     Column,
@@ -92,9 +93,17 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bar_view, "REFRESH_SEC", 0.0)
 
 
-def watched(handle: Job, terminal: bool, verbose: bool = False) -> str:
+class Exported(FirstVersion):
+    """A first version that is there from the start."""
+
+    def news(self, status: JobStatus) -> str:
+        line, self.to = str(self.to), ""
+        return line
+
+
+def watched(handle: Job, terminal: bool, verbose: bool = False, first: str = "") -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=160)
-    final = follow(handle, console, verbose)
+    final = follow(handle, console, Exported(handle, first), verbose)
     assert final.state == "done"
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -158,6 +167,13 @@ def test_a_terminal_gets_a_bar() -> None:
     shown = watched(Scripted(job("tuning", 16, 900.0, "waits [x]"), job("done", 64)), terminal=True)
     assert "64/64" in shown
     assert "fused_dense" not in shown
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_first_version_is_told_in_a_line_that_stays(terminal: bool) -> None:
+    scripted = Scripted(job("finishing", reason="times it"), job("finishing"), job("done"))
+    told = watched(scripted, terminal, first="first version after 12 s: won")
+    assert told.count("first version after 12 s: won\n") == 1
 
 
 def test_verbose_adds_the_table_of_tasks() -> None:
@@ -314,7 +330,8 @@ def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
     words = waiting_words("t", ServiceAddress("10.0.0.2:9190"), "it has no cuda device")
     waits = job("tuning", reason=words, cause="not_here")
     console = Console(file=io.StringIO(), width=300)
-    follow(Scripted(waits, waits, job("cancelled")), console)
+    scripted = Scripted(waits, waits, job("cancelled"))
+    follow(scripted, console, FirstVersion(scripted, ""))
     assert isinstance(console.file, io.StringIO)
     told = console.file.getvalue()
     assert told.count("next: mallorn device --target 't' --tracker 10.0.0.2:9190") == 1
@@ -323,4 +340,5 @@ def test_a_job_that_no_device_here_can_serve_shows_its_command_once() -> None:
 def test_a_job_that_the_service_paused_is_followed_no_longer() -> None:
     paused = job("paused", reason="waited 10 minutes for a device\nmallorn device")
     console = Console(file=io.StringIO(), width=300)
-    assert follow(Scripted(paused), console).state == "paused"
+    scripted = Scripted(paused)
+    assert follow(scripted, console, FirstVersion(scripted, "")).state == "paused"

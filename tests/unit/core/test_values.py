@@ -85,6 +85,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("finishing", {"why": "the budget is spent"}),
     ("checked", {"task": 1, "name": "dense", "latency_us": 10.0}),
     ("exported", {"sec": 12.3}),
+    ("exported", {"sec": 12.3, "ratio": 0.841}),
     ("done", {"report": FINISH}),
     ("failed", {"error": "InvalidModel", "detail": "", "hint": "", "suggest": {"input_shapes": {"x": [1]}}}),
     ("failed", {"why": "its worker died or went silent 10 times"}),

@@ -26,6 +26,7 @@ from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.install_command import MissingPackage, install_line
 from mallorn.core.settings import settings
 from mallorn.core.values.graph_report import StoredRecipe
+from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.http import Connection
 from mallorn.job import JobFailed
@@ -187,6 +188,37 @@ def test_who_wants_to_be_told_is_and_nothing_is_printed(
     mallorn.tune(model, out=tmp_path / "tuned", progress=lambda job: told.append(job.state))
     assert told[-1] == "done"
     assert capsys.readouterr().err == ""
+
+
+class Exporting(Service):
+    """A service whose job has a first version from the start."""
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            return httpx.Response(200, text='id: 1\nevent: exported\ndata: {"sec": 12.3}\n\n')
+        answer = super().__call__(request)
+        told = request.method == "GET" and request.url.path.endswith("/1f")
+        return httpx.Response(200, json={**answer.json(), "exported": True}) if told else answer
+
+
+def test_who_interrupts_a_job_that_has_a_first_version_finds_it_in_the_directory(
+    use: Use, model: Path, tmp_path: Path
+) -> None:
+    def interrupt(_status: JobStatus) -> None:
+        raise KeyboardInterrupt
+
+    use(Exporting("finishing"))
+    with pytest.raises(KeyboardInterrupt):
+        mallorn.tune(model, trials=0, out=tmp_path / "tuned", progress=interrupt)
+    assert (tmp_path / "tuned" / "database_workload.json").is_file()
+
+
+def test_a_first_version_is_told_on_stderr(
+    use: Use, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(Exporting("finishing", "finishing", "done"))
+    mallorn.tune(model, trials=0, out=tmp_path / "tuned")
+    assert capsys.readouterr().err.count(f"first version after 12 s: {tmp_path / 'tuned'}\n") == 1
 
 
 def test_the_schedules_of_another_model_are_not_written_over(use: Use, model: Path, tmp_path: Path) -> None:
