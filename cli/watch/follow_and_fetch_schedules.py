@@ -52,6 +52,7 @@ class Ending:
             yield
         except KeyboardInterrupt:
             print_note(f"\n{_pause(job)}   {shlex.join(['mallorn', 'resume', job.id, *self.again])}")
+            FirstVersion(job, self.directory).news(job.status)  # it may just have come, or be half fetched
             if holds_schedules_of(self.directory, job.id):
                 check = f"python {self.directory / 'apply.py'} {self.model} --check"
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")

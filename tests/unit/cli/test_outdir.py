@@ -1,6 +1,7 @@
 """Where schedules are written to: not over another model's, not among other files; nothing empty stays."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.job import Job
+from mallorn.server_sent_events import LoggedEvent
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
@@ -155,6 +157,25 @@ def test_who_leaves_a_job_with_a_version_in_its_directory_is_told_how_to_use_it(
         raise KeyboardInterrupt
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == f"{held} holds a version that works. Check it with   python {held}/apply.py m.onnx --check"
+
+
+def test_a_version_that_came_in_the_moment_of_ctrl_c_is_fetched_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Exported(Interrupted):
+        def events(self, after: int = 0) -> Iterator[LoggedEvent]:
+            yield LoggedEvent(1, "exported", {"sec": 1.0})
+
+        def schedules(self, directory: str | Path) -> Path:
+            manifest = Manifest(job="j1", model=MODEL_ID, target=TARGET, recipe=StoredRecipe())
+            Path(directory, "manifest.json").write_text(manifest.model_dump_json())
+            return Path(directory)
+
+    job = Exported()
+    job.status = JobStatus(id="j1", state=JobState.FINISHING, exported=True)
+    with pytest.raises(typer.Exit), Ending(tmp_path, "m.onnx").pausing(job):
+        raise KeyboardInterrupt
+    assert f"{tmp_path} holds a version that works" in capsys.readouterr().err
 
 
 def test_the_schedules_of_another_job_are_no_version_of_it(
