@@ -11,6 +11,7 @@ import { KeyDialog } from "./KeyDialog";
 import { KeysPage } from "./keys/KeysPage";
 import { formatRoute, useRoute } from "./route";
 import { TaskPage } from "./task/TaskPage";
+import { Press } from "./ui/parts";
 import { Boundary, Empty } from "./ui/states";
 import { signOut, useSession } from "./api/session";
 
@@ -49,9 +50,7 @@ export function App(): ReactNode {
           ))}
         </nav>
         {keyNeeded && !asking && (
-          <button type="button" onClick={() => setAsking(true)}>
-            Sign in
-          </button>
+          <Press words="Sign in" onPress={() => setAsking(true)} />
         )}
         <Who key={visit} onOut={goOn} />
       </header>
@@ -104,9 +103,7 @@ export function Who({ onOut }: { onOut: () => void }): ReactNode {
   return (
     <span className="who">
       {session.owner}{" "}
-      <button type="button" className="small" onClick={() => void out()}>
-        Sign out
-      </button>
+      <Press words="Sign out" kind="small" onPress={() => void out()} />
     </span>
   );
 }

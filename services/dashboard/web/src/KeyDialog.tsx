@@ -3,6 +3,7 @@ import { type FormEvent, type ReactNode, useState } from "react";
 import { useAct } from "./api/resource";
 import { address } from "./api/client";
 import { signIn, useSession } from "./api/session";
+import { TextField } from "./ui/fields";
 import { Dialog } from "./ui/parts";
 
 export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: () => void }): ReactNode {
@@ -32,10 +33,7 @@ export function KeyDialog({ onDone, onClose }: { onDone: () => void; onClose: ()
         </p>
       )}
       <form onSubmit={submit} className="stack">
-        <label>
-          API key
-          <input type="password" autoComplete="current-password" required aria-invalid={error !== null} aria-describedby="key-error" value={key} onChange={(e) => setText(e.target.value)} />
-        </label>
+        <TextField label="API key" type="password" autoComplete="current-password" required aria-invalid={error !== null} aria-describedby="key-error" value={key} onText={setText} />
         <p id="key-error" role="alert" className="bad">
           {error && (error.status === 401 ? `${error.message}. Ask whoever runs this server for one: mallorn keys create NAME` : error.message)}
         </p>

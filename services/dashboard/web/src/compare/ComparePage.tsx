@@ -3,7 +3,7 @@ import { type ReactNode, useMemo } from "react";
 import { useResource } from "../api/resource";
 import { isFinal } from "../jobs/standing";
 import { formatRoute, useChoices, useTitle } from "../route";
-import { Crumbs } from "../ui/parts";
+import { Crumbs, Press } from "../ui/parts";
 import { Empty, Failed, Shown } from "../ui/states";
 import { selection } from "../jobs/choose";
 import { CompareChart } from "./CompareChart";
@@ -58,9 +58,7 @@ function Missing({ id, error, kept }: { id: string; error: NonNullable<Entry["er
     <>
       <Failed error={error} />
       <p>
-        <button type="button" onClick={() => choose({ jobs: others.join() })}>
-          Go on without {id}
-        </button>
+        <Press words={`Go on without ${id}`} onPress={() => choose({ jobs: others.join() })} />
       </p>
     </>
   );

@@ -7,7 +7,7 @@ import { type Column, Table } from "../ui/Table";
 import { type Compared, differences, fastest, heaviest, labels, sideBySide, type TaskRow } from "./overlay";
 import type { Job } from "../api/types";
 import { bestUs, engines, failureCount, speedUp, spentOf } from "../jobs/standing";
-import { title } from "../jobs/options";
+import { formatValue, title } from "../jobs/options";
 import { StateMark } from "../ui/parts";
 
 type Line = { title: string; of: (job: Job) => ReactNode };
@@ -15,7 +15,7 @@ type Line = { title: string; of: (job: Job) => ReactNode };
 export function JobColumns({ jobs }: { jobs: readonly Compared[] }): ReactNode {
   const all = jobs.map(({ job }) => job);
   const names = labels(all);
-  const lines: Line[] = [...LINES, ...differences(all).map((name) => ({ title: title(name), of: (job: Job) => words(job.options[name]) }))];
+  const lines: Line[] = [...LINES, ...differences(all).map((name) => ({ title: title(name), of: (job: Job) => formatValue(job.options[name]) || "–" }))];
   return (
     <div className="table-box" tabIndex={0} role="group" aria-label="Job beside job">
       <table className="beside">
@@ -24,7 +24,7 @@ export function JobColumns({ jobs }: { jobs: readonly Compared[] }): ReactNode {
             <td />
             {all.map((job, at) => (
               <th key={job.id} scope="col">
-                <span className={`swatch swatch-${at + 1}`} aria-hidden="true" />
+                <span className={`swatch series-${at + 1}`} aria-hidden="true" />
                 <a href={formatRoute(["jobs", job.id])}>{names[at]}</a>
               </th>
             ))}
@@ -62,11 +62,6 @@ const LINES: readonly Line[] = [
   { title: "Target", of: (job) => <span title={job.target}>{target(job.target)}</span> },
   { title: "Seed", of: (job) => job.seed },
 ];
-
-function words(value: unknown): string {
-  if (value === null || value === undefined) return "–";
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
 
 export function TaskColumns({ jobs }: { jobs: readonly Compared[] }): ReactNode {
   const order = useOrder("sort", "-share");

@@ -5,9 +5,10 @@ import { useResource } from "../api/resource";
 import type { CostModel } from "../api/types";
 import { count, percent, plural, target } from "../format";
 import { useChoices, useOrder, useTitle } from "../route";
+import { TextField } from "../ui/fields";
 import { Empty, Shown } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
-import { When } from "../ui/parts";
+import { Press, When } from "../ui/parts";
 import { ActivateDialog } from "./ActivateDialog";
 import { accuracy, accuracyWords, type Line, lines, newestRows } from "./lines";
 import { Versions } from "./Versions";
@@ -57,19 +58,14 @@ function Lines({ models, onActivate }: LinesProps): ReactNode {
   return (
     <>
       <div className="toolbar">
-        <label>
-          Find
-          <input type="search" value={choices["q"] ?? ""} placeholder="family, model, target" onChange={(event) => choose({ q: event.target.value })} />
-        </label>
+        <TextField label="Find" type="search" value={choices["q"] ?? ""} placeholder="family, model, target" onText={(q) => choose({ q })} />
         <span className="count" role="status">
           {plural(shown.length, "model")}, {plural(models.length, "version")}
         </span>
       </div>
       {shown.length === 0 ? (
         <Empty title="No cost model fits">
-          <button type="button" onClick={() => choose({ q: "" })}>
-            Show all {found.length}
-          </button>
+          <Press words={`Show all ${found.length}`} onPress={() => choose({ q: "" })} />
         </Empty>
       ) : (
         <Table

@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 import type { CostModel } from "../api/types";
 import { clock, count, plural, target } from "../format";
+import { Press } from "../ui/parts";
 import { Table, type Column } from "../ui/Table";
 import { isBack, measures, measureTitle, measureWords, otherSplits, type Line } from "./lines";
 
@@ -33,9 +34,7 @@ function columns(line: Line, onActivate: (model: CostModel) => void): Column<Cos
         model.active ? (
           <span className="mark mark-done">in use</span>
         ) : (
-          <button type="button" className="small" aria-label={`${isBack(model, line) ? "Go back to" : "Use"} version ${model.version}`} onClick={() => onActivate(model)}>
-            {isBack(model, line) ? "Go back …" : "Use …"}
-          </button>
+          <Press words={isBack(model, line) ? "Go back …" : "Use …"} kind="small" label={`${isBack(model, line) ? "Go back to" : "Use"} version ${model.version}`} onPress={() => onActivate(model)} />
         ),
     },
     { key: "parent", title: "Went on from", width: 12, numeric, cell: (model) => parentWords(model) },

@@ -5,6 +5,7 @@ import { useResource } from "../api/resource";
 import type { Model, Schedule } from "../api/types";
 import { bytes, clock, count, latency, target, tiny } from "../format";
 import { formatRoute, useChoices, useOrder, useTitle } from "../route";
+import { Choice, type Option, TextField } from "../ui/fields";
 import { Fact, Facts } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
@@ -55,6 +56,7 @@ function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
   const [choices, choose] = useChoices();
   const order = useOrder("sort", "-latency");
   const counts = useMemo(() => byTarget(items), [items]);
+  const targets: Option[] = [["", "all"], ...counts.map((entry): Option => [entry.target, target(entry.target)])];
   const wanted = choices["target"] ?? "";
   const text = choices["q"] ?? "";
   const shown = useMemo(() => fitting(items, wanted, text), [items, wanted, text]);
@@ -68,21 +70,8 @@ function Schedules({ items }: { items: readonly Schedule[] }): ReactNode {
         ))}
       </Facts>
       <div className="toolbar">
-        <label>
-          Target
-          <select value={wanted} onChange={(event) => choose({ target: event.target.value })}>
-            <option value="">all</option>
-            {counts.map((entry) => (
-              <option key={entry.target} value={entry.target}>
-                {target(entry.target)}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          Find
-          <input type="search" value={text} placeholder="workload" onChange={(event) => choose({ q: event.target.value })} />
-        </label>
+        <Choice label="Target" value={wanted} options={targets} onChoose={(target) => choose({ target })} />
+        <TextField label="Find" type="search" value={text} placeholder="workload" onText={(q) => choose({ q })} />
         <span className="count" role="status">
           {count(shown.length)} of {count(items.length)}
         </span>

@@ -5,6 +5,7 @@ import { type Resource, useResource } from "../api/resource";
 import type { Activity, Device, List, Worker } from "../api/types";
 import { duration, plural, target } from "../format";
 import { useChoices, useTitle } from "../route";
+import { Choice, type Option } from "../ui/fields";
 import { Empty, Shown } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
 import { When } from "../ui/parts";
@@ -15,6 +16,7 @@ const REFRESH_SEC = 3;
 const ACTIVITY_SEC = 5;
 const STANDARD_MINUTES = 60;
 const MINUTES: { readonly [name: string]: number } = { "10 minutes": 10, "6 hours": 360, day: 1440 };
+const WINDOWS: readonly Option[] = [["", "hour"], ...Object.keys(MINUTES).map((name): Option => [name, name])];
 
 export function FleetPage(): ReactNode {
   useTitle("Fleet");
@@ -82,15 +84,7 @@ function Lately({ workers, devices }: { workers: readonly Worker[]; devices: rea
       <div className="title-row">
         <h2 id="lately">Lately</h2>
         <div className="toolbar">
-          <label>
-            The last
-            <select value={choices["window"] ?? ""} onChange={(event) => choose({ window: event.target.value })}>
-              <option value="">hour</option>
-              {Object.keys(MINUTES).map((name) => (
-                <option key={name}>{name}</option>
-              ))}
-            </select>
-          </label>
+          <Choice label="The last" value={choices["window"] ?? ""} options={WINDOWS} onChoose={(window) => choose({ window })} />
         </div>
       </div>
       <Shown of={activity} what="what the fleet did">

@@ -118,14 +118,14 @@ function laneWords({ spans }: Lane): string {
 function Bar({ span: { stint, from, to } }: { span: Span }): ReactNode {
   const { job_id: job, task_index: task } = stint;
   const known = job !== null;
-  const marks = [`bar-${colourOf(job, COLOURS)}`, stint.finished_at === null && "bar-open", known && "bar-known"];
+  const marks = [`series-${colourOf(job, COLOURS)}`, stint.finished_at === null && "bar-open", known && "bar-known"];
   const across = { x: from * WIDTH, width: Math.max(6, (to - from) * WIDTH - 6) };
   const down = stint.stage === undefined ? { y: 0, height: HEIGHT } : { y: HEIGHT * 0.35, height: HEIGHT * 0.3 };
   const failed = stint.trials > 0 ? (stint.failures / stint.trials) * HEIGHT : 0;
   return (
     <g onClick={known ? () => go(["jobs", job, ...(task === null ? [] : ["tasks", String(task)])]) : undefined}>
       <title>{barWords(stint)}</title>
-      <rect className={["bar", ...marks].filter(Boolean).join(" ")} {...across} {...down} />
+      <rect className={marks.filter(Boolean).join(" ")} {...across} {...down} />
       {failed > 0 && <rect className="bar-failed" {...across} y={HEIGHT - failed} height={failed} />}
     </g>
   );

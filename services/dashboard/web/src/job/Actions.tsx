@@ -7,6 +7,7 @@ import { type Removal, RemoveDialog } from "../jobs/RemoveDialog";
 import { go } from "../route";
 import { CancelDialog } from "../jobs/CancelDialog";
 import { canPause, canResume, isAuto, isFinal } from "../jobs/standing";
+import { TextField } from "../ui/fields";
 import { Buttons, Dialog, Press } from "../ui/parts";
 import { Failed } from "../ui/states";
 import { saveReport, saveSchedules } from "./download";
@@ -75,10 +76,7 @@ function MoreTrials({ job, act, onClose }: MoreProps): ReactNode {
   return (
     <Dialog title="Add trials" onClose={onClose}>
       <form className="stack" onSubmit={submit}>
-        <label>
-          Trials on top of {job.trials ?? job.progress.trials}
-          <input type="number" min={1} required disabled={auto} value={trials} onChange={(event) => setTrials(event.target.value)} />
-        </label>
+        <TextField label={`Trials on top of ${job.trials ?? job.progress.trials}`} type="number" min={1} required disabled={auto} value={trials} onText={setTrials} />
         {!isAuto(job) && (
           <label className="check">
             <input type="checkbox" checked={auto} onChange={(event) => setAuto(event.target.checked)} />

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import type { Job } from "../api/types";
 import { level } from "../jobs/standing";
 import { formatValue } from "../jobs/options";
-import { Copy } from "../ui/parts";
+import { Copy, Press } from "../ui/parts";
 import { type Advice, adviceOf, commandIn, obstacle, remarks } from "./advice";
 import { reaching } from "./commands";
 
@@ -28,9 +28,7 @@ export function FailedCard({ job, onAgain }: { job: Job; onAgain: () => void }):
       <strong className="pre">{advice.what || "No reason was recorded."}</strong>
       <Help {...advice} />
       <div className="buttons">
-        <button type="button" className="primary" onClick={onAgain}>
-          {shapes ? `Try again with ${shapes} …` : "Try again with other options …"}
-        </button>
+        <Press words={shapes ? `Try again with ${shapes} …` : "Try again with other options …"} kind="primary" onPress={onAgain} />
       </div>
     </section>
   );

@@ -6,7 +6,7 @@ import { formatRoute, useOrder } from "../route";
 import { isFinal } from "../jobs/standing";
 import { Sparkline, StateMark } from "../ui/parts";
 import { type Column, Table } from "../ui/Table";
-import { answerOf, answers, inFull, inShort } from "./answers";
+import { type Answer, answerOf, answers, inFull, inShort } from "./answers";
 import { nextGainUs, type Way, ways } from "./history";
 import { hasStock, stockOf } from "./figures";
 
@@ -60,7 +60,7 @@ function taskColumns(job: Job, totalUs: number, waysDown: ReadonlyMap<number, Wa
     { key: "latency", title: "Latency", width: 9, numeric, value: (task) => task.latency_us, cell: (task) => latency(task.latency_us) },
     { key: "stock", title: "Stock", help: "The least that imported logs of stock's tuner tell, on a host that they do not name", width: 9, numeric, value: (task) => task.stock_us, cell: (task) => <span title={stockOf(task)?.note}>{latency(task.stock_us)}</span> },
     { key: "share", title: "Share", help: "Of the sum over tasks, weighted", width: 8, numeric, value: share, cell: (task) => percent(share(task)) },
-    { key: "answer", title: "Answered by", help: "What its schedule rests on, and how sure that is", width: 14, value: (task) => answerWords(job, task), cell: (task) => <span title={answerTitle(job, task)}>{answerWords(job, task)}</span> },
+    { key: "answer", title: "Answered by", help: "What its schedule rests on, and how sure that is", width: 14, value: (task) => answerWords(job, task, inShort), cell: (task) => <span title={answerWords(job, task, inFull)}>{answerWords(job, task, inShort) ?? "–"}</span> },
     { key: "way", title: "Best", help: "The best so far, round by round", width: 9, cell: (task) => <Sparkline values={waysDown.get(task.index)?.best ?? []} label={`Best of ${task.name}, round by round`} /> },
     {
       key: "next",
@@ -88,14 +88,9 @@ function taskColumns(job: Job, totalUs: number, waysDown: ReadonlyMap<number, Wa
   ];
 }
 
-function answerWords(job: Job, task: Task): string {
+function answerWords(job: Job, task: Task, words: (answer: Answer) => string): string | undefined {
   const answer = answerOf(job, task);
-  return answer === null ? "–" : inShort(answer);
-}
-
-function answerTitle(job: Job, task: Task): string | undefined {
-  const answer = answerOf(job, task);
-  return answer === null ? undefined : inFull(answer);
+  return answer === null ? undefined : words(answer);
 }
 
 /** The job is over, and nobody ever measured it. */

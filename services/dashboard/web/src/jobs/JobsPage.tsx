@@ -5,6 +5,8 @@ import { useResource } from "../api/resource";
 import type { Job, Page } from "../api/types";
 import { plural } from "../format";
 import { go, useChoices, useOrder, useTitle } from "../route";
+import { Choice, type Option, TextField } from "../ui/fields";
+import { Press } from "../ui/parts";
 import { Empty, Failed, Shown } from "../ui/states";
 import { Table } from "../ui/Table";
 import { CancelDialog } from "./CancelDialog";
@@ -21,7 +23,8 @@ const REFRESH_SEC = 4;
 const PAGE_JOBS = 100;
 /** Not a state of a job, but chosen among them. */
 const ARCHIVED = "archived";
-const STATES = ["queued", "importing", "tuning", "finishing", "paused", ...FINAL];
+const NAMES = ["queued", "importing", "tuning", "finishing", "paused", ...FINAL, ARCHIVED];
+const STATES: readonly Option[] = [["", "all"], ["active", "not ended"], ...NAMES.map((name): Option => [name, name])];
 
 export function JobsPage(): ReactNode {
   useTitle("Jobs");
@@ -51,9 +54,7 @@ export function JobsPage(): ReactNode {
     <>
       <div className="title-row">
         <h1>Jobs</h1>
-        <button type="button" className="primary" onClick={() => setSubmitting(true)}>
-          Tune a model …
-        </button>
+        <Press words="Tune a model …" kind="primary" onPress={() => setSubmitting(true)} />
       </div>
       <Shown of={newest} what="jobs">
         {() =>
@@ -62,21 +63,8 @@ export function JobsPage(): ReactNode {
           ) : (
             <>
               <div className="toolbar">
-                <label>
-                  State
-                  <select value={state} onChange={(event) => choose({ state: event.target.value })}>
-                    <option value="">all</option>
-                    <option value="active">not ended</option>
-                    {STATES.map((name) => (
-                      <option key={name}>{name}</option>
-                    ))}
-                    <option>{ARCHIVED}</option>
-                  </select>
-                </label>
-                <label>
-                  Find
-                  <input type="search" value={text} placeholder="name, target, id" onChange={(event) => choose({ q: event.target.value })} />
-                </label>
+                <Choice label="State" value={state} options={STATES} onChoose={(state) => choose({ state })} />
+                <TextField label="Find" type="search" value={text} placeholder="name, target, id" onText={(q) => choose({ q })} />
                 <span className="count" role="status">
                   {plural(shown.length, "job")}
                   {shown.length < jobs.length && ` of ${jobs.length}`}
@@ -84,23 +72,15 @@ export function JobsPage(): ReactNode {
                 </span>
                 {picked.size > 0 && (
                   <>
-                    <button type="button" onClick={() => choose({ sel: "" })}>
-                      Clear selection
-                    </button>
-                    <button type="button" disabled={picked.size < 2} onClick={() => go(["compare"], { jobs: formatSelection(picked) })}>
-                      Compare {picked.size}
-                    </button>
-                    <button type="button" className="danger" disabled={cancellable.length === 0} onClick={() => setCancelling(true)}>
-                      Cancel {cancellable.length} …
-                    </button>
+                    <Press words="Clear selection" onPress={() => choose({ sel: "" })} />
+                    <Press words={`Compare ${picked.size}`} disabled={picked.size < 2} onPress={() => go(["compare"], { jobs: formatSelection(picked) })} />
+                    <Press words={`Cancel ${cancellable.length} …`} kind="danger" disabled={cancellable.length === 0} onPress={() => setCancelling(true)} />
                   </>
                 )}
               </div>
               {shown.length === 0 ? (
                 <Empty title={archived && jobs.length === 0 ? "Nothing is archived" : "No job fits"}>
-                  <button type="button" onClick={() => choose({ state: "", q: "" })}>
-                    {archived ? "Show the others" : `Show all ${jobs.length}`}
-                  </button>
+                  <Press words={archived ? "Show the others" : `Show all ${jobs.length}`} onPress={() => choose({ state: "", q: "" })} />
                 </Empty>
               ) : (
                 <Table
@@ -115,9 +95,7 @@ export function JobsPage(): ReactNode {
                 />
               )}
               {older.more && (
-                <button type="button" className="more" disabled={older.busy} onClick={older.load}>
-                  {older.busy ? "Loading …" : "Load older jobs"}
-                </button>
+                <Press words={older.busy ? "Loading …" : "Load older jobs"} kind="more" disabled={older.busy} onPress={older.load} />
               )}
               {older.error && <Failed error={older.error} retry={older.load} />}
             </>

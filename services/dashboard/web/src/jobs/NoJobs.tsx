@@ -5,7 +5,7 @@ import { post } from "../api/client";
 import { useSession } from "../api/session";
 import type { Job } from "../api/types";
 import { go } from "../route";
-import { Copy } from "../ui/parts";
+import { Copy, Press } from "../ui/parts";
 import { Empty, Failed } from "../ui/states";
 import { EXAMPLE_NAME, exampleModel } from "./example";
 import { snippets } from "../job/commands";
@@ -20,9 +20,7 @@ export function NoJobs({ onSubmit, onArchived }: { onSubmit: () => void; onArchi
       <Empty title="No jobs yet">
         <p>Drop an ONNX file anywhere on this page, choose one, or try it with a small network that is made here.</p>
         <div className="buttons">
-          <button type="button" className="primary" onClick={onSubmit}>
-            Tune a model …
-          </button>
+          <Press words="Tune a model …" kind="primary" onPress={onSubmit} />
           <Example />
         </div>
         <p className="note">
@@ -55,9 +53,7 @@ function Example(): ReactNode {
   };
   return (
     <>
-      <button type="button" disabled={busy} onClick={() => void act(tune)}>
-        {busy ? "Starting …" : `Tune an example (${EXAMPLE_TRIALS} trials)`}
-      </button>
+      <Press words={busy ? "Starting …" : `Tune an example (${EXAMPLE_TRIALS} trials)`} disabled={busy} onPress={() => void act(tune)} />
       {error && <Failed error={error} />}
     </>
   );

@@ -5,6 +5,7 @@ import { useResource } from "../api/resource";
 import type { Device, Job, List, NewJob } from "../api/types";
 import { bytes, percent, target as targetWords } from "../format";
 import { go } from "../route";
+import { Choice, type Option, TextField } from "../ui/fields";
 import { Buttons, Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
 import { Options, useOptions } from "./OptionFields";
@@ -33,6 +34,11 @@ export function SubmitDialog({ again, ...props }: Props): ReactNode {
   const attempt = useRef(newKey());
   const devices = useResource<List<Device>>("devices", (signal) => get("devices", {}, signal), null);
   const known = [...new Set([...(again ? [again.target] : []), ...(devices.data?.items ?? []).map((device) => device.target)])];
+  const targets: Option[] = [
+    ["local", "local: the device beside the coordinator"],
+    ...known.map((text): Option => [text, targetWords(text)]),
+    [OTHER, "another: JSON or a TVM tag …"],
+  ];
 
   const submit = async (event: FormEvent): Promise<void> => {
     event.preventDefault();
@@ -72,48 +78,17 @@ export function SubmitDialog({ again, ...props }: Props): ReactNode {
           <input type="file" accept=".onnx" aria-label="ONNX file" onChange={(event) => setPicked(event.target.files?.[0] ?? null)} />
         </label>
         {file && !file.name.toLowerCase().endsWith(".onnx") && <p className="bad">This does not look like an ONNX file.</p>}
-        <label>
-          Target
-          <select value={target} onChange={(event) => setTarget(event.target.value)}>
-            <option value="local">local: the device beside the coordinator</option>
-            {known.map((text) => (
-              <option key={text} value={text}>
-                {targetWords(text)}
-              </option>
-            ))}
-            <option value={OTHER}>another: JSON or a TVM tag …</option>
-          </select>
-        </label>
-        {target === OTHER && (
-          <label>
-            Target as JSON or tag
-            <input required value={otherTarget} placeholder='{"kind":"llvm","num-cores":4}' onChange={(event) => setOtherTarget(event.target.value)} />
-          </label>
-        )}
+        <Choice label="Target" value={target} options={targets} onChoose={setTarget} />
+        {target === OTHER && <TextField label="Target as JSON or tag" required value={otherTarget} placeholder='{"kind":"llvm","num-cores":4}' onText={setOtherTarget} />}
         <div className="pair">
-          <label>
-            Budget in trials
-            <input type="number" min={0} max={2147483647} value={trials} placeholder={minutes === "" ? "as many as are worth it" : "no limit"} onChange={(event) => setTrials(event.target.value)} />
-          </label>
-          <label>
-            and at most minutes
-            <input type="number" min={0.1} step="any" value={minutes} placeholder="no limit" onChange={(event) => setMinutes(event.target.value)} />
-          </label>
+          <TextField label="Budget in trials" type="number" min={0} max={2147483647} value={trials} placeholder={minutes === "" ? "as many as are worth it" : "no limit"} onText={setTrials} />
+          <TextField label="and at most minutes" type="number" min={0.1} step="any" value={minutes} placeholder="no limit" onText={setMinutes} />
         </div>
         {trials === "" && minutes === "" && <p className="note">The job ends by itself, when its next 100 trials are not worth their seconds.</p>}
         <Options of={options} given={given} onChange={setGiven}>
-          <label>
-            Name
-            <input maxLength={200} value={name} placeholder="the file's" onChange={(event) => setName(event.target.value)} />
-          </label>
-          <label>
-            Seed
-            <input type="number" required min={0} max={2147483647} value={seed} onChange={(event) => setSeed(event.target.value)} />
-          </label>
-          <label>
-            Priority
-            <input type="number" required min={-1000} max={1000} value={priority} onChange={(event) => setPriority(event.target.value)} />
-          </label>
+          <TextField label="Name" maxLength={200} value={name} placeholder="the file's" onText={setName} />
+          <TextField label="Seed" type="number" required min={0} max={2147483647} value={seed} onText={setSeed} />
+          <TextField label="Priority" type="number" required min={-1000} max={1000} value={priority} onText={setPriority} />
         </Options>
         {error && <Failed error={error} />}
         <Buttons

@@ -3,10 +3,9 @@ import type { Job, JobState } from "../api/types";
 import { count } from "../format";
 
 export const FINAL: readonly JobState[] = ["done", "failed", "cancelled"];
-const PAUSABLE: readonly JobState[] = ["queued", "importing", "tuning", "finishing"];
 
 export const isFinal = (job: Job): boolean => FINAL.includes(job.state);
-export const canPause = (job: Job): boolean => PAUSABLE.includes(job.state);
+export const canPause = (job: Job): boolean => !isFinal(job) && job.state !== "paused";
 /** Whether it measures candidates: others answer from what is known. */
 export const searches = (job: Job): boolean => (job.options.mode ?? "search") === "search";
 /** Whether it takes more trials. */

@@ -5,7 +5,7 @@ import { useResource } from "../api/resource";
 import { isAdmin, useSession } from "../api/session";
 import type { ApiKey, List, MadeKey } from "../api/types";
 import { plural } from "../format";
-import { Copy, Dialog, When } from "../ui/parts";
+import { Copy, Dialog, Press, When } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { type Column, Table } from "../ui/Table";
 import { useTitle } from "../route";
@@ -32,9 +32,7 @@ export function KeysPage(): ReactNode {
       <div className="title-row">
         <h1>Keys</h1>
         {isAdmin(session.data) && (
-          <button type="button" className="primary" onClick={() => setMaking(true)}>
-            Make a key …
-          </button>
+          <Press words="Make a key …" kind="primary" onPress={() => setMaking(true)} />
         )}
       </div>
       <Shown of={keys} what="the keys">
@@ -88,14 +86,10 @@ function columns(mayRotate: boolean, onChange: (change: Change) => void): Column
       cell: (key) => (
         <span className="buttons">
           {mayRotate && !isOver(key) && (
-            <button type="button" className="small" aria-label={`Rotate ${key.name}`} onClick={() => onChange({ key, what: "rotate" })}>
-              Rotate
-            </button>
+            <Press words="Rotate" kind="small" label={`Rotate ${key.name}`} onPress={() => onChange({ key, what: "rotate" })} />
           )}
           {key.revoked_at == null && (
-            <button type="button" className="small" aria-label={`Revoke ${key.name}`} onClick={() => onChange({ key, what: "revoke" })}>
-              Revoke
-            </button>
+            <Press words="Revoke" kind="small" label={`Revoke ${key.name}`} onPress={() => onChange({ key, what: "revoke" })} />
           )}
         </span>
       ),
@@ -112,9 +106,7 @@ function MadeDialog({ made, onClose }: { made: MadeKey; onClose: () => void }): 
         </p>
         <p className="note">It is shown now and never again; only its SHA-256 is kept. May {made.scopes.join(", ")}.</p>
         <div className="buttons">
-          <button type="button" className="primary" onClick={onClose}>
-            I have it
-          </button>
+          <Press words="I have it" kind="primary" onPress={onClose} />
         </div>
       </div>
     </Dialog>

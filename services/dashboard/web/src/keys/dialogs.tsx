@@ -3,6 +3,7 @@ import type { FormEvent, ReactNode } from "react";
 import { useAct } from "../api/resource";
 import { ask, post } from "../api/client";
 import type { ApiKey, MadeKey } from "../api/types";
+import { TextField } from "../ui/fields";
 import { Buttons, Dialog } from "../ui/parts";
 import { Failed } from "../ui/states";
 import { LASTING, SCOPES, wanted } from "./state";
@@ -19,14 +20,8 @@ export function MakeDialog({ first, onMade, onClose }: { first: boolean; onMade:
   return (
     <Dialog title="Make a key" onClose={onClose}>
       <form onSubmit={make} className="stack">
-        <label>
-          For
-          <input name="name" required maxLength={200} placeholder="ci, or who has it" />
-        </label>
-        <label>
-          Owner
-          <input name="owner" maxLength={200} placeholder="yourself" />
-        </label>
+        <TextField label="For" name="name" required maxLength={200} placeholder="ci, or who has it" />
+        <TextField label="Owner" name="owner" maxLength={200} placeholder="yourself" />
         <fieldset>
           <legend>It may</legend>
           {Object.entries(SCOPES).map(([scope, words]) => (

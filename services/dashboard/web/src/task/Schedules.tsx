@@ -6,6 +6,7 @@ import type { Job, Schedule, Task, WholeSchedule } from "../api/types";
 import { clock, latency, tiny } from "../format";
 import { noSchedule } from "../job/answers";
 import { formatRoute, useChoices } from "../route";
+import { Choice, type Option } from "../ui/fields";
 import { Switch } from "../ui/parts";
 import { Empty, Shown } from "../ui/states";
 import { CodeView, DiffView } from "./DiffView";
@@ -41,33 +42,14 @@ function NoSchedule({ job }: { job: Job }): ReactNode {
 function Chosen({ job, schedules }: { job: Job; schedules: readonly Schedule[] }): ReactNode {
   const [choices, choose] = useChoices();
   const { shown, other } = chosenPair(schedules, job.id, choices["schedule"], choices["beside"]);
+  const options = schedules.map((schedule): Option => [String(schedule.id), scheduleWords(schedule, job.id)]);
+  const others: Option[] = [["", "the unscheduled program"], ...options.filter(([id]) => id !== String(shown.id))];
   const trace = choices["view"] === "trace";
   return (
     <>
       <div className="toolbar">
-        <label>
-          Schedule
-          <select value={shown.id} onChange={(event) => choose({ schedule: event.target.value })}>
-            {schedules.map((schedule) => (
-              <option key={schedule.id} value={schedule.id}>
-                {scheduleWords(schedule, job.id)}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          beside
-          <select value={other?.id ?? ""} onChange={(event) => choose({ beside: event.target.value })}>
-            <option value="">the unscheduled program</option>
-            {schedules
-              .filter((schedule) => schedule.id !== shown.id)
-              .map((schedule) => (
-                <option key={schedule.id} value={schedule.id}>
-                  {scheduleWords(schedule, job.id)}
-                </option>
-              ))}
-          </select>
-        </label>
+        <Choice label="Schedule" value={String(shown.id)} options={options} onChoose={(schedule) => choose({ schedule })} />
+        <Choice label="beside" value={String(other?.id ?? "")} options={others} onChoose={(beside) => choose({ beside })} />
         <Switch label="What is shown" name="view" options={["program", "trace"]} value={trace ? "trace" : "program"} onChange={(view) => choose({ view: view === "trace" ? view : "" })} />
       </div>
       <Facts shown={shown} other={other} />

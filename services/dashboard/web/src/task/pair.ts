@@ -1,6 +1,6 @@
 /** Which schedules of a task are shown. */
 import type { Schedule } from "../api/types";
-import { times } from "../format";
+import { versus } from "../format";
 
 /** The one that was chosen, else the job's own, else the fastest; and another one beside it, if any. */
 export function chosenPair(
@@ -20,6 +20,5 @@ export function chosenPair(
 export function faster(shown: Schedule, other: Schedule): string {
   if (shown.context_id !== other.context_id) return "They were measured in different contexts: their times do not compare.";
   if (shown.low_us <= other.high_us && other.low_us <= shown.high_us) return "Their confidence intervals overlap.";
-  const factor = other.latency_us / shown.latency_us;
-  return factor >= 1 ? `It is ${times(factor)} faster than #${other.id}.` : `It is ${times(1 / factor)} slower than #${other.id}.`;
+  return `It is ${versus(other.latency_us / shown.latency_us)} than #${other.id}.`;
 }

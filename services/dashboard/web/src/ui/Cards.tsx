@@ -1,5 +1,6 @@
 /** The rows of a table as cards, for a screen that is too narrow for its columns. */
 import { useEffect, useState, type ReactNode } from "react";
+import { Choice, type Option } from "./fields";
 import type { Column } from "./Table";
 
 export const useNarrow = (): boolean => useMedia("(max-width: 44rem)");
@@ -39,21 +40,11 @@ type OrderProps<Row> = { columns: readonly Column<Row>[]; order: string; onOrder
 
 /** Cards have no headings to sort by. */
 export function OrderChoice<Row>({ columns, order, onOrder }: OrderProps<Row>): ReactNode {
+  const sortable = columns.filter(({ value, title }) => value !== undefined && typeof title === "string");
+  const options = sortable.flatMap(({ key, title }): Option[] => [[key, `${title} ↑`], [`-${key}`, `${title} ↓`]]);
   return (
-    <label className="row-order">
-      Order
-      <select value={order} onChange={(event) => onOrder(event.target.value)}>
-        {columns
-          .filter(({ value, title }) => value !== undefined && typeof title === "string")
-          .flatMap(({ key, title }) => [
-            <option key={key} value={key}>
-              {title} ↑
-            </option>,
-            <option key={`-${key}`} value={`-${key}`}>
-              {title} ↓
-            </option>,
-          ])}
-      </select>
-    </label>
+    <div className="toolbar">
+      <Choice label="Order" value={order} options={options} onChoose={onOrder} />
+    </div>
   );
 }

@@ -65,11 +65,12 @@ export function AxisSwitch({ bySeconds, onChange }: { bySeconds: boolean; onChan
   return <Switch label="Horizontal axis" name="axis" options={["trials", "seconds"]} value={bySeconds ? "seconds" : "trials"} onChange={(axis) => onChange(axis === "seconds")} />;
 }
 
-type PressProps = { words: string; onPress: () => void; kind?: "primary" | "danger"; disabled?: boolean; title?: string | undefined };
+type PressProps = { words: string; onPress: () => void; kind?: "primary" | "danger" | "small" | "more"; disabled?: boolean; title?: string | undefined; label?: string };
 
-export function Press({ words, onPress, kind, disabled = false, title }: PressProps): ReactNode {
+/** `label` where the words alone do not say of what. */
+export function Press({ words, onPress, kind, disabled = false, title, label }: PressProps): ReactNode {
   return (
-    <button type="button" className={kind} disabled={disabled} title={title} onClick={onPress}>
+    <button type="button" className={kind} disabled={disabled} title={title} aria-label={label} onClick={onPress}>
       {words}
     </button>
   );
@@ -95,9 +96,7 @@ type ButtonsProps = { leave: string; act: string; busy?: boolean; danger?: boole
 export function Buttons({ leave, act, busy = false, danger = false, onLeave, onAct }: ButtonsProps): ReactNode {
   return (
     <div className="buttons">
-      <button type="button" onClick={onLeave}>
-        {leave}
-      </button>
+      <Press words={leave} onPress={onLeave} />
       <button type={onAct ? "button" : "submit"} className={danger ? "danger" : "primary"} disabled={busy} onClick={onAct}>
         {act}
       </button>
@@ -152,9 +151,7 @@ export function Copy({ text, label = text }: { text: string; label?: string }): 
       <code ref={code} tabIndex={0}>
         {text}
       </code>
-      <button type="button" className="small" aria-label={`Copy ${label}`} onClick={() => void copy()}>
-        Copy
-      </button>
+      <Press words="Copy" kind="small" label={`Copy ${label}`} onPress={() => void copy()} />
       <span role="status">{done}</span>
     </span>
   );

@@ -3,6 +3,7 @@ import { Component, type ReactNode } from "react";
 import type { ApiError } from "../api/client";
 import type { Resource } from "../api/resource";
 import { formatRoute } from "../route";
+import { Press } from "./parts";
 
 export function Loading({ what }: { what: string }): ReactNode {
   return (
@@ -27,9 +28,7 @@ export function Failed({ error, retry }: { error: ApiError; retry?: () => void }
       <strong>{error.message}</strong>
       {error.hint && <span className="hint">{error.hint}</span>}
       {retry && (
-        <button type="button" onClick={retry}>
-          Try again
-        </button>
+        <Press words="Try again" onPress={retry} />
       )}
     </div>
   );
@@ -77,12 +76,8 @@ export class Boundary extends Component<Props, State> {
           <span className="hint">The jobs go on. Where the service was updated meanwhile, loading the page anew mends it.</span>
           <code>{broken.message}</code>
           <div className="buttons">
-            <button type="button" onClick={() => this.setState({ broken: null })}>
-              Try again
-            </button>
-            <button type="button" onClick={() => window.location.reload()}>
-              Load anew
-            </button>
+            <Press words="Try again" onPress={() => this.setState({ broken: null })} />
+            <Press words="Load anew" onPress={() => window.location.reload()} />
           </div>
           <a href={formatRoute(["jobs"])}>To the jobs</a>
         </div>
