@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.jobs import Jobs
 from db.session import Database
 from mallorn.core.artifact_uris import scripts_uri
 from tests.browser.conftest import Open
@@ -34,7 +35,7 @@ class TwoJobs(OwnedRows):
 
 @pytest.fixture
 def rows(quiet_database: Database, tmp_path: Path) -> TwoJobs:
-    """Two tuning jobs; one with a round that brought a time and a failure, a schedule and a cost model."""
+    """Two tuning jobs; one with a round that brought a time and a failure, a schedule, a model, seconds."""
     rows = TwoJobs(quiet_database)
     rows.other_id = rows.write(lambda session: rows.add_job(session, "local", ("w0", "w1")))
     promote(rows, "w0", 30.0)
@@ -44,6 +45,8 @@ def rows(quiet_database: Database, tmp_path: Path) -> TwoJobs:
     model = NewCostModel("matmul", rows.target_id, "xgboost", 9, 9, metrics={"pairwise": 0.8}, blob=b"model")
     rows.write(lambda session: [CostModels(session).add(model) for _ in range(2)])
     rows.closed_round(rows.ok(0, 20.0), rows.failed(1))
+    seconds = {"import": {"wall": 8.08}, "build": {"wall": 5.56, "processor": 2.26}, "rest": {"wall": 1.0}}
+    rows.write(lambda session: Jobs(session).record(rows.job_id, report={"seconds": seconds}))
     return rows
 
 

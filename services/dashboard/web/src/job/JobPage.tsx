@@ -21,6 +21,7 @@ import { Graph } from "./Graph";
 import { NoJob } from "./NoJob";
 import { type Leaf, loadRounds, roundsOf } from "./history";
 import { Points } from "./Points";
+import { StepSeconds } from "./StepSeconds";
 import { Summary } from "./Summary";
 import { TaskTable } from "./TaskTable";
 
@@ -91,6 +92,7 @@ function Parts({ job: known, tasks, log, rounds }: PartsProps): ReactNode {
           <Curve job={known} rounds={rounds} tasks={tasks.data?.items ?? []} />
         )}
       </section>
+      <StepSeconds job={known} />
       <section aria-labelledby="tasks">
         <h2 id="tasks">Tasks</h2>
         <Shown of={tasks} what="the tasks">
