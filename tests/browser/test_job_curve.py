@@ -58,3 +58,17 @@ def test_an_ended_job_has_the_engines_that_compare_on_its_chart_and_no_next_gain
     assert page.get_by_text("Off the picture: untuned, 9 ms.").count() == 1
     assert page.get_by_role("heading", name="Latency", exact=True).is_visible()
     assert "Next gain" not in page.get_by_role("group", name="Tasks").inner_text()
+
+
+def test_an_ended_job_without_a_round_has_no_curve_though_its_tasks_were_timed_before(
+    serve: Serve, open_page: Open, rows: OwnedRows
+) -> None:
+    run_round(rows, "w0", 20.0)
+    run_round(rows, "w1", 10.0)
+    rows.job_id = rows.write(lambda session: rows.add_job(session, "local", ("w0", "w1")))
+    finish(rows, tuned=45.0)
+    page = open_page(f"{serve()}#/jobs/{rows.job_id}")
+    page.get_by_text("No candidate was timed.").wait_for()
+    tasks = page.get_by_role("group", name="Tasks").inner_text()
+    assert "20 µs" in tasks
+    assert "Best" not in tasks

@@ -68,6 +68,12 @@ describe("the remarks on a job", () => {
     expect(remarks(job({ report, warnings })).map(({ what }) => what)).toEqual(["mine:Searcher: KeyError: 'x' (3 times)", "Not done: timing, no time", "The host was busy."]);
   });
 
+  it("do not tell again of what the verdict above them does", () => {
+    const report = { conditions: { steady: false, note: "The host was busy." } };
+    const verdict = { level: "fair" as const, summary: "as fast; these figures are not certain: The host was busy", next: "", beside: null };
+    expect(remarks(job({ state: "done", report, verdict }))).toEqual([]);
+  });
+
   it("are none where an older server says nothing of all this", () => {
     expect(remarks(job())).toEqual([]);
     expect(remarks(job({ report: { not_done: [] } }))).toEqual([]);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { chosen, formatSelection, merged, selection } from "../src/jobs/choose";
-import { bestUs, canPause, canResume, secondsLeft, speedUp, versusOnnxruntime } from "../src/jobs/standing";
+import { bestUs, canPause, canResume, secondsLeft, speedUp, spentOf, versusOnnxruntime } from "../src/jobs/standing";
 import { job } from "./samples";
 
 const REPORT = { latency_us: { untuned: { median: 100 }, tuned: { median: 20 }, onnxruntime: { median: 30 } } };
@@ -27,6 +27,11 @@ describe("how a job stands", () => {
     expect(secondsLeft(job({ minutes: 1 }), 1050)).toBe(10);
     expect(secondsLeft(job(), 1050)).toBeNull();
     expect(secondsLeft(job({ progress, state: "paused" }), 1050)).toBeNull();
+  });
+
+  it("tells the budget in trials where there is one", () => {
+    const progress = { ...job().progress, trials: 16 };
+    expect([job({ progress }), job({ progress, trials: null }), job({ trials: 0 })].map(spentOf)).toEqual(["16 of 100", "16", "0"]);
   });
 
   it("offers only what its state allows", () => {

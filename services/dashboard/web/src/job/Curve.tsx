@@ -18,7 +18,7 @@ const MOST_DOTS = 40;
 export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round[]; tasks: readonly Task[] }): ReactNode {
   const [choices, choose] = useChoices();
   const bySeconds = choices["x"] === "seconds";
-  const isWhole = isFinal(job) || job.progress.estimated_us !== null;
+  const isWhole = isFinal(job) ? rounds.length > 0 : job.progress.estimated_us !== null;
   const found = useMemo(() => (isWhole ? curve(rounds, tasks, job.created_at) : []), [rounds, tasks, job.created_at, isWhole]);
   const shown = useMemo(() => picture(found, engines(job), (point) => (bySeconds ? point.sec : point.trials)), [found, bySeconds, job.report]);
   const data = useMemo<uPlot.AlignedData>(

@@ -35,12 +35,9 @@ export function Summary({ job }: { job: Job }): ReactNode {
           {value}
         </Fact>
       ))}
-      <Fact
-        name="Trials"
-        note={isAuto(job) ? "as many as are worth it" : job.trials === null ? "no limit" : <Meter value={trials} of={job.trials} label={`${spentOf(job)} trials`} />}
-      >
+      <Fact name="Trials" note={budget(job)}>
         {count(trials)}{" "}
-        <small>{[job.trials !== null && `of ${count(job.trials)}`, in_flight > 0 && `${in_flight} under way`].filter(Boolean).join(", ")}</small>
+        <small>{[!!job.trials && `of ${count(job.trials)}`, in_flight > 0 && `${in_flight} under way`].filter(Boolean).join(", ")}</small>
       </Fact>
       <Fact name="Tasks timed">
         {count(tasks_measured)} <small>of {count(tasks)}</small>
@@ -55,6 +52,12 @@ export function Summary({ job }: { job: Job }): ReactNode {
       </Fact>
     </Facts>
   );
+}
+
+function budget(job: Job): ReactNode {
+  if (isAuto(job)) return "as many as are worth it";
+  if (job.trials === null) return "no limit";
+  return job.trials === 0 ? "none was asked for" : <Meter value={job.progress.trials} of={job.trials} label={`${spentOf(job)} trials`} />;
 }
 
 const option = (job: Job, name: OptionName): string => String(job.options[name] ?? "–");

@@ -16,7 +16,7 @@ export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
   const order = useOrder("tasks", "-share");
   const waysDown = useMemo(() => ways(rounds), [rounds]);
   const totalUs = tasks.reduce((sum, task) => sum + (task.weighted_latency_us ?? 0), 0);
-  const columns = taskColumns(job, totalUs, waysDown).filter(({ key }) => isTold(key, job, tasks));
+  const columns = taskColumns(job, totalUs, waysDown).filter(({ key }) => isTold(key, job, tasks, rounds.length));
   return (
     <Table
       label="Tasks"
@@ -28,11 +28,11 @@ export function TaskTable({ job, tasks, rounds }: Props): ReactNode {
   );
 }
 
-/** A job that ended has no next round, one that answered from what is known had none, and few have stock's logs beside them. */
-function isTold(key: string, job: Job, tasks: readonly Task[]): boolean {
+/** A job that ended has no next round, one that was asked for no trial had none, and few have stock's logs beside them. */
+function isTold(key: string, job: Job, tasks: readonly Task[], rounds: number): boolean {
   if (key === "stock") return hasStock(tasks);
   if (key === "answer") return answers(job).length > 0;
-  if (key === "way") return answers(job).length === 0;
+  if (key === "way") return !isFinal(job) || rounds > 0;
   return key !== "next" || !isFinal(job);
 }
 

@@ -44,8 +44,9 @@ function notDone(job: Job): Remark[] {
 }
 
 function conditions(job: Job): Remark[] {
-  const note = job.report?.conditions?.note;
-  return note ? [{ what: note, hint: "" }] : [];
+  const note = job.report?.conditions?.note ?? "";
+  const isTold = job.state === "done" && job.verdict?.summary.includes(note.replace(/\.$/, ""));
+  return note === "" || isTold ? [] : [{ what: note, hint: "" }];
 }
 
 /** Share of what the machine computes that the tuned model reaches; null where it is not measured, or its tasks' share is told, as the verdict does. */

@@ -126,7 +126,7 @@ function Trials({ job }: { job: Job }): ReactNode {
     <>
       {spentOf(job)}
       {failed > 0 && <small className="bad">{count(failed)} failed</small>}
-      {job.trials !== null && <Meter value={trials} of={job.trials} label={`${spentOf(job)} trials`} />}
+      {!!job.trials && <Meter value={trials} of={job.trials} label={`${spentOf(job)} trials`} />}
     </>
   );
 }

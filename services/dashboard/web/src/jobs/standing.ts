@@ -69,9 +69,9 @@ export function secondsLeft(job: Job, nowSec: number): number | null {
   return Math.min(byTrials, byClock);
 }
 
-/** "16 of 200", or "16" where trials do not limit a job. */
+/** "16 of 200", or "16" where trials do not limit a job, or none was asked for. */
 export function spentOf(job: Job): string {
-  return job.trials === null ? count(job.progress.trials) : `${count(job.progress.trials)} of ${count(job.trials)}`;
+  return !job.trials ? count(job.progress.trials) : `${count(job.progress.trials)} of ${count(job.trials)}`;
 }
 
 export function failureCount(job: Job): number {
