@@ -25,7 +25,7 @@ export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round
     () => (shown === null ? [[]] : aligned(shown)),
     [shown],
   );
-  if (shown === null) return isFinal(job) ? <Empty title="No curve">No candidate was timed.</Empty> : <Empty title="No curve yet">{`${timedOf(tasks)} of ${plural(tasks.length, "task")} timed: it begins when all are.`}</Empty>;
+  if (shown === null) return <NoCurve job={job} tasks={tasks} />;
   const label = curveWords(found, tasks);
   return (
     <figure>
@@ -38,6 +38,12 @@ export function Curve({ job, rounds, tasks }: { job: Job; rounds: readonly Round
       </figcaption>
     </figure>
   );
+}
+
+function NoCurve({ job, tasks }: { job: Job; tasks: readonly Task[] }): ReactNode {
+  if (isFinal(job)) return <Empty title="No curve">No candidate was timed.</Empty>;
+  if (tasks.length === 0) return <Empty title="No curve yet">It begins when every task was timed.</Empty>;
+  return <Empty title="No curve yet">{`${timedOf(tasks)} of ${plural(tasks.length, "task")} timed: it begins when all are.`}</Empty>;
 }
 
 function aligned({ x, sums, levels }: Picture): uPlot.AlignedData {

@@ -42,7 +42,7 @@ export function Summary({ job }: { job: Job }): ReactNode {
       <Fact name="Tasks timed">
         {count(tasks_measured)} <small>of {count(tasks)}</small>
       </Fact>
-      <Fact name={isFinal(job) ? "Took" : "Time left"} note={isFinal(job) ? `since ${clock(job.created_at)}` : `running for ${duration(endSec - job.created_at)}`}>
+      <Fact name={isFinal(job) ? "Took" : "Time left"} note={isFinal(job) ? `since ${clock(job.created_at)}` : `${duration(endSec - job.created_at)} since its submit`}>
         {duration(isFinal(job) ? endSec - job.created_at : secondsLeft(job, endSec))}
       </Fact>
       <Fact name="Target" note={`search ${option(job, "search")}, policy ${option(job, "policy")}`}>
