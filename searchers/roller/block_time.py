@@ -7,9 +7,11 @@ import numpy as np
 
 from costmodels.base import Column
 from mallorn.core.values.machine import Machine
-from searchers.roller.tiled_loops import Loops
+from searchers.loop_nest import FLOAT_BYTES
+from searchers.roller.tiled_loops import LINE_BYTES, Loops
 from searchers.roller.unrolled_body import BESIDE, Body
 
+# tests/unit/searchers/test_roller_constants.py tries half and twice of each, and names those that matter.
 FILLED: Final = 0.5  # of a cache: the rest is for what else passes through
 HIDDEN: Final = 0.7  # of what is not the slowest: it runs beside that
 RELOAD: Final = 8.0  # steps that loading and storing a sum takes
@@ -17,13 +19,12 @@ WINDOW: Final = 32  # vector operations that a core looks ahead
 SPILL: Final = 8.0  # steps that a sum outside the registers takes
 AGAIN: Final = 0.5  # steps that storing and loading takes of what is used again
 BODY: Final = 96  # vector operations, beyond which an unrolled body is scheduled badly
-LOOPLESS: Final = 96  # vector operations, beyond which code without a loop is made worse
+BLOATED: Final = 0.1  # steps for each doubling of such a body
 REBUILT: Final = 2.0
 APART: Final = 1.0
-PERIOD: Final = 4096  # bytes after which places in a first cache repeat
-WAYS: Final = 7  # rows that fit into one place, beside other data
+PERIOD: Final = 4096  # bytes after which places in a first cache repeat: it is found by the place in a page
 CROWDED: Final = 2.2
-LINE_STEPS: Final = 16
+LINE_STEPS: Final = LINE_BYTES // FLOAT_BYTES
 FILL: Final = 4.0  # times reading it, for reading, choosing and writing
 WIDE: Final = 0.05  # steps for each doubling of a vector of two registers: they are loaded again
 MEMORY: Final = 8.0  # steps that a sum takes which LLVM keeps in memory
@@ -57,9 +58,9 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     spills += AGAIN * body.spilled
     whole = (body.steps == loops.depth) & (body.sums >= tile * loops.across(2))
     reloads = np.where(whole, 0, RELOAD / body.steps)
-    bloated = 0.1 * np.maximum(0, np.log2(body.operations / BODY))
+    bloated = BLOATED * np.maximum(0, np.log2(body.operations / BODY))
     # Where numbers are spread and no loop is left, compilers make vectors of the numbers, one by one.
-    bloated += np.where(body.loopless & body.spreads & (body.operations > LOOPLESS), REBUILT, 0)
+    bloated += np.where(body.loopless & body.spreads & (body.operations > BODY), REBUILT, 0)
     # Vectors of a row that are tiles of their own, too.
     bloated += np.where(body.spreads & (loops.factor(loops.spatial - 1, 2) > 1), APART, 0)
     bloated += np.where(body.in_memory, MEMORY, 0)
@@ -73,7 +74,7 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
         + LOOP / body.operations
     )
     rate = machine.core_gflops / (2 * machine.lanes) * 1e3  # vector operations in a microsecond
-    return np.asarray(loops.outside[-1] / loops.width * body.vectors / rate * cost * _crowded(loops))
+    return np.asarray(loops.outside[-1] / loops.width * body.vectors / rate * cost * _crowded(loops, machine))
 
 
 def _over(sums: Column, body: Body, machine: Machine) -> Column:
@@ -81,15 +82,15 @@ def _over(sums: Column, body: Body, machine: Machine) -> Column:
     return np.asarray(np.maximum(0, sums + body.vectors + 1 - machine.registers - BESIDE) / sums)
 
 
-def _crowded(loops: Loops) -> Column:
+def _crowded(loops: Loops, machine: Machine) -> Column:
     """How much slower rows are read that share their places in the first cache with each other."""
-    slower = np.ones(loops.count)
+    slower, ways = np.ones(loops.count), max(1, machine.caches[0].bytes // PERIOD - 1)  # one for other data
     for read in loops.nest.reads:
         for axis in range(loops.spatial - 1):
             if stride := read.stride(axis):
                 period = PERIOD // gcd(stride, PERIOD)
                 rows = loops.factor(axis, 3) * np.where(loops.deep(1) < LINE_STEPS, loops.factor(axis, 2), 1)
-                slower = np.maximum(slower, np.minimum(rows / (WAYS * period), CROWDED))
+                slower = np.maximum(slower, np.minimum(rows / (ways * period), CROWDED))
     return slower
 
 

@@ -12,10 +12,9 @@ from searchers.loop_nest import FLOAT_BYTES, Access, Index
 from searchers.roller.tiled_loops import Loops
 
 UNROLLED: Final = 64  # operations of vectors that a compiler unrolls of its own accord
-SPLIT: Final = 1.3  # a vector of no power of two, which is loaded and stored in parts
 LOADED: Final = 1.2  # times what reading vectors alone takes, when it is beside computing
 NUMBERS: Final = 8.0  # that are spread over vectors while a sum is ready again
-PIECED: Final = 2.0  # one whose rest is no half of a vector: it is put together number by number
+PIECED: Final = 2.0  # a vector of no power of two: it is put together of parts
 BESIDE: Final = 3  # registers beside those of the sums
 
 
@@ -139,4 +138,4 @@ def registers_of(width: Column, lanes: int) -> Column:
     """What a vector of some width occupies: compilers make powers of two of it."""
     even = np.exp2(np.ceil(np.log2(width)))
     vectors = np.maximum(1, even / lanes)
-    return vectors * np.where(even == width, 1, np.where(width % (lanes / 2) == 0, SPLIT, PIECED))
+    return vectors * np.where(even == width, 1, PIECED)
