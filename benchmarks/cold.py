@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.cells import Cells
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
-from benchmarks.oracle.report import geometric
+from benchmarks.oracle.gaps import geometric
 from cli.service.connect_or_start_stack import wait_for_device
 from mallorn.client import Client
 from mallorn.core.values.event import ExportedEvent

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.oracle.report import geometric
+from benchmarks.oracle.gaps import geometric
 
 FLOAT, INT8 = "float32", "int8"  # ours
 RIVAL_FLOAT, RIVAL = "onnxruntime-float32", "onnxruntime"

@@ -25,7 +25,7 @@ from benchmarks.hosts import describe_host
 from benchmarks.operators.models import OPERATORS, Shape, model_of
 from benchmarks.oracle.arms import first
 from benchmarks.oracle.bench import Bench
-from benchmarks.oracle.report import geometric
+from benchmarks.oracle.gaps import geometric
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import Machine
 from workers.device.detect_host import detect_target

@@ -34,7 +34,7 @@ def main() -> None:
     cores = [[int(core) for core in text.split(",")] for text in args.cores or ["0,1"]]
     if args.minutes > 0:
         run_all(list(_cells(args)), cores, args.minutes * 60)
-    report(args.data, args.json)
+    report(args.data, args.json, measured=args.minutes > 0)
 
 
 def _cells(args: argparse.Namespace) -> Iterator[Cell]:

@@ -1,109 +1,66 @@
-"""Three gaps of every task: defaults to oracle, oracle to roofline, ours to oracle."""
+"""What the oracle says of guesses and searches: tables, a headline, and a file with all raw figures."""
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.hosts import describe_host
-from benchmarks.oracle.stream import read_trials
-from mallorn.core.values.machine import element_bytes
-from mallorn.core.values.trial import Trial
+from benchmarks.oracle.gaps import GAPS, Gaps, gaps_of, geometric
 
-CHECKPOINTS = (64, 256)
-GAPS = (
-    *("first guess", "defaults", "oracle/roofline"),
-    *(f"{arm} {count}" for arm in ("ours", "chance") for count in CHECKPOINTS),
-)
+FAR = 1.25  # times the oracle's time
 
 
-@dataclass(frozen=True, slots=True)
-class Gaps:
-    """One task on a target, in microseconds; `found_us` by trials, defaults included."""
+def report(data: Path, out: Path | None, measured: bool = True) -> None:
+    """Print all tables and the headline; keep them with the raw figures. Gaps are times over the oracle's.
 
-    model: str
-    op: str
-    target: str
-    candidates: int
-    first_us: float
-    defaults_us: float
-    oracle_us: float
-    roofline_us: float
-    ours_us: dict[int, float]
-    chance_us: dict[int, float]
-
-    @property
-    def kind(self) -> str:
-        return str(json.loads(self.target).get("mcpu", self.target))
-
-    @property
-    def figures(self) -> tuple[float, ...]:
-        """In the order of `GAPS`: what search could win, how the space must grow, what was found."""
-        found = [times[count] for times in (self.ours_us, self.chance_us) for count in CHECKPOINTS]
-        first, defaults, *rest = (time / self.oracle_us for time in (self.first_us, self.defaults_us, *found))
-        return first, defaults, self.oracle_us / self.roofline_us, *rest
-
-
-def report(data: Path, out: Path | None) -> None:
-    """Print both tables and the headline; keep all with the raw figures. Gaps are times over the oracle's."""
-    found = [gaps_of(path) for path in sorted(data.glob("*.json"))]
-    named = [((each.model, each.op, each.kind, str(each.candidates)), each.figures) for each in found]
-    print("\n".join(_table(("model", "operator", "target", "candidates"), named)))
-    print("\n".join(_table(("target", "tasks"), list(_by_target(found)))))
-    headline = geometric(each.ours_us[256] / each.oracle_us for each in found)
-    print(f"ours after 256 trials over the oracle, geometric mean: {headline:.3f}")
-    if out is not None:
-        rows = [asdict(each) for each in found]
-        out.write_text(json.dumps({"headline": headline, "tasks": rows} | describe_host()) + "\n")
-
-
-def gaps_of(path: Path) -> Gaps:
-    """A finished cell's gaps; arms at checkpoints are on the scale of the contest, where all met again."""
-    cell = json.loads(path.read_text())
-    trials = list(read_trials(path.with_suffix(".jsonl")))
-    best = {arm: time for arm, time in cell["best_us"].items() if time is not None}
-    ours, chance = (_found(trials, arm, best) for arm in ("ours", "chance"))
-    return Gaps(
-        model=cell["model"],
-        op=cell["task"]["op"],
-        target=cell["target"],
-        candidates=cell["candidates"],
-        first_us=cell["first_us"],
-        defaults_us=best["default"],
-        oracle_us=min(best.values()),
-        roofline_us=roofline_us(cell),
-        ours_us=ours,
-        chance_us=chance,
-    )
-
-
-def roofline_us(cell: dict[str, Any]) -> float:
-    """The longer of computing at the peak, and of reading and writing every argument once."""
-    args = cell["task"]["args"]["args"]
-    moved = sum(element_bytes(dtype) * math.prod(shape) for _, dtype, shape in args)
-    return (
-        float(max(cell["task"]["flops"] / cell["peak_gflops"], moved / cell["memory_gbytes_per_sec"])) / 1e3
-    )
-
-
-def geometric(values: Iterable[float]) -> float:
-    """Their geometric mean; not a number where there are none."""
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs)) if logs else math.nan
-
-
-def _found(trials: Sequence[Trial], arm: str, contest: dict[str, float]) -> dict[int, float]:
-    """The best after so many trials, defaults first, scaled by what the arm's best took in the contest.
-
-    Not above the defaults, which are timed again in every contest.
+    Tasks with a single candidate are in no mean. What was measured earlier keeps the host of that time.
     """
-    mine = [each.time_us for each in trials if each.origin.split("/")[0] in ("default", arm)]
-    times = [math.inf if time is None else time for time in mine]
-    last = min(contest["default"], contest.get(arm, math.inf))
-    scaled = {count: last * min(times[:count]) / min(times[: CHECKPOINTS[-1]]) for count in CHECKPOINTS}
-    return {count: min(contest["default"], time) for count, time in scaled.items()}
+    found = [gaps_of(path) for path in sorted(data.glob("*.json"))]
+    chosen = [each for each in found if each.candidates > 1]
+    named = [((each.model, each.op, each.kind, str(each.candidates)), each.figures) for each in found]
+    targets = guesses_by_target(chosen)
+    print("\n".join(_table(("model", "operator", "target", "candidates"), named)))
+    print("\n".join(_table(("target", "tasks"), list(_by_target(chosen)))))
+    print("\n".join(_guess_table(targets)))
+    headline = geometric(each.first_us / each.oracle_us for each in chosen)
+    print(f"first guess over the oracle, geometric mean: {headline:.3f}")
+    if out is not None:
+        host = describe_host()
+        if not measured and out.exists():
+            host = {key: value for key, value in json.loads(out.read_text()).items() if key in host}
+        figures = {"headline": headline, "targets": targets, "tasks": [asdict(each) for each in found]}
+        out.write_text(json.dumps(figures | host) + "\n")
+
+
+def guesses_by_target(found: Sequence[Gaps]) -> dict[str, dict[str, Any]]:
+    """Of each target the first guess and the best of three: mean, worst task, and how many are far off."""
+    return {
+        kind: {name: _distances(found, kind, at) for at, name in enumerate(GAPS[:2])}
+        for kind in dict.fromkeys(each.kind for each in found)
+    }
+
+
+def _distances(found: Sequence[Gaps], kind: str, at: int) -> dict[str, Any]:
+    named = [(each.figures[at], f"{each.model}, {each.op}") for each in found if each.kind == kind]
+    worst, task = max(named)
+    return {
+        "mean": geometric(over for over, _ in named),
+        "worst": worst,
+        "worst task": task,
+        f"beyond {FAR}": sum(over > FAR for over, _ in named),
+        "tasks": len(named),
+    }
+
+
+def _guess_table(targets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
+    yield f"| target | | mean | worst | of | beyond {FAR} | tasks |"
+    yield "|---" * 7 + "|"
+    for kind, guesses in targets.items():
+        for name, known in guesses.items():
+            cells = (f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in known.values())
+            yield f"| {kind} | {name} | " + " | ".join(cells) + " |"
 
 
 def _by_target(found: Sequence[Gaps]) -> Iterator[tuple[tuple[str, str], tuple[float, ...]]]:

@@ -37,14 +37,27 @@ class Cell:
 def run_all(cells: list[Cell], cores: list[list[int]], seconds: float) -> None:
     """All cells, as many at a time as there are groups of cores; each gets its share of the seconds."""
     waiting: Queue[Cell] = Queue()
-    for cell in cells:
-        waiting.put(cell)
     each_sec = seconds * len(cores) / max(1, len(cells))
+    for cell in unfinished(cells, each_sec):
+        waiting.put(cell)
     threads = [Thread(target=_serve, args=(waiting, group, each_sec)) for group in cores]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def unfinished(cells: list[Cell], seconds: float) -> list[Cell]:
+    """Those that had neither all their candidates nor all their seconds before a run was broken off."""
+    return [cell for cell in cells if not _finished(cell, seconds)]
+
+
+def _finished(cell: Cell, seconds: float) -> bool:
+    kept = Cells(cell.data)
+    if cell.name not in kept:
+        return False
+    known = kept[cell.name]
+    return bool(known["candidates"] >= cell.candidates or known["seconds"] >= seconds)
 
 
 def _serve(waiting: "Queue[Cell]", cores: list[int], seconds: float) -> None:

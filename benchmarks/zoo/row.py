@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.oracle.report import geometric
+from benchmarks.oracle.gaps import geometric
 
 RIGHT: Final = (
     1e-2  # the largest error beside onnxruntime, of the largest number: float16 networks are among them

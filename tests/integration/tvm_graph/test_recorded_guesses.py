@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.oracle.report import geometric
+from benchmarks.oracle.gaps import geometric
 from benchmarks.oracle.stream import read_trials
 from benchmarks.oracle.tasks import task_of
 from mallorn.core.targets import Target
