@@ -1,15 +1,16 @@
 """Fourier transforms, which TVM has not: products with what ONNX's own reference makes of the identity."""
 
 from math import prod
-from typing import Any
 
 import numpy as np
+
+from graphc.onnx.node_rewriter import NodeRewriter
 
 # A longer transform is many megabytes of weights; those who need one have a fast algorithm.
 LARGEST_BYTES = 1 << 26
 
 
-def transform(form: Any) -> None:
+def transform(form: NodeRewriter) -> None:
     """Write a product in the place of a DFT. Raises ValueError."""
     sizes, axis, length = form.sizes(0), _axis(form), form.value(1)
     if sizes is None or axis is None or (length is None and form.given(1)):
@@ -30,14 +31,16 @@ def transform(form: Any) -> None:
     form.write("Transpose", found, perm=back, name=form.node.output[0])
 
 
-def short_transforms(form: Any) -> None:
+def short_transforms(form: NodeRewriter) -> None:
     """Write a convolution in the place of an STFT: its steps are strides. Raises ValueError."""
     sizes, step, window, length = form.sizes(0), *(form.value(at) for at in (1, 2, 3))
-    if sizes is None or step is None or (window is None and form.given(2)) or (window is length is None):
+    if length is None and window is not None:
+        length = len(window)
+    if sizes is None or step is None or length is None or (window is None and form.given(2)):
         raise ValueError("the frames of its STFT are not constant")
     if len(sizes) != 3 or sizes[2] != 1:
         raise ValueError("its STFT is of complex numbers")
-    frame = int(np.ravel(length)[0]) if length is not None else len(window)
+    frame = int(np.ravel(length)[0])
     _check(form, (frame, 2 * frame))
     basis = np.eye(frame, dtype="float32")[:, :, None]
     spectrum = form.reference(basis, np.array(1), window, np.array(frame), without="")
@@ -51,7 +54,7 @@ def short_transforms(form: Any) -> None:
     form.write("Transpose", found, perm=[0, 3, 1, 2], name=form.node.output[0])
 
 
-def _axis(form: Any) -> int | None:
+def _axis(form: NodeRewriter) -> int | None:
     """An attribute before opset 20, an input since."""
     if form.opset < 20:
         return int(form.attribute("axis", 1))
@@ -59,7 +62,7 @@ def _axis(form: Any) -> int | None:
     return int(np.ravel(given)[0]) if given is not None else None if form.given(2) else -2
 
 
-def _check(form: Any, shape: tuple[int, int]) -> None:
+def _check(form: NodeRewriter, shape: tuple[int, int]) -> None:
     if 4 * prod(shape) > LARGEST_BYTES:
         raise ValueError(
             f"its {form.node.op_type} of {shape[0]} numbers is too long for a product: leave it to the caller"

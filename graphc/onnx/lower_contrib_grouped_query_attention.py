@@ -1,16 +1,17 @@
 """GroupQueryAttention, onnxruntime's attention over caches that queries share, in ONNX's words."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from onnx import TensorProto
+
+from graphc.onnx.node_rewriter import NodeRewriter
 
 LOWEST = -3.4028234663852886e38  # of float32: hides a place, and no sum with it is not a number
 END = 1 << 30  # behind every axis
 
 
-def attention(form: Any) -> None:
+def attention(form: NodeRewriter) -> None:
     """GroupQueryAttention: caches whose heads several queries share, and rotations by position."""
     heads, groups = form.attribute("num_heads", 0), form.attribute("kv_num_heads", 0)
     _refuse(form)
@@ -33,21 +34,20 @@ def attention(form: Any) -> None:
     attended(form, form.write("Add", scores, mask), values)
 
 
-def scored(form: Any, query: str, keys: str) -> str:
+def scored(form: NodeRewriter, query: str, keys: str) -> str:
     """How well every query fits every key."""
     turned = form.write("Transpose", keys, perm=[0, 1, 3, 2])
-    found: str = form.write("Mul", form.write("MatMul", query, turned), _scale(form, query))
-    return found
+    return form.write("Mul", form.write("MatMul", query, turned), _scale(form, query))
 
 
-def attended(form: Any, scores: str, values: str) -> None:
+def attended(form: NodeRewriter, scores: str, values: str) -> None:
     """The node's result: means of values by scores, all heads side by side."""
     weights = form.write("Softmax", scores, axis=-1)
     found = form.write("Transpose", form.write("MatMul", weights, values), perm=[0, 2, 1, 3])
     form.write("Reshape", found, form.whole(0, 0, -1), name=form.node.output[0])
 
 
-def _refuse(form: Any) -> None:
+def _refuse(form: NodeRewriter) -> None:
     """Raise ValueError for forms that are not written."""
     said = {
         "a bias of its scores": form.given(10),
@@ -60,7 +60,7 @@ def _refuse(form: Any) -> None:
         raise ValueError(f"its GroupQueryAttention has {wrong[0]}")
 
 
-def _split(form: Any, heads: int, groups: int) -> list[str]:
+def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:
     """Queries, keys and values: [batch, heads, rows, numbers], of one input or of three."""
     if form.given(1):
         counts = (heads, groups, groups)
@@ -78,18 +78,16 @@ def _split(form: Any, heads: int, groups: int) -> list[str]:
     return [form.write("Transpose", part, perm=[0, 2, 1, 3]) for part in parts]
 
 
-def _places(form: Any, rows: str) -> str:
+def _places(form: NodeRewriter, rows: str) -> str:
     """Where each row stands in its sequence, [batch, rows]: the last is where `seqlens_k` says."""
-    ends = form.write(
-        "Reshape", form.write("Cast", form.node.input[5], to=TensorProto.INT64), form.whole(-1, 1)
-    )
+    ends = form.write("Cast", form.node.input[5], to=TensorProto.INT64)
+    ends = form.write("Reshape", ends, form.whole(-1, 1))
     first = form.write("Sub", form.write("Add", ends, form.whole(1)), rows)
     first = form.write("Max", first, form.whole(0))  # a prompt with nothing behind its end
-    found: str = form.write("Add", first, counted(form, rows))
-    return found
+    return form.write("Add", first, counted(form, rows))
 
 
-def _rotated(form: Any, data: str, places: str) -> str:
+def _rotated(form: NodeRewriter, data: str, places: str) -> str:
     """The first numbers of each head as pairs, turned by the angles of their place."""
     angles, (cos, sin) = form.sizes(7), form.node.input[7:9]
     if angles is None:
@@ -119,11 +117,10 @@ def _rotated(form: Any, data: str, places: str) -> str:
         both = form.write("Concat", *turned, axis=4)
         turned = [form.write("Reshape", both, form.whole(0, 0, 0, 2 * pairs))]
     rest = form.write("Slice", data, form.whole(2 * pairs), form.whole(END), last)
-    found: str = form.write("Concat", *turned, rest, axis=3)
-    return found
+    return form.write("Concat", *turned, rest, axis=3)
 
 
-def _mask(form: Any, keys: str, places: str) -> str:
+def _mask(form: NodeRewriter, keys: str, places: str) -> str:
     """What is added to scores: nobody looks behind their own place, or further back than a window."""
     count = size(form, keys, 2)
     columns = counted(form, count)
@@ -133,11 +130,10 @@ def _mask(form: Any, keys: str, places: str) -> str:
     if window > 0:
         far = form.write("LessOrEqual", columns, form.write("Sub", rows, form.whole(window)))
         hidden = form.write("Or", hidden, far)
-    found: str = form.write("Where", hidden, form.number(LOWEST), form.number(0.0))
-    return found
+    return form.write("Where", hidden, form.number(LOWEST), form.number(0.0))
 
 
-def _for_each_query(form: Any, data: str, heads: int, groups: int) -> str:
+def _for_each_query(form: NodeRewriter, data: str, heads: int, groups: int) -> str:
     """A head of the cache as often as queries share it."""
     if heads == groups:
         return data
@@ -151,26 +147,22 @@ def _for_each_query(form: Any, data: str, heads: int, groups: int) -> str:
         form.write("Slice", numbers, form.whole(2), form.whole(4)),
         axis=0,
     )
-    found: str = form.write("Reshape", again, shape)
-    return found
+    return form.write("Reshape", again, shape)
 
 
-def _scale(form: Any, query: str) -> str:
+def _scale(form: NodeRewriter, query: str) -> str:
     said = form.attribute("scale", 0.0)
     if said:
-        return str(form.number(said))
+        return form.number(said)
     count = size(form, query, 3)
     root = form.write("Sqrt", form.write("Cast", count, to=form.kind(0) or TensorProto.FLOAT))
-    found: str = form.write("Reciprocal", root)
-    return found
+    return form.write("Reciprocal", root)
 
 
-def size(form: Any, name: str, axis: int) -> str:
-    found: str = form.write("Gather", form.write("Shape", name), form.constant(np.int64(axis)))
-    return found
+def size(form: NodeRewriter, name: str, axis: int) -> str:
+    return form.write("Gather", form.write("Shape", name), form.constant(np.int64(axis)))
 
 
-def counted(form: Any, count: str) -> str:
+def counted(form: NodeRewriter, count: str) -> str:
     """0, 1 and so on."""
-    found: str = form.write("Range", form.constant(np.int64(0)), count, form.constant(np.int64(1)))
-    return found
+    return form.write("Range", form.constant(np.int64(0)), count, form.constant(np.int64(1)))

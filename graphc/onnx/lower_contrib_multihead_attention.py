@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from graphc.onnx import lower_contrib_grouped_query_attention
+from graphc.onnx.lower_contrib_grouped_query_attention import END, LOWEST, attended, counted, scored, size
+from graphc.onnx.node_rewriter import NodeRewriter
 
 _HIDDEN = -10_000.0  # added to scores that a mask hides, if the file says nothing else
 
 
-def attention(form: Any) -> None:
+def attention(form: NodeRewriter) -> None:
     """MultiHeadAttention: one head of keys and values for each of the queries."""
     _refuse(form)
     query, key, value = (
@@ -22,13 +23,13 @@ def attention(form: Any) -> None:
     _attend(form, query, keys, values, mask_at=4)
 
 
-def packed_attention(form: Any) -> None:
+def packed_attention(form: NodeRewriter) -> None:
     """Attention: the same behind the product that makes queries, keys and values of one input."""
     _refuse_packed(form)
     made = form.write("MatMul", *form.node.input[:2])
     if form.given(2):
         made = form.write("Add", made, form.node.input[2])
-    widths = form.attribute("qkv_hidden_sizes", None) or [form.sizes(1)[-1] // 3] * 3
+    widths = form.attribute("qkv_hidden_sizes", None) or [(form.sizes(1) or (0,))[-1] // 3] * 3
     ends, last = (0, *accumulate(widths)), form.whole(2)
     parts = [form.write("Slice", made, *map(form.whole, each), last) for each in pairwise(ends)]
     query, *new = (_cut(form, part) for part in parts)
@@ -42,19 +43,19 @@ def packed_attention(form: Any) -> None:
     _attend(form, query, keys, values, mask_at=3)
 
 
-def _attend(form: Any, query: str, keys: str, values: str, mask_at: int) -> None:
+def _attend(form: NodeRewriter, query: str, keys: str, values: str, mask_at: int) -> None:
     """The node's result; what else is added to scores is the fifth input of either operator."""
-    scores = lower_contrib_grouped_query_attention.scored(form, query, keys)
+    scores = scored(form, query, keys)
     if form.given(5):
         scores = form.write("Add", scores, form.node.input[5])
     if form.given(mask_at):
         scores = form.write("Add", scores, _mask(form, keys, mask_at))
     if form.attribute("unidirectional", 0):
         scores = form.write("Add", scores, _causal(form, query, keys))
-    lower_contrib_grouped_query_attention.attended(form, scores, values)
+    attended(form, scores, values)
 
 
-def _refuse(form: Any) -> None:
+def _refuse(form: NodeRewriter) -> None:
     """Raise ValueError for forms that are not written."""
     _refuse_if(
         form,
@@ -67,7 +68,7 @@ def _refuse(form: Any) -> None:
     )
 
 
-def _refuse_packed(form: Any) -> None:
+def _refuse_packed(form: NodeRewriter) -> None:
     _refuse_if(
         form,
         mask_at=3,
@@ -78,7 +79,7 @@ def _refuse_packed(form: Any) -> None:
     )
 
 
-def _refuse_if(form: Any, mask_at: int, said: Mapping[str, bool]) -> None:
+def _refuse_if(form: NodeRewriter, mask_at: int, said: Mapping[str, bool]) -> None:
     data, mask = form.sizes(0), form.sizes(mask_at) if form.given(mask_at) else ()
     odd = mask is not None and (len(mask) > 3 or (len(mask) == 1 and mask != (data or ())[:1]))
     said = {
@@ -90,12 +91,12 @@ def _refuse_if(form: Any, mask_at: int, said: Mapping[str, bool]) -> None:
         raise ValueError(f"its {form.node.op_type} has {wrong[0]}")
 
 
-def _biased(form: Any, names: Any) -> list[str]:
+def _biased(form: NodeRewriter, names: Any) -> list[str]:
     """Queries, keys and values, each with its part of the bias."""
     if not form.given(3):
         return list(names)
-    width = form.sizes(0)[-1]
-    ends = (0, width, 2 * width, lower_contrib_grouped_query_attention.END)
+    width = (form.sizes(0) or (0,))[-1]
+    ends = (0, width, 2 * width, END)
     parts = [
         form.write("Slice", form.node.input[3], form.whole(low), form.whole(high))
         for low, high in pairwise(ends)
@@ -103,61 +104,47 @@ def _biased(form: Any, names: Any) -> list[str]:
     return [form.write("Add", name, part) for name, part in zip(names, parts, strict=True)]
 
 
-def _by_heads(form: Any, name: str, at: int) -> str:
+def _by_heads(form: NodeRewriter, name: str, at: int) -> str:
     """[batch, heads, rows, numbers]; keys and values may come so."""
     return name if len(form.sizes(at) or ()) == 4 else _cut(form, name)
 
 
-def _cut(form: Any, data: str) -> str:
+def _cut(form: NodeRewriter, data: str) -> str:
     cut = form.write("Reshape", data, form.whole(0, 0, form.attribute("num_heads", 0), -1))
-    found: str = form.write("Transpose", cut, perm=[0, 2, 1, 3])
-    return found
+    return form.write("Transpose", cut, perm=[0, 2, 1, 3])
 
 
-def _behind_past(form: Any, new: str, at: int) -> str:
+def _behind_past(form: NodeRewriter, new: str, at: int) -> str:
     """Keys or values behind those of the cache, which are results where somebody reads them."""
     name = form.node.output[1 + at] if form.has(1 + at) else ""
     if form.given(6 + at):
-        return str(form.write("Concat", form.node.input[6 + at], new, axis=2, name=name))
-    return str(form.write("Identity", new, name=name)) if name else new
+        return form.write("Concat", form.node.input[6 + at], new, axis=2, name=name)
+    return form.write("Identity", new, name=name) if name else new
 
 
-def _mask(form: Any, keys: str, at: int) -> str:
+def _mask(form: NodeRewriter, keys: str, at: int) -> str:
     """What is added to scores: of lengths, of places that are there, or of those each row sees."""
-    mask, sizes = form.node.input[at], form.sizes(at)
+    mask, sizes = form.node.input[at], form.sizes(at) or ()
     if len(sizes) == 1:
         lengths = form.write("Cast", mask, to=TensorProto.INT64)
-        there = form.write(
-            "Less",
-            lower_contrib_grouped_query_attention.counted(
-                form, lower_contrib_grouped_query_attention.size(form, keys, 2)
-            ),
-            _wide(form, lengths, 1),
-        )
+        places = counted(form, size(form, keys, 2))
+        there = form.write("Less", places, _wide(form, lengths, 1))
     else:
         there = form.write("Cast", mask, to=TensorProto.BOOL)
     axes = (1,) if len(sizes) == 3 else (1, 2)
     hidden = form.number(form.attribute("mask_filter_value", _HIDDEN))
-    found: str = form.write("Where", _wide(form, there, *axes), form.number(0.0), hidden)
-    return found
+    return form.write("Where", _wide(form, there, *axes), form.number(0.0), hidden)
 
 
-def _causal(form: Any, query: str, keys: str) -> str:
+def _causal(form: NodeRewriter, query: str, keys: str) -> str:
     """Nobody looks behind their own place; the last row stands at the last key."""
-    rows, count = (
-        lower_contrib_grouped_query_attention.size(form, query, 2),
-        lower_contrib_grouped_query_attention.size(form, keys, 2),
-    )
-    columns = lower_contrib_grouped_query_attention.counted(form, count)
-    places = form.write(
-        "Add", lower_contrib_grouped_query_attention.counted(form, rows), form.write("Sub", count, rows)
-    )
+    rows, count = size(form, query, 2), size(form, keys, 2)
+    columns = counted(form, count)
+    places = form.write("Add", counted(form, rows), form.write("Sub", count, rows))
     behind = form.write("Greater", columns, _wide(form, places, 1))
-    lowest = form.number(float(np.float32(lower_contrib_grouped_query_attention.LOWEST)))
-    found: str = form.write("Where", behind, lowest, form.number(0.0))
-    return found
+    lowest = form.number(float(np.float32(LOWEST)))
+    return form.write("Where", behind, lowest, form.number(0.0))
 
 
-def _wide(form: Any, data: str, *axes: int) -> str:
-    found: str = form.write("Unsqueeze", data, form.whole(*axes))
-    return found
+def _wide(form: NodeRewriter, data: str, *axes: int) -> str:
+    return form.write("Unsqueeze", data, form.whole(*axes))

@@ -1,14 +1,14 @@
 """Norms of onnxruntime's own, most of them of sums, in ONNX's words."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from onnx import TensorProto
 
-from graphc.onnx import lower_contrib_grouped_query_attention
+from graphc.onnx.lower_contrib_grouped_query_attention import counted, size
+from graphc.onnx.node_rewriter import NodeRewriter
 
 
-def rms_norm(form: Any) -> None:
+def rms_norm(form: NodeRewriter) -> None:
     """SimplifiedLayerNormalization: numbers over the root of the mean of their squares."""
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
@@ -17,7 +17,7 @@ def rms_norm(form: Any) -> None:
     normalised(form, form.node.input[0], form.node.input[1])
 
 
-def skip_rms_norm(form: Any) -> None:
+def skip_rms_norm(form: NodeRewriter) -> None:
     """SkipSimplifiedLayerNormalization: the same of a sum, which others read as well."""
     data, skip, scale, *bias = form.node.input
     if form.has(1) or form.has(2):
@@ -28,7 +28,7 @@ def skip_rms_norm(form: Any) -> None:
     normalised(form, summed, scale)
 
 
-def skip_norm(form: Any) -> None:
+def skip_norm(form: NodeRewriter) -> None:
     """SkipLayerNormalization: of a sum, which others read as well."""
     data, skip = form.node.input[:2]
     if form.has(1) or form.has(2):
@@ -39,14 +39,14 @@ def skip_norm(form: Any) -> None:
     _norm(form, summed, scale_at=2)
 
 
-def embedding(form: Any) -> None:
+def embedding(form: NodeRewriter) -> None:
     """EmbedLayerNormalization: of the sum of rows of tables; and how many places the mask says are there."""
     ids, segments, words, places, segment_table = form.node.input[:5]
-    rows = lower_contrib_grouped_query_attention.size(form, ids, 1)
+    rows = size(form, ids, 1)
     if form.given(8):
         seen = form.write("Gather", places, form.node.input[8])
     else:
-        seen = form.write("Gather", places, lower_contrib_grouped_query_attention.counted(form, rows))
+        seen = form.write("Gather", places, counted(form, rows))
     summed = form.write("Add", form.write("Gather", words, ids), seen)
     if segments:
         summed = form.write("Add", summed, form.write("Gather", segment_table, segments))
@@ -57,7 +57,7 @@ def embedding(form: Any) -> None:
     _norm(form, summed, scale_at=5)
 
 
-def _counts(form: Any, there: str) -> None:
+def _counts(form: NodeRewriter, there: str) -> None:
     """The second result: a sum of each row."""
     whole = form.write("Cast", there, to=TensorProto.INT32)
     if form.opset < 13:
@@ -66,7 +66,7 @@ def _counts(form: Any, there: str) -> None:
         form.write("ReduceSum", whole, form.whole(1), keepdims=0, name=form.node.output[1])
 
 
-def _norm(form: Any, data: str, scale_at: int) -> None:
+def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
     """The node's result: rows less their mean, over their deviation, times a scale, and moved."""
     scale, moved = form.node.input[scale_at], form.given(scale_at + 1)
     less = form.write("Sub", data, _mean(form, data))
@@ -78,19 +78,19 @@ def _norm(form: Any, data: str, scale_at: int) -> None:
         form.write("Mul", rows, scale, name=found)
 
 
-def normalised(form: Any, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
+def normalised(form: NodeRewriter, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
     """Write numbers over the root of the mean of their squares along axes, times a scale."""
     root = _root(form, _mean(form, form.write("Mul", data, data), axes), 1e-5)
     form.write("Mul", form.write("Div", data, root), scale, name=form.node.output[0])
 
 
-def _mean(form: Any, data: str, axes: Sequence[int] = (-1,)) -> str:
+def _mean(form: NodeRewriter, data: str, axes: Sequence[int] = (-1,)) -> str:
     if form.opset < 18:
-        return str(form.write("ReduceMean", data, axes=list(axes), keepdims=1))
-    return str(form.write("ReduceMean", data, form.whole(*axes), keepdims=1))
+        return form.write("ReduceMean", data, axes=list(axes), keepdims=1)
+    return form.write("ReduceMean", data, form.whole(*axes), keepdims=1)
 
 
-def _root(form: Any, mean: str, epsilon: float, at: int = 0) -> str:
+def _root(form: NodeRewriter, mean: str, epsilon: float, at: int = 0) -> str:
     """Of a number of the type of this input."""
     least = form.number(form.attribute("epsilon", epsilon), at)
-    return str(form.write("Sqrt", form.write("Add", mean, least)))
+    return form.write("Sqrt", form.write("Add", mean, least))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
@@ -11,12 +10,13 @@ from graphc.onnx import (
     lower_contrib_multihead_attention,
     lower_contrib_norms,
 )
+from graphc.onnx.node_rewriter import NodeRewriter
 
 DOMAIN = "com.microsoft"
 HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written as if they were ONNX's
 
 
-def _gelu(form: Any) -> None:
+def _gelu(form: NodeRewriter) -> None:
     """Gelu and BiasGelu, by the error function."""
     data, *bias = form.node.input
     if bias:
@@ -26,7 +26,7 @@ def _gelu(form: Any) -> None:
     form.write("Mul", half, form.write("Add", curve, form.number(1.0)), name=form.node.output[0])
 
 
-def _fast_gelu(form: Any) -> None:
+def _fast_gelu(form: NodeRewriter) -> None:
     """FastGelu, by the hyperbolic tangent."""
     data, *bias = form.node.input
     if bias and bias[0]:
@@ -38,13 +38,13 @@ def _fast_gelu(form: Any) -> None:
     form.write("Mul", half, form.write("Add", curve, form.number(1.0)), name=form.node.output[0])
 
 
-def _quick_gelu(form: Any) -> None:
+def _quick_gelu(form: NodeRewriter) -> None:
     (data,) = form.node.input
     gate = form.write("Sigmoid", form.write("Mul", data, form.number(form.attribute("alpha", 1.702))))
     form.write("Mul", data, gate, name=form.node.output[0])
 
 
-def _product(form: Any) -> None:
+def _product(form: NodeRewriter) -> None:
     """FusedMatMul: a factor, and transposed matrices."""
     if form.attribute("transBatchA", 0) or form.attribute("transBatchB", 0):
         raise ValueError("its FusedMatMul transposes batches")
@@ -63,7 +63,7 @@ def _product(form: Any) -> None:
     form.write("MatMul", *given, name=form.node.output[0])
 
 
-RULES: Mapping[str, Callable[[Any], None]] = {
+RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "Attention": lower_contrib_multihead_attention.packed_attention,
     "BiasGelu": _gelu,
     "EmbedLayerNormalization": lower_contrib_norms.embedding,

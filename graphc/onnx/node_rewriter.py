@@ -20,8 +20,7 @@ class Known:
     @cached_property
     def types(self) -> Mapping[str, TypeProto]:
         """Of its values, by name."""
-        found: Mapping[str, TypeProto] = inline_functions.types_of(self._model)
-        return found
+        return inline_functions.types_of(self._model)
 
     @cached_property
     def constants(self) -> Mapping[str, TensorProto]:
@@ -31,8 +30,7 @@ class Known:
     @property
     def opset(self) -> int:
         """The version of ONNX's operators."""
-        version: int = inline_functions.opset_of(self._model)
-        return version
+        return inline_functions.opset_of(self._model)
 
 
 class NodeRewriter:
@@ -64,8 +62,7 @@ class NodeRewriter:
 
     def sizes(self, at: int) -> tuple[int, ...] | None:
         """An input's sizes, where all are known."""
-        found: tuple[int, ...] | None = fold_shapes.sizes_of(self._known.types.get(self.node.input[at]))
-        return found
+        return fold_shapes.sizes_of(self._known.types.get(self.node.input[at]))
 
     def value(self, at: int) -> Any | None:
         """An input's array, where it is a constant."""

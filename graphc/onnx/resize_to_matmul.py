@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from graphc.onnx.node_rewriter import NodeRewriter
+
 # Where TVM looks for a place's neighbours as ONNX does.
 _PLACED = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
 
 
-def resize(form: Any) -> None:
+def resize(form: NodeRewriter) -> None:
     """Write products in the place of a Resize that TVM would compute otherwise. Raises ValueError."""
     sizes = form.sizes(0)
     if sizes is None or form.kind(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
@@ -28,7 +30,9 @@ def resize(form: Any) -> None:
     form.write("Identity", data, name=form.node.output[0])
 
 
-def _changed(form: Any, sizes: Sequence[int], axes: Sequence[int], asked: Any) -> list[tuple[int, Any]]:
+def _changed(
+    form: NodeRewriter, sizes: Sequence[int], axes: Sequence[int], asked: Any
+) -> list[tuple[int, Any]]:
     """Axes whose size changes, with the weights of every old place in every new one."""
     found, scaled = [], asked.dtype.kind == "f"
     for place, axis in zip(asked, axes, strict=True):
@@ -42,7 +46,7 @@ def _changed(form: Any, sizes: Sequence[int], axes: Sequence[int], asked: Any) -
     return found
 
 
-def _along(form: Any, data: str, axis: int, ndim: int, matrix: Any) -> str:
+def _along(form: NodeRewriter, data: str, axis: int, ndim: int, matrix: Any) -> str:
     weights = form.constant(np.ascontiguousarray(matrix.T if axis != ndim - 2 else matrix))
     found: str
     if axis == ndim - 2:
@@ -56,7 +60,7 @@ def _along(form: Any, data: str, axis: int, ndim: int, matrix: Any) -> str:
     return found
 
 
-def _is_plain_resize(form: Any, sizes: Sequence[int]) -> bool:
+def _is_plain_resize(form: NodeRewriter, sizes: Sequence[int]) -> bool:
     """Whether TVM computes it as ONNX does."""
     mode, where = form.attribute("mode", b"nearest"), "coordinate_transformation_mode"
     odd = any(form.attribute(name, None) for name in ("axes", "antialias", "exclude_outside"))

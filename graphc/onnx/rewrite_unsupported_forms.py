@@ -4,20 +4,19 @@ Some of them it imports without a word, and computes something else: a resize th
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from graphc.onnx import (
     dft_to_matmul,
     inline_functions,
     lower_contrib_norms,
     lower_contrib_operators,
-    node_rewriter,
     resize_to_matmul,
     transpose_odd_layouts,
 )
+from graphc.onnx.node_rewriter import Known, NodeRewriter
 
 _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)
 
@@ -29,23 +28,23 @@ def rewrite(model: ModelProto) -> ModelProto:
     strange = [(node, rule) for node in model.graph.node if (rule := _rule(node)) is not None]
     if not strange:
         return model
-    known, written = node_rewriter.Known(model), {}
+    known, written = Known(model), {}
     for node, rule in strange:
-        form = node_rewriter.NodeRewriter(node, known)
+        form = NodeRewriter(node, known)
         rule(form)
         if form.nodes:
             written[node.output[0]] = form
     return _with(model, written) if written else model
 
 
-def _rule(node: Any) -> Callable[[Any], None] | None:
+def _rule(node: NodeProto) -> Callable[[NodeRewriter], None] | None:
     """Of ONNX's operators, or of onnxruntime's, one of which claims to be ONNX's."""
     own = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
     theirs = node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS
     return own or (lower_contrib_operators.RULES.get(node.op_type) if theirs else None)
 
 
-def _with(model: ModelProto, written: Mapping[str, Any]) -> ModelProto:
+def _with(model: ModelProto, written: Mapping[str, NodeRewriter]) -> ModelProto:
     result = ModelProto()
     result.CopyFrom(model)
     del result.graph.node[:]
@@ -56,12 +55,12 @@ def _with(model: ModelProto, written: Mapping[str, Any]) -> ModelProto:
     return result
 
 
-def _batch_norm(form: Any) -> None:
+def _batch_norm(form: NodeRewriter) -> None:
     if form.attribute("training_mode", 0):
         raise ValueError("its BatchNormalization is in training: export the model in evaluation mode")
 
 
-def _dropout(form: Any) -> None:
+def _dropout(form: NodeRewriter) -> None:
     told = len(form.node.input) > 2 and form.node.input[2]
     training = form.value(2)
     if told and (training is None or training.any()):
@@ -72,7 +71,7 @@ def _dropout(form: Any) -> None:
         form.write("Expand", form.constant(np.array(True)), form.write("Shape", data), name=mask)
 
 
-def _is_inf(form: Any) -> None:
+def _is_inf(form: NodeRewriter) -> None:
     above, below = (form.attribute(f"detect_{side}", 1) for side in ("positive", "negative"))
     if above and below:
         return
@@ -82,7 +81,7 @@ def _is_inf(form: Any) -> None:
     form.write("Equal", data, form.number(np.inf if above else -np.inf), name=found)
 
 
-def _transposed_convolution(form: Any) -> None:
+def _transposed_convolution(form: NodeRewriter) -> None:
     """Sizes of the output as paddings."""
     wanted, sizes, kernel = form.attribute("output_shape", None), form.sizes(0), form.sizes(1)
     if not wanted or sizes is None or kernel is None:
@@ -102,7 +101,7 @@ def _transposed_convolution(form: Any) -> None:
     form.again(output_shape=None, auto_pad=None, pads=[*before, *after], output_padding=more)
 
 
-def _power(form: Any) -> None:
+def _power(form: NodeRewriter) -> None:
     """Exponents of the base's type; powers of integers by way of real numbers."""
     base, exponent = form.kind(0), form.kind(1)
     if not base or not exponent or (base == exponent and base not in _WHOLE):
@@ -116,7 +115,7 @@ def _power(form: Any) -> None:
         form.write("Pow", *given, name=form.node.output[0])
 
 
-def _length(form: Any) -> None:
+def _length(form: NodeRewriter) -> None:
     """LpNormalization: numbers over the length of their row."""
     (data,), axis, order = form.node.input, form.attribute("axis", -1), form.attribute("p", 2)
     squared = form.write("Mul", data, data) if order == 2 else form.write("Abs", data)
@@ -127,7 +126,7 @@ def _length(form: Any) -> None:
     form.write("Div", data, form.write("Max", length, least), name=form.node.output[0])
 
 
-def _one_hot(form: Any) -> None:
+def _one_hot(form: NodeRewriter) -> None:
     """A comparison with all places; negative ones count from the end."""
     depth, sizes = form.value(1), form.sizes(0)
     if depth is None or sizes is None:
@@ -150,19 +149,19 @@ def _one_hot(form: Any) -> None:
     form.write("Where", form.write("Or", here, from_the_end), on, off, name=form.node.output[0])
 
 
-def _limited(form: Any) -> None:
+def _limited(form: NodeRewriter) -> None:
     """NonMaxSuppression: TVM reads a limit that it does not know as none at all."""
     told = [at for at, name in enumerate(form.node.input) if at > 1 and name]
     if any(form.value(at) is None for at in told):
         raise ValueError("the limits of its NonMaxSuppression are not constant")
 
 
-def _pooled_regions(form: Any) -> None:
+def _pooled_regions(form: NodeRewriter) -> None:
     if form.attribute("mode", b"avg") != b"avg":
         raise ValueError("its RoiAlign takes the largest number: export it with mode=avg")
 
 
-def _identity(form: Any) -> None:
+def _identity(form: NodeRewriter) -> None:
     """EyeLike: a constant, of sizes that are known."""
     sizes, kind = form.sizes(0), form.attribute("dtype", form.kind(0) or TensorProto.FLOAT)
     if sizes is None:
@@ -172,7 +171,7 @@ def _identity(form: Any) -> None:
     form.write("Identity", form.constant(eye), name=form.node.output[0])
 
 
-def _remainder(form: Any) -> None:
+def _remainder(form: NodeRewriter) -> None:
     """Mod of real numbers with the divisor's sign, by the one with the dividend's: it knows infinities."""
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
@@ -186,7 +185,7 @@ def _remainder(form: Any) -> None:
     form.write("Where", other, form.write("Add", rest, by), rest, name=form.node.output[0])
 
 
-def _sum(form: Any) -> None:
+def _sum(form: NodeRewriter) -> None:
     """Sum: one after the other; TVM stacks all up, and no change of layout passes that."""
     total, *others = form.node.input
     for other in others[:-1]:
@@ -194,7 +193,7 @@ def _sum(form: Any) -> None:
     form.write("Add" if others else "Identity", total, *others[-1:], name=form.node.output[0])
 
 
-def _truths(form: Any) -> None:
+def _truths(form: NodeRewriter) -> None:
     """The largest or least of truths, by way of numbers."""
     if form.kind(0) == TensorProto.BOOL:
         whole, found = form.write("Cast", form.node.input[0], to=TensorProto.INT32), form.node.output[0]
@@ -202,7 +201,7 @@ def _truths(form: Any) -> None:
         form.write("Cast", f"{found}/whole", to=TensorProto.BOOL, name=found)
 
 
-def _of_all(form: Any) -> None:
+def _of_all(form: NodeRewriter) -> None:
     """RMSNormalization of all numbers at once, over which TVM stumbles."""
     sizes, axis = form.sizes(0), form.attribute("axis", -1)
     if sizes is not None and not axis % len(sizes):
@@ -210,7 +209,7 @@ def _of_all(form: Any) -> None:
         lower_contrib_norms.normalised(form, data, scale, range(len(sizes)))
 
 
-_RULES: Mapping[str, Callable[[Any], None]] = {
+_RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "BatchNormalization": _batch_norm,
     "Col2Im": transpose_odd_layouts.from_columns,
     "ConvTranspose": _transposed_convolution,

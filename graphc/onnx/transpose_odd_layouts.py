@@ -1,13 +1,13 @@
 """Forms that differ from those that TVM's importer takes by the order of axes alone."""
 
-from typing import Any
-
 import numpy as np
+
+from graphc.onnx.node_rewriter import NodeRewriter
 
 _FIRST_STATE = 5  # after data, weights, recurrent weights, bias and lengths
 
 
-def batch_first(form: Any) -> None:
+def batch_first(form: NodeRewriter) -> None:
     """LSTM, GRU and RNN whose data has its batch first: transposed, as the states are."""
     if not form.attribute("layout", 0):
         return
@@ -24,7 +24,7 @@ def batch_first(form: Any) -> None:
             form.write("Transpose", name, perm=order, name=found)
 
 
-def space_to_depth(form: Any) -> None:
+def space_to_depth(form: NodeRewriter) -> None:
     """SpaceToDepth that goes column by column: a channel's places stay together."""
     sizes, block = form.sizes(0), form.attribute("blocksize", 1)
     if form.attribute("mode", b"DCR") == b"DCR":
@@ -39,7 +39,7 @@ def space_to_depth(form: Any) -> None:
     form.write("Reshape", blocks, form.whole(*deep), name=form.node.output[0])
 
 
-def reverse_sequences(form: Any) -> None:
+def reverse_sequences(form: NodeRewriter) -> None:
     """ReverseSequence: each row's first numbers are gathered from behind."""
     sizes, kept = form.sizes(0), form.value(1)
     time, batch = form.attribute("time_axis", 0), form.attribute("batch_axis", 1)
@@ -54,7 +54,7 @@ def reverse_sequences(form: Any) -> None:
     form.write("GatherElements", form.node.input[0], indices, axis=time, name=form.node.output[0])
 
 
-def from_columns(form: Any) -> None:
+def from_columns(form: NodeRewriter) -> None:
     """Col2Im: a transposed convolution with the identity puts every column in its place."""
     sizes, image, block = form.sizes(0), form.value(1), form.value(2)
     if sizes is None or image is None or block is None:
@@ -77,7 +77,7 @@ def from_columns(form: Any) -> None:
     )  # fmt: skip
 
 
-def upsample(form: Any) -> None:
+def upsample(form: NodeRewriter) -> None:
     """Upsample, Resize's forerunner."""
     scales = form.value(1)
     if form.opset < 9 or scales is None:
