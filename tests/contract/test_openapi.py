@@ -10,7 +10,7 @@ from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 
 SNAPSHOT = Path(__file__).parents[2] / "services" / "openapi.json"
-UPDATE = "python -m services.coordinator.write_openapi services/openapi.json"
+UPDATE = "python -m tests.contract.write_openapi services/openapi.json"
 
 
 @pytest.fixture(scope="module")

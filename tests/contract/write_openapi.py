@@ -1,4 +1,4 @@
-"""`python -m services.coordinator.write_openapi FILE` writes the API's description, which a test compares."""
+"""`python -m tests.contract.write_openapi FILE` writes the API's description, which a test compares."""
 
 import json
 import sys
