@@ -74,7 +74,7 @@ class OnNetwork(TransferModel):
             self._learned.fit(features, labels, groups, seed=seed)
 
     def predict(self, features: Matrix) -> Prediction:
-        return (self._learned or self._base).predict(features)
+        return (self._learned or self.base).predict(features)
 
     def _local(self) -> tuple[Numbers, Arrays]:
         return {}, {self.STORED: as_array(self._learned.save())} if self._learned else {}

@@ -38,12 +38,7 @@ class MTLTLP(TLP, ManyDomains):
 
     def _forget(self) -> None:
         super()._forget()
-        self._domains: tuple[str, ...] = (ONLY,)
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """The domains that have a head."""
-        return self._domains
+        self.domains: tuple[str, ...] = (ONLY,)  # that have a head
 
     def fit(self, features: Matrix, labels: Vector, groups: Indices, *, seed: int) -> None:
         if self._base is None:
@@ -71,22 +66,22 @@ class MTLTLP(TLP, ManyDomains):
         known = tuple(str(name) for name in names)
         _check(home, set(domains))
         self._learn(features, labels, groups, heads[:-1].astype(np.int64), seed)
-        self._domains, self._head = known, known.index(home)
+        self.domains, self._head = known, known.index(home)
 
     def at(self, domain: str) -> Self:
         """The same model, predicting for another of its domains."""
-        _check(domain, set(self._domains))
+        _check(domain, set(self.domains))
         copy = type(self).load(self.save())
-        copy._head = copy._domains.index(domain)
+        copy._head = copy.domains.index(domain)
         return copy
 
     def _extra(self) -> Numbers:
-        return {"domains": list(self._domains)}
+        return {"domains": list(self.domains)}
 
     @classmethod
     def load(cls, blob: bytes) -> Self:
         model = super().load(blob)
-        model._domains = tuple(unpack(cls.KIND, blob)[0]["domains"])
+        model.domains = tuple(unpack(cls.KIND, blob)[0]["domains"])
         return model
 
 

@@ -40,7 +40,7 @@ class Residual(TransferModel):
         if not len(labels):
             return
         rng, weight, rows = np.random.default_rng(seed), importance(labels), finite(features)
-        guess = self._base.predict(features).mean
+        guess = self.base.predict(features).mean
         self._trust = trust(guess, labels, weight)
         missed = (labels - self._trust * guess).astype(np.float32)
         data, drawn = as_data(rows, missed), draws(rng, len(labels), MEMBERS)
@@ -48,7 +48,7 @@ class Residual(TransferModel):
         self._noise = unexplained(opinions(self._boosters, rows), missed, weight * (drawn == 0))
 
     def predict(self, features: Matrix) -> Prediction:
-        guess = self._base.predict(features)
+        guess = self.base.predict(features)
         if not self._boosters:
             return guess
         local = pooled(opinions(self._boosters, finite(features)), self._noise)

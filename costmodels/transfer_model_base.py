@@ -19,7 +19,7 @@ class TransferModel(CostModel):
     KIND: ClassVar[str]
 
     def __init__(self, base: CostModel) -> None:
-        self._base = base
+        self.base = base
 
     @classmethod
     def on(cls, base: CostModel) -> Self:
@@ -34,10 +34,6 @@ class TransferModel(CostModel):
         """True if a model of this kind can be its base; one that stands on a base itself cannot."""
         return not issubclass(kind, TransferModel)
 
-    @property
-    def base(self) -> CostModel:
-        return self._base
-
     @abstractmethod
     def _local(self) -> tuple[Numbers, Arrays]:
         """The state that was learned from local rows."""
@@ -48,8 +44,8 @@ class TransferModel(CostModel):
 
     def save(self) -> bytes:
         numbers, arrays = self._local()
-        whose = {"base": name_of(self._base), "local": dict(numbers)}
-        return pack(self.KIND, whose, {"base": as_array(self._base.save()), **arrays})
+        whose = {"base": name_of(self.base), "local": dict(numbers)}
+        return pack(self.KIND, whose, {"base": as_array(self.base.save()), **arrays})
 
     @classmethod
     def load(cls, blob: bytes) -> Self:

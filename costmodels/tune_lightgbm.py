@@ -40,32 +40,27 @@ class AutoML(CostModel):
 
     def __init__(self) -> None:
         self._model = LightGBM()
-        self._settings = START
-
-    @property
-    def settings(self) -> Numbered:
-        """The settings that won the search."""
-        return self._settings
+        self.settings = START  # those that won the search
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
-        self._settings = START
+        self.settings = START
         if len(labels) >= FEWEST_ROWS and timed(labels).any():
-            self._settings = _search(features, labels, groups, seed)
-        self._model = _with(self._settings)
+            self.settings = _search(features, labels, groups, seed)
+        self._model = _with(self.settings)
         self._model.fit(features, labels, groups, seed=seed)
 
     def predict(self, features: Matrix) -> Prediction:
         return self._model.predict(features)
 
     def save(self) -> bytes:
-        return pack(KIND, {"settings": dict(self._settings)}, {"model": as_array(self._model.save())})
+        return pack(KIND, {"settings": dict(self.settings)}, {"model": as_array(self._model.save())})
 
     @classmethod
     def load(cls, blob: bytes) -> Self:
         numbers, arrays = unpack(KIND, blob)
         model = cls()
-        model._settings = dict(numbers["settings"])
+        model.settings = dict(numbers["settings"])
         model._model = LightGBM.load(arrays["model"].tobytes())
         return model
 

@@ -79,16 +79,11 @@ class RecordedSpace(DecisionSpace):
         super().__init__(task.sketches, task.descriptors, task.machine)
         self.task = task
         self._trials = {trial.candidate: trial for trial in task.trials}
-        self._candidates = tuple(self._trials)
+        self.candidates = tuple(self._trials)  # in the order they were measured
         self._neighbours = {
-            name: Neighbours(self.by_key[name], [self._candidates[at] for at in lines])
-            for name, lines in places_by_sketch([each.sketch for each in self._candidates]).items()
+            name: Neighbours(self.by_key[name], [self.candidates[at] for at in lines])
+            for name, lines in places_by_sketch([each.sketch for each in self.candidates]).items()
         }
-
-    @property
-    def candidates(self) -> Sequence[Candidate]:
-        """All recorded candidates, in the order they were measured."""
-        return self._candidates
 
     @property
     def optimum_us(self) -> float:
@@ -110,9 +105,9 @@ class RecordedSpace(DecisionSpace):
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
         near = self.nearest(super().sample(rng, count))
         evenly = rng.random(count) < EVEN_SHARE
-        lines = rng.integers(len(self._candidates), size=count)
+        lines = rng.integers(len(self.candidates), size=count)
         return [
-            self._candidates[line] if even else candidate
+            self.candidates[line] if even else candidate
             for candidate, even, line in zip(near, evenly, lines, strict=True)
         ]
 
