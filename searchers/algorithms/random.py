@@ -1,31 +1,17 @@
 """Random search: the floor that every searcher must beat, and a fair way to fill a dataset."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
-from costmodels.base import CostModel
-from searchers.base import Proposal, Searcher, Trial
-from searchers.batch_sampler import BatchSampler
-from searchers.fill_batch import Filter, defaults_first, random_fill
-from searchers.space import Space
+from searchers.base import Proposal
+from searchers.batch_searcher import BatchSearcher, Request
+from searchers.fill_batch import Filter
 
 
-class RandomSearch(Searcher):
+@dataclass(eq=False)
+class RandomSearch(BatchSearcher):
     """Random candidates after the defaults; ignores measurements and model."""
 
-    def __init__(self, sampler: BatchSampler | None = None) -> None:
-        del sampler  # all searchers get one; this one has no pool
+    random_share: float = 0.0  # what `choose` leaves is random
 
-    def propose(
-        self,
-        space: Space,
-        history: Sequence[Trial],
-        model: CostModel | None,
-        count: int,
-        rng: np.random.Generator,
-    ) -> list[Proposal]:
-        del model
-        sieve = Filter(space, history)
-        first = defaults_first(space, history, sieve, count)
-        return first + random_fill(space, sieve, count - len(first), rng)
+    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
+        return []
