@@ -81,31 +81,15 @@ class DecisionSpace(Space):
     """A Space over given sketches. Subclasses decide what is valid and which defaults are sane."""
 
     def __init__(self, sketches: Sequence[Sketch], descriptors: Sequence[float], machine: Machine) -> None:
-        self._sketches = tuple(sketches)
+        self.sketches = tuple(sketches)
         self._descriptors = tuple(descriptors)
-        self._machine = machine
-        self._rules = {sketch.key: SketchRules(sketch) for sketch in self._sketches}
-
-    @property
-    def sketches(self) -> Sequence[Sketch]:
-        return self._sketches
-
-    @property
-    def machine(self) -> Machine:
-        return self._machine
+        self.machine = machine
+        self._rules = {sketch.key: SketchRules(sketch) for sketch in self.sketches}
 
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
-        ordinals = rng.permutation(
-            (np.arange(count) + rng.integers(len(self._sketches))) % len(self._sketches)
-        )
-        names = [self._sketches[ordinal].key for ordinal in ordinals]
+        ordinals = rng.permutation((np.arange(count) + rng.integers(len(self.sketches))) % len(self.sketches))
+        names = [self.sketches[ordinal].key for ordinal in ordinals]
         return self._by_sketch(names, lambda rules, lines: rules.sample(rng, len(lines)))
-
-    def mutate(self, rng: np.random.Generator, parent: Candidate) -> Candidate:
-        return self.mutate_all(rng, [parent])[0]
-
-    def cross(self, rng: np.random.Generator, mother: Candidate, father: Candidate) -> Candidate:
-        return self.cross_all(rng, [mother], [father])[0]
 
     def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
         names = [parent.sketch for parent in parents]
@@ -144,7 +128,7 @@ class DecisionSpace(Space):
         """Make the rows of each sketch together, and return them in the order of the request."""
         made: list[Candidate | None] = [None] * len(names)
         places = places_by_sketch(names)
-        for sketch in self._sketches:
+        for sketch in self.sketches:
             if lines := places.get(sketch.key):
                 rows = make(self._rules[sketch.key], lines).tolist()
                 for at, decisions in zip(lines, rows, strict=True):

@@ -5,7 +5,6 @@ Any point decodes to a well-formed decision vector, the nearest one up to roundi
 """
 
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +13,6 @@ from searchers.space import Choice, ChoiceKind, Sketch
 from searchers.tile_factorizations import Rows, TileRule, prime_powers
 
 Points = NDArray[np.float64]
-
-
-class Gene(Protocol):
-    """One choice: its number of integers, and of columns."""
-
-    width: int
-    columns: int
-
-    def encode(self, rows: Rows) -> Points: ...
-
-    def decode(self, points: Points) -> Rows: ...
-
-    def project(self, points: Points) -> Points: ...
-
-    def logs(self) -> Points: ...
 
 
 class TileGene:
@@ -96,7 +80,7 @@ class Genes:
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
-        self._genes: list[Gene] = [
+        self._genes = [
             TileGene(choice) if choice.kind is ChoiceKind.TILE else ListGene(choice)
             for choice in sketch.choices
         ]

@@ -27,15 +27,8 @@ class Space(ABC):
     - `features` has one row a candidate and the same columns for every workload of a family.
     """
 
-    @property
-    @abstractmethod
-    def sketches(self) -> Sequence[Sketch]:
-        """The sketches, in a fixed order."""
-
-    @property
-    @abstractmethod
-    def machine(self) -> Machine:
-        """What the candidates run on: measured, or assumed of its target."""
+    sketches: Sequence[Sketch]  # in a fixed order
+    machine: Machine  # what the candidates run on: measured, or assumed of its target
 
     @property
     def nests(self) -> Sequence[Nest]:
@@ -46,23 +39,23 @@ class Space(ABC):
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
         """Draw candidates at random, spread over the sketches."""
 
-    @abstractmethod
     def mutate(self, rng: np.random.Generator, parent: Candidate) -> Candidate:
         """Change one choice of the parent."""
+        return self.mutate_all(rng, [parent])[0]
 
-    @abstractmethod
     def cross(self, rng: np.random.Generator, mother: Candidate, father: Candidate) -> Candidate:
         """Take each choice from one of two parents of the same sketch; of different ones, copy the mother."""
+        return self.cross_all(rng, [mother], [father])[0]
 
+    @abstractmethod
     def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
-        """`mutate` for many parents; spaces that work on arrays do better than one at a time."""
-        return [self.mutate(rng, parent) for parent in parents]
+        """`mutate` for many parents."""
 
+    @abstractmethod
     def cross_all(
         self, rng: np.random.Generator, mothers: Sequence[Candidate], fathers: Sequence[Candidate]
     ) -> list[Candidate]:
-        """`cross` for many couples; spaces that work on arrays do better than one at a time."""
-        return [self.cross(rng, mother, father) for mother, father in zip(mothers, fathers, strict=True)]
+        """`cross` for many couples."""
 
     @abstractmethod
     def defaults(self) -> list[Candidate]:

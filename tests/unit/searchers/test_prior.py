@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import Machine, assumed
 from searchers.roller.constructor import Constructor
 from searchers.roller.rank_candidates import losses
 from searchers.space import Candidate
@@ -13,12 +13,14 @@ from searchers.testing import TinySpace
 SPACE = SyntheticSpace(64, 64, 64)
 
 
-class Narrow(SyntheticSpace):
-    machine = assumed(cores=4, lanes=4)
+def space_on(machine: Machine) -> SyntheticSpace:
+    space = SyntheticSpace(64, 64, 64)
+    space.machine = machine
+    return space
 
 
-class Gpu(SyntheticSpace):
-    machine = assumed(cores=1, lanes=1, gpu=True)
+NARROW = space_on(assumed(cores=4, lanes=4))
+GPU = space_on(assumed(cores=1, lanes=1, gpu=True))
 
 
 def wide(lanes: int, *, rows: int = 8, unroll: int = 1, place: int = 0) -> Candidate:
@@ -37,11 +39,11 @@ def test_full_lanes_and_a_good_register_tile_lose_least() -> None:
 
 def test_a_machine_of_narrow_vectors_wants_narrow_tiles() -> None:
     tiles = [wide(4, rows=8), wide(16, rows=16)]
-    assert losses(Narrow(64, 64, 64), tiles).argmin() == 0
+    assert losses(NARROW, tiles).argmin() == 0
     assert losses(SPACE, tiles).argmin() == 1
 
 
-@pytest.mark.parametrize("space", [TinySpace(), Gpu(64, 64, 64)], ids=["no tiles", "a GPU"])
+@pytest.mark.parametrize("space", [TinySpace(), GPU], ids=["no tiles", "a GPU"])
 def test_nothing_is_expected_of_what_there_is_no_model_of(space: SyntheticSpace) -> None:
     assert not losses(space, space.defaults()).any()
     assert losses(space, []).shape == (0,)
