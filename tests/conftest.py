@@ -39,10 +39,7 @@ pytest.register_assert_rewrite(
     "costmodels.testing",
     "searchers.testing",
     "tests.fixtures.answers",
-    "tests.kits.extractors",
-    "tests.kits.measurers",
-    "tests.kits.policies_and_beliefs",
-    "tests.kits.stopping_rules",
+    "tests.kits",
 )
 
 pytest_plugins = [

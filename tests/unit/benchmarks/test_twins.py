@@ -8,7 +8,7 @@ from benchmarks.lab.unlearned import TWINS, Medoids
 from benchmarks.twins import compare
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.batch_sampler import BatchSampler, Synthesiser
-from searchers.testing import BatchSamplerTestCase
+from tests.kits.samplers import BatchSamplerTestCase
 
 
 @pytest.mark.parametrize(("name", "location"), TWINS.items())

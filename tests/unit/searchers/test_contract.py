@@ -11,12 +11,9 @@ from mallorn.core.registry import REGISTRY, resolve
 from searchers.base import Searcher
 from searchers.batch_sampler import BatchSampler, Synthesiser
 from searchers.stateful import StatefulSearcher
-from searchers.testing import (
-    BatchSamplerTestCase,
-    RememberingTestCase,
-    SearcherTestCase,
-    SynthesiserTestCase,
-)
+from searchers.testing import SearcherTestCase
+from tests.kits.samplers import BatchSamplerTestCase, SynthesiserTestCase
+from tests.kits.stateful_searchers import RememberingTestCase
 from tests.unit.searchers.trained_bases import base_of
 
 # A round of their usual size takes long; and topk explores hardly ever.

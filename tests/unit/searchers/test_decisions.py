@@ -12,7 +12,8 @@ from mallorn.core.values.machine import assumed
 from searchers.decision_features import FEATURES
 from searchers.decision_space import DecisionSpace
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
-from searchers.testing import SpaceTestCase, assert_well_formed, split
+from searchers.testing import assert_well_formed, split
+from tests.kits.spaces import SpaceTestCase
 
 TILES = st.builds(
     Choice,

@@ -15,9 +15,10 @@ from searchers.samplers.diverse import Diverse
 from searchers.samplers.k_means import k_means, to_the_knee
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import BatchSamplerTestCase, assert_well_formed
+from searchers.testing import assert_well_formed
 from searchers.testing.candidate_checks import generator
 from searchers.top_k_sampler import Contextual, TopK
+from tests.kits.samplers import BatchSamplerTestCase
 
 
 def pool_of(mean: float, std: float, size: int = 200) -> ScoredPool:

@@ -15,8 +15,8 @@ from searchers.base import Trial
 from searchers.simulate_search import trained
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import BatchSamplerTestCase
 from searchers.top_k_sampler import TopK
+from tests.kits.samplers import BatchSamplerTestCase
 
 
 def test_without_epsilon_the_best_are_taken_in_order() -> None:

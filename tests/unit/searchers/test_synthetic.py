@@ -8,7 +8,8 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from searchers.space import Candidate, Space
 from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
-from searchers.testing import SpaceTestCase, TinySpace
+from searchers.testing import TinySpace
+from tests.kits.spaces import SpaceTestCase
 
 
 class TestSyntheticSpace(SpaceTestCase):

@@ -12,7 +12,7 @@ from research.replay.recorded_space import Neighbours, RecordedSpace
 from searchers.decision_vector_encoding import genes_of
 from searchers.space import Candidate, Space
 from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
-from searchers.testing import SpaceTestCase
+from tests.kits.spaces import SpaceTestCase
 from tests.unit.research.replay.made_up import made_up
 
 TASK = made_up()

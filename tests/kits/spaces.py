@@ -1,5 +1,4 @@
 """The conformance kit of spaces."""
-# ruff: noqa: S101
 
 from collections.abc import Callable
 

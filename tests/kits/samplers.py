@@ -1,13 +1,9 @@
 """The conformance kit of batch samplers."""
 
-# ruff: noqa: S101
-
 import numpy as np
 import pytest
 
 from costmodels.base import Prediction
-
-# ruff: noqa: S101
 from searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
 from searchers.synthetic_space import SyntheticSpace
 from searchers.testing.candidate_checks import assert_well_formed, generator

@@ -1,5 +1,4 @@
 """The conformance kit of searchers that keep what they learned."""
-# ruff: noqa: S101
 
 import pytest
 
