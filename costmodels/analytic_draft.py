@@ -58,7 +58,6 @@ class Draft(Formula):
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
-        del seed
         ran = timed(labels)
         error = self.predict(features[ran]).mean - labels[ran]
         known = len(error) >= FEWEST_ROWS

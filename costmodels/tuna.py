@@ -38,7 +38,6 @@ class Tuna(Formula):
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         check_width(features, self.view)
-        del seed
         self._spread = FIRST_SPREAD
         ran = timed(labels)
         errors = [

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from urllib.parse import quote
 from uuid import uuid4
@@ -56,9 +55,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

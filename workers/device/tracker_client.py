@@ -6,7 +6,6 @@ import socket
 import struct
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
 from mallorn.core.errors import Unavailable
@@ -88,9 +87,7 @@ class TrackerClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _greet(self) -> None:

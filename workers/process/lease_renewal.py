@@ -4,7 +4,6 @@ import logging
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
-from types import TracebackType
 from typing import Self
 
 from mallorn.core.errors import LeaseLost, MallornError
@@ -43,9 +42,7 @@ class LeaseKeeper:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 

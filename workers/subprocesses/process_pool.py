@@ -5,7 +5,6 @@ import time
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from mallorn.core.errors import MallornError
@@ -131,9 +130,7 @@ class ChildPool(Generic[R]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _end_of(self, child: Child) -> Finished[R] | None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NoReturn, Protocol, Self, TypeVar
 
 from mallorn.core.values.finish_report import ModelLatency
@@ -120,9 +119,7 @@ class Engines:
             engine.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for name in list(self._held):
             self.leave_out(name)
         self._model.release_device()

@@ -1,7 +1,6 @@
 """Processes of engines between two timings of one model: starting each takes longer than most timings."""
 
 from collections import defaultdict
-from types import TracebackType
 from typing import Self
 
 from workers.interfaces.whole_model_engine import Engine
@@ -31,9 +30,7 @@ class IdleEngines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for waiting in self._waiting.values():
             for engine in waiting:
                 engine.kill()

@@ -6,7 +6,6 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import IO, Final, Self
 from uuid import uuid4
 
@@ -103,9 +102,7 @@ class Upload:
             self._file = self._fs.open(self._path, "wb")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
         if self._fs.exists(self._path):
             self._fs.rm_file(self._path)
