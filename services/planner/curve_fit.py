@@ -85,8 +85,7 @@ def fit(seen: Curve, prior: CurvePrior) -> Fit:
 
 def _fall(trials: Array) -> Array:
     """Minus the share of the drop done after this many trials: one row per shape."""
-    result: Array = (1.0 + trials / _KNOT) ** -_POWER - 1.0
-    return result
+    return np.asarray((1.0 + trials / _KNOT) ** -_POWER - 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +120,7 @@ def _log_prior(prior: CurvePrior) -> Array:
     knot = (_LOG_KNOT - prior.log_knot) / KNOT_SD
     power = (_LOG_POWER - prior.log_power) / POWER_SD
     noise = (_LOG_NOISE - prior.log_noise) / NOISE_SD
-    result: Array = -(knot**2 + power**2 + noise**2) / 2
-    return result
+    return np.asarray(-(knot**2 + power**2 + noise**2) / 2)
 
 
 def _summary(post: _Posterior, fall: Array, origin: float, prior: CurvePrior) -> Fit:

@@ -75,5 +75,4 @@ def curve_priors(fits: Sequence[Fit | None], groups: SharedPriors) -> list[Curve
 
 
 def _stepped(values: Array, step: float) -> Array:
-    result: Array = np.round(values / step) * step
-    return result
+    return np.asarray(np.round(values / step) * step)

@@ -62,22 +62,19 @@ def _drops(known: StudentT) -> Array:
     freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
     quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])[row]
     ahead = _clipped(_at(known, quantiles))
-    drop: Array = -np.expm1(np.minimum(ahead - known.best[:, None], 0.0))
-    return drop
+    return np.asarray(-np.expm1(np.minimum(ahead - known.best[:, None], 0.0)))
 
 
 def _beats(known: StudentT) -> Array:
     """The probability that a round on its curve gains more than noise."""
     reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
-    result: Array = stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach))
-    return result
+    return np.asarray(stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach)))
 
 
 def _at(known: StudentT, quantiles: Array) -> Array:
     """Log latencies at these quantiles of Student's t with its narrowed lower side."""
     side = np.where(quantiles < 0, known.lower[:, None], 1.0)
-    result: Array = known.centre[:, None] + known.scale[:, None] * side * quantiles
-    return result
+    return np.asarray(known.centre[:, None] + known.scale[:, None] * side * quantiles)
 
 
 def lower_side(rounds: int) -> float:
@@ -91,8 +88,7 @@ def _either(along: Array, leapt: float, leap: Array) -> Array:
 
 
 def _clipped(values: Array) -> Array:
-    result: Array = np.clip(values, -LARGEST_LOG, LARGEST_LOG)
-    return result
+    return np.asarray(np.clip(values, -LARGEST_LOG, LARGEST_LOG))
 
 
 @lru_cache(maxsize=1)
@@ -105,5 +101,4 @@ def _rule() -> tuple[Array, Array]:
 
 @lru_cache(maxsize=4096)
 def _quantiles(freedom: float) -> Array:
-    result: Array = stdtrit(freedom, _rule()[0])
-    return result
+    return np.asarray(stdtrit(freedom, _rule()[0]))
