@@ -16,36 +16,3 @@ from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, SourceDatas
 from db.tables.feature_cache_and_search_states import FeatureRow, SearchState
 from db.tables.fleet import Device, LeaseRow, Tick, Worker
 from db.tables.jobs import Event, FinishStep, Job, Model, Round, StageRun, Task
-
-__all__ = [
-    "ApiKeyRow",
-    "AuditRow",
-    "Base",
-    "Context",
-    "CostModelRow",
-    "Device",
-    "Event",
-    "FeatureRow",
-    "FinishStep",
-    "ForeignRecord",
-    "ForeignTask",
-    "Job",
-    "LeaseRow",
-    "Measurement",
-    "MeasurementCount",
-    "Model",
-    "PutOut",
-    "Round",
-    "Schedule",
-    "SearchState",
-    "SignIn",
-    "SketchRow",
-    "Snapshot",
-    "SourceDataset",
-    "StageRun",
-    "TargetRow",
-    "Task",
-    "Tick",
-    "Worker",
-    "Workload",
-]
