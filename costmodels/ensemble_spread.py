@@ -29,11 +29,8 @@ def draws(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64
 def folds(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
     """How often each member sees each row: once, except for the one part of `parts` that it leaves out."""
     part = rng.permutation(rows) % parts
-    return (
-        (part != np.arange(members)[:, None]).astype(np.int64)
-        if rows >= parts
-        else np.ones((members, rows), dtype=np.int64)
-    )
+    sees = part != np.arange(members)[:, None] if rows >= parts else np.ones((members, rows))
+    return sees.astype(np.int64)
 
 
 def importance(labels: Vector) -> Weights:

@@ -93,11 +93,8 @@ def main(
 def _whole(outputs: int, lanes: int) -> int:
     """Rounded up to vectors, or a part of one that is a power of two, where little is padding."""
     vector = min(lanes, 1 << (outputs - 1).bit_length())
-    return (
-        graph_rewriting.whole_vectors(outputs, vector)
-        if graph_rewriting.mostly_whole(outputs, vector)
-        else outputs
-    )
+    pays = graph_rewriting.mostly_whole(outputs, vector)
+    return graph_rewriting.whole_vectors(outputs, vector) if pays else outputs
 
 
 def _function(sizes: pad_conv_to_vectors.Sizes, count: int) -> Any:

@@ -146,6 +146,18 @@ _INLINE = AutoInline(
 )
 
 
+def extent_of(schedule: Any, loop: Any) -> int:
+    return int(schedule.get(loop).extent)
+
+
+def split_in_two(schedule: Any, loop: Any, limit: int, wanted: int) -> list[Any]:
+    """By a choice, which is the largest of what is wanted until a search knows better."""
+    extent = extent_of(schedule, loop)
+    inner = largest_factor(extent, min(limit, wanted))
+    factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])
+    return list(schedule.split(loop, factors))
+
+
 def inline_all_but(schedule: Any, kept: Iterable[Any]) -> Any:
     """Inline all other blocks that can be, as MetaSchedule does.
 

@@ -44,7 +44,8 @@ def function(product: Product) -> Any:
     factors = [_read(product, name, filled) for name in ("x", "w")]
     body = [*copies, _sums(product, _at(*result), *factors)]
     if result[0] == "z":
-        body = [_buffer(product, "z", order), *body, _taken(product, order)]
+        taken = _block("taken", order, product.sizes, f"{_at('y', product.y)} = {_at('z', order)}")
+        body = [_buffer(product, "z", order), *body, taken]
     constant = product.whole if product.w_is_whole else product.sizes
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
@@ -85,10 +86,6 @@ def _copy(product: Product, name: str, axes: Sequence[str]) -> str:
 def _sums(product: Product, y: str, x: str, w: str) -> str:
     body = f"with T.init():\n                {y} = T.float32(0)\n            {y} = {y} + {x} * {w}"
     return _block("product", [*product.stack, "i", "j", "k"], product.whole, body)
-
-
-def _taken(product: Product, order: Sequence[str]) -> str:
-    return _block("taken", order, product.sizes, f"{_at('y', product.y)} = {_at('z', order)}")
 
 
 def _block(name: str, axes: Sequence[str], sizes: Mapping[str, int], body: str) -> str:

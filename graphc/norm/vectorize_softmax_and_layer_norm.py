@@ -114,7 +114,9 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
         axes = call.attrs.axes if normed else [call.attrs.axis]
         if not last or [int(axis) % (last + 1) for axis in axes] != [last]:
             raise Leave("it is not along the last axis of rows")
-        width = _width(size, g.lanes)
+        # Narrow vectors two or four together, so that sums need not wait; 0 where none fills the row.
+        widths = (graph_rewriting.LANES >> shift for shift in range(4))
+        width = next((width for width in widths if width >= g.lanes and size % width == 0), 0)
         if normed and (not call.attrs.center or not call.attrs.scale):
             raise Leave("it has no gains or offsets")
         if (normed and not width) or 2 * size < g.lanes:
@@ -147,12 +149,6 @@ def _layer_norm(call: Any, row: Row, shapes: list[tuple[int, ...]], g: Graph) ->
     named = dict(zip(("x", "gamma", "beta", "y"), shapes, strict=True))
     function = _function(named, _LAYER_NORM, row.width, parts)
     return g.call_function("layer_norm_rows", function, list(call.args), call.ty)
-
-
-def _width(size: int, lanes: int) -> int:
-    """Narrow vectors two or four together, so that sums need not wait; 0 where none fills the row."""
-    widths = (graph_rewriting.LANES >> shift for shift in range(4))
-    return next((width for width in widths if width >= lanes and size % width == 0), 0)
 
 
 def _with_rest(text: str) -> str:

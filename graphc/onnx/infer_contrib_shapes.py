@@ -13,16 +13,13 @@ Given = Sequence[Typed | None]
 def types(node: NodeProto, given: Given) -> dict[str, TypeProto]:
     """Types of a node's results, by name; `given` are its inputs' element types and sizes, where known."""
     rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
-    found = () if rule is None else rule(_attributes(node), given)
+    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    found = () if rule is None else rule(attributes, given)
     return {
         name: helper.make_tensor_type_proto(*typed)
         for name, typed in zip(node.output, found, strict=False)
         if name and typed
     }
-
-
-def _attributes(node: NodeProto) -> Mapping[str, Any]:
-    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
 
 
 def _product(attrs: Mapping[str, Any], given: Given) -> Given:

@@ -23,7 +23,8 @@ def array(tensor: TensorProto) -> Any:
 
 def widened(model: ModelProto) -> ModelProto:
     """The model with numbers of 16 bits at its ends alone; itself where it has none, or branches."""
-    if not _narrow(model) or any(_branches(node) for node in model.graph.node):
+    kinds = {attribute.type for node in model.graph.node for attribute in node.attribute}
+    if not _narrow(model) or AttributeProto.GRAPH in kinds:
         return model
     result = ModelProto()
     result.CopyFrom(model)
@@ -52,10 +53,6 @@ def _named(nodes: Iterable[NodeProto]) -> Iterable[int]:
     for node in nodes:
         yield from (each.i for each in node.attribute if each.name in _TYPES)
         yield from (each.t.data_type for each in node.attribute if each.type == AttributeProto.TENSOR)
-
-
-def _branches(node: NodeProto) -> bool:
-    return any(each.type == AttributeProto.GRAPH for each in node.attribute)
 
 
 def _cast(name: str, found: str, kind: int) -> NodeProto:

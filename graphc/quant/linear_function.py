@@ -18,14 +18,10 @@ def call_linear(name: str, sum_: Linear, whole: str, result: Any, g: Graph) -> A
     """The call of a function that sums values up; what `whole` makes of each sum is the result."""
     values, sizes = [value for value, _ in sum_.terms], tuple(map(int, result.shape))
     function = _function(name, values, whole, sizes, str(result.dtype))
-    factors = map(relax.const, _factors(sum_, sizes[-1]))
-    return g.call_function(name, function, [*values, *factors], result)
-
-
-def _factors(sum_: Linear, columns: int) -> list[Any]:
-    """The values' factors, then what is added, each a vector along the last axis: arguments, not numbers."""
+    # The values' factors, then what is added, each a vector along the last axis: arguments, not numbers.
     rows = *(by for _, by in sum_.terms), sum_.constant
-    return [np.broadcast_to(row, columns).astype("float32") for row in rows]
+    factors = [relax.const(np.broadcast_to(row, sizes[-1]).astype("float32")) for row in rows]
+    return g.call_function(name, function, [*values, *factors], result)
 
 
 def _function(name: str, values: list[Any], whole: str, sizes: tuple[int, ...], dtype: str) -> Any:

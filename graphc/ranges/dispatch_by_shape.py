@@ -130,7 +130,8 @@ class _Dispatcher:
         self._dtypes = [str(param.ty.dtype) for param in some.params]
         self._result_dtypes = [str(ty.dtype) for ty in (some.ret_ty.fields if self._many else [some.ret_ty])]
         sizes, params = self._params()
-        self._main = _declared("main", params, self._type(sizes))
+        self._main = tvm.ir.GlobalVar("main")
+        relax.expr._update_type(self._main, relax.FuncType([p.ty for p in params], self._type(sizes)))
 
     def emit(self, rules: Sequence[Rule]) -> None:
         """Add the functions to the builder's module."""
@@ -159,7 +160,7 @@ class _Dispatcher:
             given = [_whole(builder, *pair) for pair in zip(params, shapes, strict=True)]
             parts = [self._fields(relax.Call(self._of_point[point], given))]
             if first:
-                cut = [_cut_off(dims, first, at[first]) for dims in self._inputs]
+                cut = [[at[first] if dim == first else 0 for dim in dims] for dims in self._inputs]
                 rest = [
                     builder.emit_te(_after, p, by) if any(by) else p
                     for p, by in zip(params, cut, strict=True)
@@ -238,12 +239,6 @@ def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
             function = function.with_attr("global_symbol", new.name_hint)
         functions[new] = function
     return functions
-
-
-def _declared(name: str, params: Sequence[Any], result: Any) -> Any:
-    var = tvm.ir.GlobalVar(name)
-    relax.expr._update_type(var, relax.FuncType([param.ty for param in params], result))
-    return var
 
 
 def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Sizes, list[list[int]]]]:
@@ -343,10 +338,6 @@ def _size(dim: Any, sizes: Mapping[str, Any]) -> Any:
     for other in others:
         first = first + other
     return first
-
-
-def _cut_off(dims: Dims, name: str, size: int) -> list[int]:
-    return [size if dim == name else 0 for dim in dims]
 
 
 def _axis(dims: Dims, name: str) -> int:

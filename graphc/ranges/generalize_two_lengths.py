@@ -5,6 +5,7 @@ differs between the two modules is written in terms of the length: sizes, and co
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,13 +112,9 @@ class _Both:
             return one
         key = (first.tobytes(), second.tobytes())
         if key not in self._constants:
-            self._constants[key] = self._follows(first, second)
+            compute = partial(self._computed, first, second)
+            self._constants[key] = self._builder.emit_te(compute, primfunc_name_hint="follows_length")
         return self._constants[key]
-
-    def _follows(self, first: Any, second: Any) -> Any:
-        return self._builder.emit_te(
-            lambda: self._computed(first, second), primfunc_name_hint="follows_length"
-        )
 
     def _computed(self, first: Any, second: Any) -> Any:
         shape = self._sizes(first.shape, second.shape)

@@ -8,7 +8,7 @@ from typing import Any
 
 import tvm
 
-from graphc.core.graph_rewriting import SUGGESTS, inline_all_but, largest_factor
+from graphc.core.graph_rewriting import SUGGESTS, extent_of, inline_all_but, split_in_two
 from graphc.quant.block_quantized_matmul_function import RULE
 
 MAX_ROWS, ROWS = 16, 8  # of a tile
@@ -24,8 +24,9 @@ def blocks(schedule: Any, block: Any) -> list[Any]:
     _split(schedule, split)
     followers = schedule.get_consumers(block)
     *others, rows, columns, every = schedule.get_loops(block)
-    parts, vectors = _cut(schedule, columns, MAX_CHUNKS, _part(_extent(schedule, columns)))
-    tiles, rows = _cut(schedule, rows, MAX_ROWS, ROWS)
+    chunks = max(1, min(CHUNKS, extent_of(schedule, columns) // PARTS))
+    parts, vectors = split_in_two(schedule, columns, MAX_CHUNKS, chunks)
+    tiles, rows = split_in_two(schedule, rows, MAX_ROWS, ROWS)
     schedule.reorder(parts, *others, tiles, vectors, every, rows)
     last = followers[0] if followers else schedule.cache_write(block, 0, "global")
     schedule.reverse_compute_at(last, vectors, preserve_unit_loops=True)
@@ -40,25 +41,10 @@ def blocks(schedule: Any, block: Any) -> list[Any]:
 
 def _split(schedule: Any, block: Any) -> None:
     loops = schedule.get_loops(block)
-    if prod(_extent(schedule, loop) for loop in loops) >= SHARED and len(loops) > 1:
+    if prod(extent_of(schedule, loop) for loop in loops) >= SHARED and len(loops) > 1:
         schedule.parallel(schedule.fuse(*loops[:-1]))
     for loop in schedule.get_loops(block):
         schedule.annotate(loop, RULE, 1)
-
-
-def _part(vectors: int) -> int:
-    return max(1, min(CHUNKS, vectors // PARTS))
-
-
-def _cut(schedule: Any, loop: Any, limit: int, wanted: int) -> list[Any]:
-    extent = _extent(schedule, loop)
-    inner = largest_factor(extent, min(limit, wanted))
-    factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])
-    return list(schedule.split(loop, factors))
-
-
-def _extent(schedule: Any, loop: Any) -> int:
-    return int(schedule.get(loop).extent)
 
 
 tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", blocks, override=True)

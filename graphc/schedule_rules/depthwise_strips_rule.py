@@ -9,7 +9,14 @@ from typing import Any
 import tvm
 
 from graphc.conv.fuse_pointwise_into_depthwise import STRIPS, WIDTH
-from graphc.core.graph_rewriting import LANES, SUGGESTS, inline_all_but, largest_factor
+from graphc.core.graph_rewriting import (
+    LANES,
+    SUGGESTS,
+    extent_of,
+    inline_all_but,
+    largest_factor,
+    split_in_two,
+)
 
 # Limits of what a search may try, and what is taken before one.
 MAX_ROWS, CACHE_BYTES = 64, 1 << 18  # of a strip, and what is kept of it
@@ -40,16 +47,16 @@ def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]
     last = followers[0] if followers else block
     batch, rows, row, channels, *window = schedule.get_loops(last)
     width = int(schedule.get(block).annotations.get(WIDTH, LANES))
-    channels, lanes = schedule.split(channels, [_extent(schedule, channels) // width, width])
-    wanted = _three(_extent(schedule, channels))
+    channels, lanes = schedule.split(channels, [extent_of(schedule, channels) // width, width])
+    wanted = _three(extent_of(schedule, channels))
     factors = schedule.sample_perfect_tile(channels, 3, MAX_VECTORS, wanted)
     groups, tiles, vectors = schedule.split(channels, factors)
     _, high, wide, _ = schedule.get_loops(padded)
-    channel_bytes = 4 * _extent(schedule, high) * _extent(schedule, wide)
+    channel_bytes = 4 * extent_of(schedule, high) * extent_of(schedule, wide)
     strip_bytes = channel_bytes * wanted[1] * wanted[2] * width
-    fitting = CACHE_BYTES * _extent(schedule, rows) // strip_bytes
-    strips, rows = _split(schedule, rows, MAX_ROWS, fitting)
-    parts, row = _split(schedule, row, MAX_ROW, ROW)
+    fitting = CACHE_BYTES * extent_of(schedule, rows) // strip_bytes
+    strips, rows = split_in_two(schedule, rows, MAX_ROWS, fitting)
+    parts, row = split_in_two(schedule, row, MAX_ROW, ROW)
     schedule.reorder(batch, strips, groups, rows, parts, tiles, vectors, *window, row, lanes)
     if followers:
         schedule.compute_at(block, vectors, preserve_unit_loops=True)
@@ -60,18 +67,10 @@ def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]
 
 def _tile_sums(schedule: Any, pointwise: Any, tile: list[Any]) -> None:
     *_, row, channels, inputs = schedule.get_loops(pointwise)
-    parts, row = _split(schedule, row, MAX_ROW, ROW)
+    parts, row = split_in_two(schedule, row, MAX_ROW, ROW)
     tiles, vectors, lanes = schedule.split(channels, tile)
-    steps, inputs = _split(schedule, inputs, MAX_INPUTS, INPUTS)
+    steps, inputs = split_in_two(schedule, inputs, MAX_INPUTS, INPUTS)
     schedule.reorder(parts, tiles, steps, inputs, row, vectors, lanes)
-
-
-def _split(schedule: Any, loop: Any, limit: int, wanted: int) -> list[Any]:
-    """In two by a choice, which is the largest of what is wanted until a search knows better."""
-    extent = _extent(schedule, loop)
-    inner = largest_factor(extent, min(limit, wanted))
-    factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])
-    return list(schedule.split(loop, factors))
 
 
 def _three(vectors: int) -> list[int]:
@@ -79,10 +78,6 @@ def _three(vectors: int) -> list[int]:
     inner = largest_factor(vectors, VECTORS)
     tiles = largest_factor(vectors // inner, 2)
     return [vectors // inner // tiles, tiles, inner]
-
-
-def _extent(schedule: Any, loop: Any) -> int:
-    return int(schedule.get(loop).extent)
 
 
 tvm.register_global_func(f"s_tir.meta_schedule.cpu.{STRIPS}", strips, override=True)

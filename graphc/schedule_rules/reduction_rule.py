@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm.tirx import IterVar
 
-from graphc.core.graph_rewriting import SUGGESTS, WIDEST, WIDTH, largest_factor
+from graphc.core.graph_rewriting import SUGGESTS, WIDEST, WIDTH, extent_of, largest_factor, split_in_two
 from graphc.tasks.mark_reductions import FOLD, VECTORS, beside
 
 UNLIMITED = -1  # zero makes TVM draw for ever
@@ -21,8 +21,10 @@ PARTS, FEW, MANY = 16, 64, 1 << 14  # of terms, for the cores; results that are 
 def fold(schedule: Any, block: Any) -> list[Any]:
     """Terms in parts where results are few, then vectors of terms or of results."""
     width = VECTORS * int(schedule.get(block).annotations[WIDTH])
-    results, at = _results(schedule, block), beside(schedule.get(block))
-    extents = [_extent(schedule, loop) for loop in schedule.get_loops(block)]
+    # So many of the loops are around results; those of terms are inside.
+    results = sum(axis.iter_type == IterVar.DataPar for axis in schedule.get(block).iter_vars)
+    at = beside(schedule.get(block))
+    extents = [extent_of(schedule, loop) for loop in schedule.get_loops(block)]
     summed = block
     if prod(extents[:results]) < FEW * width and prod(extents[results:]) >= MANY:
         summed = _parts(schedule, block, results)
@@ -35,8 +37,8 @@ def fold(schedule: Any, block: Any) -> list[Any]:
 def _parts(schedule: Any, block: Any, results: int) -> Any:
     """The block that sums each part; the given one is left to sum up the parts."""
     terms = schedule.get_loops(block)[results]
-    parts = largest_factor(_extent(schedule, terms), PARTS)
-    factors = schedule.sample_perfect_tile(terms, 2, UNLIMITED, [parts, _extent(schedule, terms) // parts])
+    parts = largest_factor(extent_of(schedule, terms), PARTS)
+    factors = schedule.sample_perfect_tile(terms, 2, UNLIMITED, [parts, extent_of(schedule, terms) // parts])
     outer, _ = schedule.split(terms, factors)
     return schedule.rfactor(outer, 0)
 
@@ -45,7 +47,7 @@ def _across(schedule: Any, block: Any, results: int, at: int, width: int) -> Non
     """Vectors of results."""
     loops = schedule.get_loops(block)
     around, terms = loops[:results], loops[results:]
-    outer, inner = _split(schedule, around.pop(at), width)
+    outer, inner = split_in_two(schedule, around.pop(at), WIDEST, width)
     schedule.reorder(*around, outer, *terms, inner)
     if len(schedule.get(block).writes) == 1:
         sums = schedule.cache_write(block, 0, "global")
@@ -55,29 +57,13 @@ def _across(schedule: Any, block: Any, results: int, at: int, width: int) -> Non
 def _along(schedule: Any, block: Any, results: int, at: int, width: int) -> None:
     """Vectors of terms, which are summed up once a result."""
     terms = schedule.get_loops(block)[results:]
-    outer, inner = _split(schedule, terms.pop(at - results), width)
+    outer, inner = split_in_two(schedule, terms.pop(at - results), WIDEST, width)
     schedule.reorder(*terms, outer, inner)
     lanes = schedule.rfactor(inner, results)
     if results:
         schedule.compute_at(lanes, schedule.get_loops(block)[results - 1], preserve_unit_loops=True)
         inner, *others = schedule.get_loops(lanes)[results:]
         schedule.reorder(*others, inner)
-
-
-def _split(schedule: Any, loop: Any, width: int) -> list[Any]:
-    extent = _extent(schedule, loop)
-    inner = largest_factor(extent, width)
-    factors = schedule.sample_perfect_tile(loop, 2, WIDEST, [extent // inner, inner])
-    return list(schedule.split(loop, factors))
-
-
-def _results(schedule: Any, block: Any) -> int:
-    """How many of the loops are around results; those of terms are inside."""
-    return sum(axis.iter_type == IterVar.DataPar for axis in schedule.get(block).iter_vars)
-
-
-def _extent(schedule: Any, loop: Any) -> int:
-    return int(schedule.get(loop).extent)
 
 
 tvm.register_global_func(f"s_tir.meta_schedule.cpu.{FOLD}", fold, override=True)

@@ -38,7 +38,9 @@ class StudentT:
 def forecasts(known: StudentT) -> list[Forecast]:
     """The forecast for each task's best latency."""
     low, expected, high = (np.exp(_clipped(ends)) for ends in _interval(known))
-    beats = _beats(known)
+    reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
+    # That a round on its curve gains more than noise.
+    beats = stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach))
     likely = np.minimum(1.0, known.record / np.maximum(beats, SMALLEST))
     drop, weights = _drops(known), _rule()[1]
     mean = known.valid * _either(likely * (drop @ weights), LEAP_DROP, known.leap)
@@ -63,12 +65,6 @@ def _drops(known: StudentT) -> Array:
     quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])[row]
     ahead = _clipped(_at(known, quantiles))
     return np.asarray(-np.expm1(np.minimum(ahead - known.best[:, None], 0.0)))
-
-
-def _beats(known: StudentT) -> Array:
-    """The probability that a round on its curve gains more than noise."""
-    reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
-    return np.asarray(stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach)))
 
 
 def _at(known: StudentT, quantiles: Array) -> Array:

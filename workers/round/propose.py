@@ -58,7 +58,8 @@ def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate |
     facts = context.target, context.descriptors, compiler, context.machine, validate
     work = context.work({sketch.key: sketch for sketch in sketches})
     space = TvmSpace(sketches, context.program, *facts, lambda view, seen: viewer.rows(view, work, seen))
-    if context.model is not None and context.model.view in LOWERED and not _compiles(context):
+    searcher: type[Searcher] = resolve("search", context.row.searcher)
+    if context.model is not None and context.model.view in LOWERED and not searcher.compiles:
         found, state = _verified(viewer, context, space, context.model)
     elif context.model is not None and context.on_base and not context.history:
         found, state = _opened(context, space, context.model)
@@ -72,11 +73,6 @@ def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate |
         for number, proposal in enumerate(proposals)
     ]
     return Proposed(slots, proposals, state)
-
-
-def _compiles(context: RoundContext) -> bool:
-    kind: type[Searcher] = resolve("search", context.row.searcher)
-    return kind.compiles
 
 
 def _check(found: Sequence[Proposal], space: TvmSpace, context: RoundContext) -> None:
