@@ -29,7 +29,7 @@ from db.repositories.workloads import Networks
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.errors import Conflict, MallornError
-from research.pretraining.feature_rows import LoweredViews
+from research.pretraining.feature_rows import Lowering
 from research.pretraining.from_database import training_data_of
 from research.pretraining.training_data import TaskData, TrainingData
 from workers.round.feature_lookup import LOWERED, FeatureRows
@@ -48,7 +48,7 @@ def main() -> None:
         sys.exit(f"{error.message}\n{error.hint}")
 
 
-def freeze(database: Database, lowering: LoweredViews, out: Path, name: str, views: Sequence[str]) -> None:
+def freeze(database: Database, lowering: Lowering, out: Path, name: str, views: Sequence[str]) -> None:
     """What is there already is kept. Raises Conflict where it is of other rows."""
     snapshot = frozen(database, name)
     if not out.exists():
@@ -79,14 +79,14 @@ def _check(out: Path, snapshot: Snapshot) -> None:
         raise Conflict(f"{out} holds the rows {found['name']}, not {snapshot.name}", hint=f"ls {out}")
 
 
-def _store(out: Path, view: str, data: TrainingData, lowering: LoweredViews) -> None:
+def _store(out: Path, view: str, data: TrainingData, lowering: Lowering) -> None:
     started, path = time.monotonic(), path_of(out, view)
     written = write_view(path, VIEWS[view], data.snapshot, _seen(view, data, lowering))
     seconds, size = time.monotonic() - started, path.stat().st_size
     print(f"{view}: {written} of {data.rows} rows, {size / 1e6:.1f} MB, {seconds:.0f} s", flush=True)
 
 
-def _seen(view: str, data: TrainingData, lowering: LoweredViews) -> Iterator[tuple[TaskData, FeatureRows]]:
+def _seen(view: str, data: TrainingData, lowering: Lowering) -> Iterator[tuple[TaskData, FeatureRows]]:
     for number, task in enumerate(data.tasks, 1):
         found = lowering.see(task, view)
         print(f"{view}: {number} of {len(data.tasks)} tasks, {int(found.known.sum())} rows", flush=True)

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -13,13 +13,7 @@ from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
 from mallorn.core.states import MeasurementKind, RoundState
 
-
-class _OfJob(Protocol):
-    @property
-    def job_id(self) -> str: ...
-
-
-OfJob = TypeVar("OfJob", bound=_OfJob)
+OfJob = TypeVar("OfJob", "_Task", "_Visit")
 Outcomes = Mapping[str | None, dict[str, int]]  # how many, by job and outcome
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -16,13 +15,6 @@ from research.pretraining.training_data import TaskData
 from workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, WorkloadOnTarget
 
 
-class LoweredViews(Protocol):
-    """A source of views that need a compiler."""
-
-    def see(self, task: TaskData, view: str) -> FeatureRows:
-        """The candidates of a task in this view. Raises InvalidRequest if the view is not available."""
-
-
 @dataclass(frozen=True, slots=True)
 class Lowering:
     """Fills views that need a compiler, for tasks of the viewer's database."""
@@ -31,7 +23,7 @@ class Lowering:
     most_new: int  # candidates of a task that are lowered for the first time
 
     def see(self, task: TaskData, view: str) -> FeatureRows:
-        """Raises InvalidRequest for a task of another database."""
+        """The candidates of a task in this view. Raises InvalidRequest for a task of another database."""
         if task.workload_id is None:
             raise _not_here(view)
         with self.viewer.database.session() as session:
@@ -43,7 +35,7 @@ class Lowering:
         return self.viewer.see(view, WorkloadOnTarget(*facts, task.sketches), task.candidates, self.most_new)
 
 
-def rows_for(tasks: Sequence[TaskData], view: str, lowering: LoweredViews | None = None) -> Rows:
+def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = None) -> Rows:
     """The rows of tasks as a model of this view takes them; candidates that cannot be seen are left out.
 
     Raises InvalidRequest for a view that needs a compiler where there is none.
@@ -58,7 +50,7 @@ def rows_for(tasks: Sequence[TaskData], view: str, lowering: LoweredViews | None
     return rows_of(known, [found.rows[found.known] for found in seen])
 
 
-def _see(task: TaskData, view: str, lowering: LoweredViews | None) -> FeatureRows:
+def _see(task: TaskData, view: str, lowering: Lowering | None) -> FeatureRows:
     if view in LOWERED and lowering is not None:
         return lowering.see(task, view)
     rows = resolve("features", view)().extract(task.sketches, task.descriptors, task.candidates)

@@ -4,25 +4,19 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final
 
 from mallorn.core.errors import HostFault
 from workers.host.core_lock import CoreLock
+from workers.subprocesses.child_process import Child
 
 SLICE_SEC: Final = 0.2  # what a candidate may have to wait for the end of
 log = logging.getLogger(__name__)
 
 
-class Pausable(Protocol):
-    """A child process."""
-
-    def suspend(self) -> None: ...
-    def resume(self) -> None: ...
-
-
 @contextmanager
 def paused_while_timing(
-    child: Pausable, cores: CoreLock | None = None, slice_sec: float = SLICE_SEC
+    child: Child, cores: CoreLock | None = None, slice_sec: float = SLICE_SEC
 ) -> Iterator[None]:
     """Stop the child before anybody here begins to time, and let it go on when that is over.
 
@@ -40,7 +34,7 @@ def paused_while_timing(
         over.set()
 
 
-def _in_slices(child: Pausable, cores: CoreLock, slice_sec: float, over: threading.Event) -> None:
+def _in_slices(child: Child, cores: CoreLock, slice_sec: float, over: threading.Event) -> None:
     try:
         while not over.is_set():
             child.suspend()
