@@ -5,6 +5,8 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from scipy.stats import rankdata
 
 from costmodels.base import Groups, Indices, Matrix, Vector
 from costmodels.ensemble_spread import draws, finite, importance
@@ -44,8 +46,8 @@ def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.ran
         left = rng.permutation(left)[: max(LOOKED_AT, after - before)]
         doubt = _doubt(rows, labels, known, left, rng)
         others = rng.choice(left, min(NEIGHBOURS, len(left)))
-        crowd = _ranks(-_apart(places, left, others).mean(axis=1))
-        distance = _ranks(_apart(places, left, known[-LOOKED_AT:]).min(axis=1))
+        crowd = _ranks(-cdist(places[left], places[others]).mean(axis=1))
+        distance = _ranks(cdist(places[left], places[known[-LOOKED_AT:]]).min(axis=1))
         scores = doubt + crowd + distance
         best = left[np.argsort(-scores, kind="stable")[: after - before]]
         known = np.sort(np.concatenate([known, best]))
@@ -66,14 +68,6 @@ def _doubt(rows: Matrix, labels: Vector, known: Indices, left: Indices, rng: np.
     return _ranks(opinions(committee, finite(rows[left])).std(axis=0))
 
 
-def _apart(places: NDArray[np.float32], some: Indices, others: Indices) -> NDArray[np.float32]:
-    squares = (places**2).sum(axis=1)
-    apart = squares[some][:, None] + squares[others][None, :] - 2 * places[some] @ places[others].T
-    return np.asarray(np.sqrt(np.maximum(apart, 0)))
-
-
 def _ranks(values: NDArray[np.floating]) -> Scores:
     """From 0, for the least, to 1; equal values have equal ranks."""
-    ordered = np.sort(values)
-    below, upto = np.searchsorted(ordered, values), np.searchsorted(ordered, values, side="right")
-    return np.asarray((below + upto - 1) / (2 * max(1, len(values) - 1)))
+    return np.asarray((rankdata(values) - 1) / max(1, len(values) - 1))
