@@ -148,15 +148,12 @@ def _check_measurements(directory: Path, known: Mapping[Table, set[str]]) -> Non
         evaluators.update(batch.column("evaluator").unique().to_pylist())
     for text in sorted(targets - {None}, key=str):
         parse_target(str(text))
-    for text in evaluators - {None}:
-        _check_json(directory / MEASUREMENT_TABLE.file, str(text))
-
-
-def _check_json(path: Path, text: str) -> None:
-    try:
-        read_json(text)
-    except ValueError:
-        raise InvalidRequest(f"{path} has an evaluator that is no JSON: {told(text)}", hint=AGAIN) from None
+    for text in map(str, evaluators - {None}):
+        try:
+            read_json(text)
+        except ValueError:
+            wrong = f"{directory / MEASUREMENT_TABLE.file} has an evaluator that is no JSON: {told(text)}"
+            raise InvalidRequest(wrong, hint=AGAIN) from None
 
 
 def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatch]:

@@ -76,7 +76,7 @@ def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
     planned, family, model_name, version = row[:4]
     known = {name: value for name, value in row._mapping.items() if name in RoundStatus.model_fields}
     model = None if family is None else CostModelName(family, model_name, version)
-    noted = planned.reason
+    noted, first = planned.reason, "" if planned.seen_upto else "first round "
     begun_and_ended = planned.started_at is not None and planned.finished_at is not None
     return RoundStatus.from_row(
         planned,
@@ -89,7 +89,7 @@ def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
         in_interval=_in_interval(planned, noted.forecast, row.found_us),
         cost_model=None if model is None else str(model),
         cost_model_version=None if model is None else model.version,
-        proposal=_proposal(planned, model),
+        proposal=f"{first}proposed by {model}" if model is not None and model.is_base else None,
         seconds=planned.finished_at - planned.started_at if begun_and_ended else None,
         reason=noted,
     )
@@ -100,12 +100,6 @@ def _gain_us(weight: int, before_us: float | None, found_us: float | None) -> fl
     if before_us is None:
         return None
     return weight * (before_us - min(before_us, before_us if found_us is None else found_us))
-
-
-def _proposal(planned: Round, model: CostModelName | None) -> str | None:
-    if model is None or not model.is_base:
-        return None
-    return f"{'' if planned.seen_upto else 'first round '}proposed by {model}"
 
 
 def _in_interval(planned: Round, forecast: RoundForecast | None, found_us: float | None) -> bool | None:

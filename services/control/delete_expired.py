@@ -35,7 +35,10 @@ def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> No
         with turn.part("old entries of the audit log are not deleted"), database.transaction() as session:
             Audit(session).forget(settings.keep_audit_days, ENTRIES_AT_A_TIME)
     with turn.part("files that a deletion left are not removed"):
-        _remove_leftovers(database)
+        with database.session() as session:
+            leftovers = [(job.id, job.export_uri) for job in Removals(session).leftovers(AT_A_TIME)]
+        for job_id, uri in leftovers:
+            remove_export(database, job_id, uri or "")
     with turn.part("old workers are not forgotten"), database.transaction() as session:
         Workers(session).forget(WORKERS_KEPT_DAYS, ENTRIES_AT_A_TIME)
     with turn.part("measurements are not counted"), database.transaction() as session:
@@ -58,10 +61,3 @@ def _delete_models(database: Database, settings: Settings) -> None:
         # A job may have been submitted for it since, or its owner have deleted it.
         with suppress(Conflict, NotFound):
             delete_model(database, settings.artifacts, model.id, model.owner)
-
-
-def _remove_leftovers(database: Database) -> None:
-    with database.session() as session:
-        leftovers = [(job.id, job.export_uri) for job in Removals(session).leftovers(AT_A_TIME)]
-    for job_id, uri in leftovers:
-        remove_export(database, job_id, uri or "")

@@ -79,7 +79,9 @@ async def stream(
     with parts.pulse.following(job_id):
         while True:
             for event in events:
-                yield format_event(event)
+                told = json.dumps(read_event(event.kind, event.payload).told())
+                # JSON holds no line break that could end it early.
+                yield f"id: {event.seq}\nevent: {event.kind}\ndata: {told}\n\n"
                 after = event.seq
             if ended or parts.stopping.is_set():
                 return
@@ -104,9 +106,3 @@ async def _news(parts: AppContext, owner: str, job_id: str, after: int) -> News:
         log.warning("the events of job %s wait for the database: %s", job_id, error.message)
         await anyio.sleep(POLL_SEC)
         return [], False
-
-
-def format_event(event: Event) -> str:
-    """One event on the wire; JSON holds no line break that could end it early."""
-    told = read_event(event.kind, event.payload).told()
-    return f"id: {event.seq}\nevent: {event.kind}\ndata: {json.dumps(told)}\n\n"

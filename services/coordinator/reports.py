@@ -29,15 +29,10 @@ HTML = described("text/html", "A page that needs nothing else.", TEXT)
 @router.get("/{job_id}/report", response_class=Response, responses=HTML)
 def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
     """Show all there is to know of a job as one HTML page, the same that `mallorn report` writes."""
-    told = page(story_of(parts, owner, job_id), time.time())
-    return HTMLResponse(told, headers={"Content-Security-Policy": SERVED})
-
-
-def story_of(parts: AppContext, owner: str, job_id: str) -> ReportData:
-    """A job by its id or the beginning of it, in the same values as over HTTP. Raises NotFound."""
     job = get_job(parts, owner, job_id)
     tasks = list_tasks(parts, owner, job.id).items
-    return ReportData.of(job, tasks, _rounds(parts, owner, job), _failed(parts, owner, job))
+    story = ReportData.of(job, tasks, _rounds(parts, owner, job), _failed(parts, owner, job))
+    return HTMLResponse(page(story, time.time()), headers={"Content-Security-Policy": SERVED})
 
 
 def _rounds(parts: AppContext, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
