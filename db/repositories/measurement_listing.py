@@ -30,10 +30,10 @@ class Records(Repository):
         query = _records().order_by(Measurement.id.desc()).limit(check_limit(limit) + 1)
         if owner is not None:
             query = query.where(Measurement.job_id.in_(select(Job.id).where(owned(owner))))
-        wanted = (Measurement.job_id, job_id), (Measurement.outcome, outcome)
-        query = query.where(*(column == value for column, value in wanted if value is not None))
+        measured = (Measurement.job_id, job_id), (Measurement.outcome, outcome)
         keys = (Workload.key, workload), (TargetRow.key, target)
-        query = query.where(*(column == value for column, value in keys if value is not None))
+        wanted: list[tuple[Any, object]] = [*measured, *keys]
+        query = query.where(*(column == value for column, value in wanted if value is not None))
         if cursor is not None:
             query = query.where(Measurement.id < decode_cursor(cursor, int)[0])
         found = [_record(row) for row in self.session.execute(query)]
@@ -53,28 +53,14 @@ def _records() -> Select[*tuple[Any, ...]]:
 
 def _record(row: Row[*tuple[Any, ...]]) -> Record:
     found, workload, workload_name, target, sketch, device = row
-    return Record(
-        id=found.id,
-        job_id=found.job_id,
-        round_id=found.round_id,
-        slot=found.slot,
-        kind=found.kind,
+    return Record.from_row(
+        found,
         workload=workload,
         workload_name=workload_name,
         target=target,
-        context_id=found.context_id,
         sketch=sketch,
         decisions=list(unpack_decisions(found.decisions)),
         outcome=Outcome.read(found.outcome),
-        latency_us=found.latency_us,
-        bound_us=found.bound_us,
-        disturbed=found.disturbed,
         run_us=list(unpack_times(found.run_us or b"")),
-        error=found.error,
         device=device,
-        build_ms=found.build_ms,
-        run_ms=found.run_ms,
-        predicted=found.predicted,
-        origin=found.origin,
-        created_at=found.created_at,
     )

@@ -116,17 +116,5 @@ def _place(row: Row[*Named]) -> tuple[str | float, ...]:
 
 def _verified(row: Row[*Named]) -> VerifiedSchedule:
     found, workload, name, target, is_bound = row
-    return VerifiedSchedule(
-        id=found.id,
-        job_id=found.job_id,
-        workload=workload,
-        workload_name=name,
-        target=target,
-        context_id=found.context_id,
-        latency_us=found.latency_us,
-        low_us=found.low_us,
-        high_us=found.high_us,
-        is_bound=is_bound,
-        max_error=found.max_error,
-        created_at=found.created_at,
-    )
+    names = {"workload": workload, "workload_name": name, "target": target}
+    return VerifiedSchedule.from_row(found, **names, is_bound=is_bound)

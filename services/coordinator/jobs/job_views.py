@@ -93,21 +93,14 @@ def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
 def task_out(task: TaskSummary, job_state: JobState, stock_us: float | None) -> TaskStatus:
     """One row of MetaSchedule's table."""
     best_us = task.best_us
-    return TaskStatus(
-        index=task.index,
-        name=task.name,
-        flops=task.flops,
-        weight=task.weight,
+    return TaskStatus.from_row(
+        task,
         gflops=task.flops / best_us / 1e3 if best_us else None,
         latency_us=best_us,
         weighted_latency_us=best_us * task.weight if best_us is not None else None,
         stock_us=stock_us,
-        trials=task.trials,
-        failures=task.failures,
         state=_task_state(task, job_state),
         reason=task.retired,
-        family=task.family,
-        family_why=task.family_why,
         workload=task.workload_key,
     )
 
