@@ -1,9 +1,8 @@
 """`mallorn dataset`: the dataset in numbers, frozen, carried elsewhere, and brought in from there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import Annotated, Final
 
 import typer
 
@@ -16,14 +15,11 @@ from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows, stdout
 from cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
+from mallorn.core.values.base import Value
 from mallorn.wording.format_values import Column, moment
 
-if TYPE_CHECKING:
-    from db.tables import Snapshot
 
-
-@dataclass(frozen=True, slots=True)
-class TakenSnapshot:
+class TakenSnapshot(Value):
     """Measurements that were frozen under a name."""
 
     name: str
@@ -32,11 +28,6 @@ class TakenSnapshot:
     digest: str
     upto: int
     created_at: float
-
-    @classmethod
-    def of(cls, found: "Snapshot") -> Self:
-        """Without its database."""
-        return cls(found.name, found.rows, found.filter, found.digest, found.upto, found.created_at)
 
     @property
     def selection(self) -> str:
@@ -103,7 +94,7 @@ def snapshot(
 
         if name is None:
             with opened.session() as session:
-                listed = [TakenSnapshot.of(each) for each in Snapshots(session).list()]
+                listed = [TakenSnapshot.from_row(each) for each in Snapshots(session).list()]
             print_rows(listed, COLUMNS, as_json, NO_SNAPSHOTS)
             return
         with bar("counting") as progress:
@@ -116,7 +107,7 @@ def snapshot(
                     )
             else:
                 taken = take_snapshot(opened, name, selected(opened, rows), progress)
-    print_rows([TakenSnapshot.of(taken)], COLUMNS, as_json, "")
+    print_rows([TakenSnapshot.from_row(taken)], COLUMNS, as_json, "")
 
 
 @app.command()

@@ -109,8 +109,7 @@ def _flaw(uri: str, model_id: str) -> Flaw | None:
 
 def _files(uri: str) -> Sequence[str]:
     fs, path = open_store(uri)
-    found: Sequence[str] = fs.find(path)
-    return found
+    return list(fs.find(path))
 
 
 def damaged(version: StoredCostModel) -> bool:

@@ -107,11 +107,5 @@ def _tuned(session: Session, compiler: CandidateCompiler, target: Target, record
 
 
 def _measured(session: Session, record: BestRecord) -> SharedRecord:
-    return SharedRecord(
-        dataset=record.dataset,
-        row=record.row,
-        created_at=record.created_at,
-        origin=record.trial.origin,
-        name=record.name,
-        measured_on=Contexts(session).get(record.context_id).measured_on,
-    )
+    measured_on = Contexts(session).get(record.context_id).measured_on
+    return SharedRecord.from_row(record, origin=record.trial.origin, measured_on=measured_on)

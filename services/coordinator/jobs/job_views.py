@@ -77,11 +77,9 @@ def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
     # sum without it would get worse when it comes.
     first_pass_over = progress.steered and not progress.awaited
     complete = bool(best_us) and (first_pass_over or len(best_us) == len(weights))
-    return JobProgress(
+    return JobProgress.from_row(
+        progress,
         trials=progress.spent,
-        in_flight=progress.in_flight,
-        failures=progress.failures,
-        left_unbuilt=progress.left_unbuilt,
         tasks=len(weights),
         tasks_measured=len(best_us),
         estimated_us=sum(best_us.get(task, 0.0) * weight for task, weight in weights.items())
