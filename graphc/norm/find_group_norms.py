@@ -37,7 +37,12 @@ class FindGroupNorms(Pass[GroupNorm]):
     def check(self, call: Any, g: Graph) -> GroupNorm:
         if call.ty.ndim <= 2 or int(call.ty.shape[1]) % g.lanes:
             raise Leave("it is no image whose channels fill vectors")
-        return _grouped(g, call) if operator_name(call) == RESHAPE else _of_instances(g, call)
+        if operator_name(call) == RESHAPE:
+            return _grouped(g, call)
+        normed = _normed(g, call)
+        if g.producer(normed.data, RESHAPE) is not None:
+            raise Leave("it norms what was reshaped")
+        return normed
 
     def rewrite(self, call: Any, facts: GroupNorm, g: Graph) -> Any:
         channels, axes = int(call.ty.shape[1]), list(range(2, call.ty.ndim))
@@ -56,13 +61,6 @@ def _grouped(g: Graph, call: Any) -> GroupNorm:
     if not alike or sizes[1] % rows[1]:
         raise Leave("the rows of the norm are no groups of channels")
     return GroupNorm(before.args[0], rows[1], normed.epsilon)
-
-
-def _of_instances(g: Graph, call: Any) -> GroupNorm:
-    normed = _normed(g, call)
-    if g.producer(normed.data, RESHAPE) is not None:
-        raise Leave("it norms what was reshaped")
-    return normed
 
 
 def _without_units(g: Graph, value: Any) -> Any | None:

@@ -101,15 +101,15 @@ class MeasurementKind(StrEnum):
     @property
     def foreign(self) -> "MeasurementKind":
         """What a measurement is where it is imported: it teaches, and is never promoted."""
-        return {
-            MeasurementKind.TRIAL: MeasurementKind.FOREIGN,
-            MeasurementKind.FINISH: MeasurementKind.FOREIGN_FINISH,
-        }.get(self, self)
+        return _IMPORTED.get(self, self)
 
     @property
     def measured(self) -> "MeasurementKind":
         """What it was where it was measured."""
-        return {
-            MeasurementKind.FOREIGN: MeasurementKind.TRIAL,
-            MeasurementKind.FOREIGN_FINISH: MeasurementKind.FINISH,
-        }.get(self, self)
+        return next((here for here, there in _IMPORTED.items() if there is self), self)
+
+
+_IMPORTED: Final = {
+    MeasurementKind.TRIAL: MeasurementKind.FOREIGN,
+    MeasurementKind.FINISH: MeasurementKind.FOREIGN_FINISH,
+}
