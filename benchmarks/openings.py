@@ -21,10 +21,11 @@ import numpy as np
 from benchmarks.hosts import describe_host
 from benchmarks.lab.grid import STANDARD, Combination
 from benchmarks.lab.summary import WORST
+from benchmarks.lab.synthetic_arena import SyntheticArena
 from costmodels.base import CostModel
 from costmodels.labels import labels
 from research.replay.recording_file import read_tasks
-from research.replay.search_arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
+from research.replay.search_arenas import Arena, RecordedArena, ShownSpace
 from searchers.base import DEFAULT, Proposal, Trial
 from searchers.batch_searcher import Request
 from searchers.fill_batch import pending

@@ -24,9 +24,10 @@ from benchmarks.lab.cells import BATCH, Cell, parse, run_all
 from benchmarks.lab.chart import chart
 from benchmarks.lab.grid import STANDARD, Axes, Combination
 from benchmarks.lab.summary import FACTOR, Figures, summarise
+from benchmarks.lab.synthetic_arena import SyntheticArena
 from research.replay.recorded_task import of_every_kind
 from research.replay.recording_file import read_facts, read_tasks
-from research.replay.search_arenas import Arena, RecordedArena, ShownSpace, SyntheticArena
+from research.replay.search_arenas import Arena, RecordedArena, ShownSpace
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 SHAPES: Final = ((256, 512, 64), (256, 256, 256), (512, 512, 512), (64, 1000, 100))
@@ -96,8 +97,15 @@ def _tell(figures: Sequence[Figures], arenas: Sequence[Arena]) -> None:
 
 def _even(arenas: Sequence[Arena], kind: str) -> float | None:
     """The geometric mean of the trials that even draws from the recordings would need."""
-    draws = [a.even_trials(FACTOR) for a in arenas if isinstance(a, RecordedArena) and a.kind == kind]
+    draws = [even_trials(a, FACTOR) for a in arenas if isinstance(a, RecordedArena) and a.kind == kind]
     return float(np.exp(np.mean(np.log(draws)))) if draws else None
+
+
+def even_trials(arena: RecordedArena, factor: float) -> float:
+    """The expected number of random trials until one is within `factor` of the optimum."""
+    trials = arena.recorded.task.trials
+    good = sum(t.latency_us is not None and t.latency_us <= factor * arena.optimum_us for t in trials)
+    return (len(trials) + 1) / (good + 1)
 
 
 def _picture(figures: Sequence[Figures], options: argparse.Namespace) -> str:

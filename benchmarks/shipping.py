@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from db.bundled.load_bundled import PREFIX, Shipped, ShippedBase, read_list, rows_in, write_list
+from db.bundled.load_bundled import PREFIX, Shipped, ShippedBase, read_list, rows_in
 from db.dataset.export import export
 from db.dataset.import_dataset import import_dataset
 from db.dataset.snapshots import take_snapshot
@@ -67,6 +67,13 @@ def _fitted(database: Database, snapshot: Snapshot, models: Sequence[str]) -> It
     for model in models:
         fitted = pretrain(database, data, model)
         yield from (base for base in fitted if base.active and base.metrics.split != "within-task")
+
+
+def write_list(folder: Path, shipped: Shipped) -> None:
+    """Sorted and indented, so that a new version shows what has changed."""
+    bases = sorted(shipped.bases, key=lambda base: base.file)
+    told = shipped.model_copy(update={"bases": bases})
+    (folder / "bases.json").write_text(told.model_dump_json(indent=1) + "\n")
 
 
 def _write(database: Database, snapshot: Snapshot, kept: Sequence[PretrainedBase], folder: Path) -> None:

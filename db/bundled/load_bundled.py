@@ -55,13 +55,6 @@ def read_list(folder: Path) -> Shipped | None:
     return Shipped.model_validate_json(listed.read_bytes()) if listed.is_file() else None
 
 
-def write_list(folder: Path, shipped: Shipped) -> None:
-    """Sorted and indented, so that a new version shows what has changed."""
-    bases = sorted(shipped.bases, key=lambda base: base.file)
-    told = shipped.model_copy(update={"bases": bases})
-    (folder / "bases.json").write_text(told.model_dump_json(indent=1) + "\n")
-
-
 def bring_along(url: str, folder: Path = FOLDER) -> int:
     """Store the rows and bases that this version has and the database has not; how many rows were new.
 

@@ -26,7 +26,9 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     if bias is None:
         bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.hidden), "float32")
     own, states = np.split(bias[:, :, None], 2, axis=1)
-    factors = [_gates(builder, scan, data, weights, own, states), relax.const(_packed(scan, recurrent))]
+    packed = np.moveaxis(scan.pack(recurrent), 0, 2)  # directions x parts x states x sums x lanes
+    factors = [_gates(builder, scan, data, weights, own, states)]
+    factors.append(relax.const(np.ascontiguousarray(packed, dtype="float32")))
     factors += [_state(scan, value) for value in rest[_INITIAL - 1 :][: _STATES[kind]]]
     if kind == "GRU":
         factors.append(relax.const(scan.pack(states)[0].astype("float32")))
@@ -86,11 +88,6 @@ def _gates(builder: Any, scan: Any, data: Any, weights: Any, own: Any, states: A
     product = relax.op.matmul(flat, relax.const(packed))
     total = relax.op.add(product, relax.const(offsets.reshape(-1).astype("float32")))
     return builder.emit(relax.op.reshape(total, scan.shapes["X"]))
-
-
-def _packed(scan: Any, recurrent: Any) -> Any:
-    """Weights of the state: directions x parts x states x sums x lanes."""
-    return np.ascontiguousarray(np.moveaxis(scan.pack(recurrent), 0, 2), dtype="float32")
 
 
 def _state(scan: Any, value: Any | None) -> Any:

@@ -60,7 +60,9 @@ class Node:
         if zero is None or (known is not None and not known.any()):
             return data
         if known is not None and values is not None:
-            return relax.const(_narrowest(values.astype("int16") - _beside(known, column)))
+            less = values.astype("int16") - _beside(known, column)
+            fits = less.min(initial=0) >= -128 and less.max(initial=0) <= 127
+            return relax.const(less.astype("int8") if fits else less)
         if known is not None:
             zero = relax.const(_beside(known, column))
         wide = (self.emit(relax.op.astype(value, _AFTER_ZERO_POINT)) for value in (data, zero))
@@ -79,16 +81,10 @@ def _type(value: Any) -> str:
 
 def _beside(zero: Any, column: bool) -> Any:
     """A vector of zero points, so that it meets its rows; columns are met as they are."""
-    return zero.astype("int16")[:, None] if zero.ndim == 1 < zero.size and not column else _flat(zero)
-
-
-def _flat(zero: Any) -> Any:
-    return zero.astype("int16").reshape(() if zero.size == 1 else zero.shape)
-
-
-def _narrowest(values: Any) -> Any:
-    fits = values.min(initial=0) >= -128 and values.max(initial=0) <= 127
-    return values.astype("int8") if fits else values
+    steps = zero.astype("int16")
+    if zero.ndim == 1 < zero.size and not column:
+        return steps[:, None]
+    return steps.reshape(() if zero.size == 1 else zero.shape)
 
 
 def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:

@@ -72,8 +72,6 @@ def _by_element(block: Any) -> bool:
 def _reads_along(load: Any, along: Any) -> bool:
     *others, last = load.indices or [along]
     within = isinstance(last, Var) and last.same_as(along)
-    return not any(_has(index, along) for index in (others if within else load.indices))
-
-
-def _has(index: Any, var: Any) -> bool:
-    return any(found.same_as(var) for found in graph_rewriting.collect(index, Var))
+    indices = others if within else load.indices
+    found = (var for index in indices for var in graph_rewriting.collect(index, Var))
+    return not any(var.same_as(along) for var in found)

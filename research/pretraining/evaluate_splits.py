@@ -1,7 +1,7 @@
 """Judges models on held-out rows, beside a control that learned from shuffled labels."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -62,7 +62,7 @@ def figures(
     make: Make, rows: Rows, split: str, seeds: int, networks: Networks | None = None, control: bool = False
 ) -> list[Figures]:
     """Figures for each seed, as means over the folds; with `control` for labels that were shuffled first."""
-    data = rows.with_labels(scrambled(rows.labels, rows.groups, seed=0)) if control else rows
+    data = replace(rows, labels=scrambled(rows.labels, rows.groups, seed=0)) if control else rows
     return [
         mean([_judged(make, data, fold, seed) for fold in folds(split, data, networks or {}, seed)])
         for seed in range(seeds)

@@ -34,10 +34,6 @@ class Rows:
         each = "features", "labels", "groups", "tasks", "targets", "hosts", "latencies_us"
         return replace(self, **{name: getattr(self, name)[lines] for name in each})
 
-    def with_labels(self, new: Vector) -> "Rows":
-        """The same candidates with other labels."""
-        return replace(self, labels=new)
-
 
 def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
     """The rows of all tasks. Raises InvalidRequest if there are none, or for bad times."""

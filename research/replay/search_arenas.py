@@ -1,4 +1,4 @@
-"""Arenas to compare searchers in: recorded tasks and synthetic spaces, with known optima."""
+"""Arenas to compare searchers in, as recorded tasks, with known optima."""
 
 from abc import ABC, abstractmethod
 from enum import StrEnum
@@ -9,7 +9,6 @@ from research.replay.recorded_task import RecordedTask
 from searchers.base import Proposal, Searcher, Trial
 from searchers.batch_searcher import Request
 from searchers.space import Candidate, Space
-from searchers.synthetic_space import SyntheticSpace
 
 
 class ShownSpace(StrEnum):
@@ -37,34 +36,17 @@ class Arena(ABC):
         return searcher.propose(asked.space, asked.history, asked.model, asked.count, asked.rng)
 
 
-class SyntheticArena(Arena):
-    """A synthetic matrix product."""
-
-    def __init__(self, m: int, n: int, k: int) -> None:
-        self._synthetic = SyntheticSpace(m, n, k)
-        super().__init__("synthetic", f"{m}x{n}x{k}", self._synthetic, self._synthetic.optimum_us)
-
-    def measure(self, candidate: Candidate) -> Trial:
-        return self._synthetic.measure(candidate)
-
-
 class RecordedArena(Arena):
     """A recorded task; only recorded candidates are proposed."""
 
     def __init__(self, task: RecordedTask, view: ShownSpace) -> None:
-        self._recorded = RecordedSpace(task)
-        shown = LooseSpace(task) if view is ShownSpace.RECORDED else WideSpace(self._recorded)
+        self.recorded = RecordedSpace(task)
+        shown = LooseSpace(task) if view is ShownSpace.RECORDED else WideSpace(self.recorded)
         name = f"{task.name} {task.workload[:8]}"  # another model may have another task of this name
-        super().__init__(str(view), name, shown, self._recorded.optimum_us)
+        super().__init__(str(view), name, shown, self.recorded.optimum_us)
 
     def measure(self, candidate: Candidate) -> Trial:
-        return self._recorded.measure(candidate)
+        return self.recorded.measure(candidate)
 
     def propose(self, searcher: Searcher, asked: Request) -> list[Proposal]:
-        return propose_recorded(searcher, asked, self._recorded)
-
-    def even_trials(self, factor: float) -> float:
-        """The expected number of random trials until one is within `factor` of the optimum."""
-        trials = self._recorded.task.trials
-        good = sum(t.latency_us is not None and t.latency_us <= factor * self.optimum_us for t in trials)
-        return (len(trials) + 1) / (good + 1)
+        return propose_recorded(searcher, asked, self.recorded)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from benchmarks.shipping import ship
+from benchmarks.shipping import ship, write_list
 from costmodels.random import RandomModel
 from db.bundled.load_bundled import (
     FOLDER,
@@ -15,7 +15,6 @@ from db.bundled.load_bundled import (
     bring_along,
     read_list,
     rows_in,
-    write_list,
 )
 from db.dataset.dataset_reader import open_parcel
 from db.dataset.import_dataset import import_dataset

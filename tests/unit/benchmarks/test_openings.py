@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks import openings
+from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.openings import FIRST, Known, _base, _figures, _headline
 from costmodels.base import CostModel
-from research.replay.search_arenas import SyntheticArena
 
 
 def known(m: int, n: int, k: int) -> Known:

@@ -15,11 +15,11 @@ from benchmarks.lab.cells import Cell, Finished, TvmLoaded, parse, run
 from benchmarks.lab.chart import chart
 from benchmarks.lab.grid import NO_MODEL, STANDARD, Axes, Combination
 from benchmarks.lab.summary import WORST, Figures, summarise
+from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.lab.unlearned import SAMPLER_TWINS, TWINS
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import REGISTRY
 from research.replay.recording_file import write_tasks
-from research.replay.search_arenas import SyntheticArena
 from tests.unit.research.replay.made_up import made_up
 
 ROOT = Path(__file__).parents[3]

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from benchmarks.lab.synthetic_arena import SyntheticArena
+from benchmarks.search_replay import even_trials
 from mallorn.core.registry import REGISTRY, resolve
 from research.replay.play_search import play
 from research.replay.propose_recorded import LooseSpace, RecordedProposals, WideSpace, propose_recorded
 from research.replay.recorded_space import RecordedSpace
-from research.replay.search_arenas import RecordedArena, ShownSpace, SyntheticArena
+from research.replay.search_arenas import RecordedArena, ShownSpace
 from searchers.base import Proposal, Searcher, Trial
 from searchers.batch_searcher import Request
 from searchers.space import Candidate, Space
@@ -113,4 +115,4 @@ def test_even_draws_need_so_many_trials_on_average_as_a_lottery_says() -> None:
     rng = np.random.default_rng(0)
     orders = [rng.permutation(times) for _ in range(4000)]
     waited = [1 + int((order <= 1.5 * arena.optimum_us).argmax()) for order in orders]
-    assert arena.even_trials(1.5) == pytest.approx(np.mean(waited), rel=0.1)
+    assert even_trials(arena, 1.5) == pytest.approx(np.mean(waited), rel=0.1)
