@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -169,14 +170,17 @@ def _tell_problems(exported: ScheduleDirectory, problems: Sequence["BadLine"]) -
 
 def check_numbers(model: "WholeModel", library: Path) -> float:
     """The relative error of a library against the untuned model. Raises WrongNumbers when it is too large."""
+    from graphc.export.export_checks import is_quantised
+    from workers.whole_model.compiled_model import ONNXRUNTIME
     from workers.whole_model.engines import TUNED, UNTUNED, Engines
 
-    reference, allowed = model.folder / "untuned.so", model.largest_error
+    reference = model.folder / "untuned.so"
+    beside = [ONNXRUNTIME] if is_quantised(model.path) and find_spec(ONNXRUNTIME) else []
     print_note("compiling the untuned model to compare with")
     model.compile_untuned(reference)
-    with Engines(model, (TUNED, UNTUNED)) as engines:
+    with Engines(model, (TUNED, UNTUNED, *beside)) as engines:
         engines.load({TUNED: library, UNTUNED: reference})
-        error = engines.errors(TUNED)[UNTUNED]
+        error, allowed = engines.errors(TUNED)[UNTUNED], engines.largest_error
     if not error <= allowed:
         raise WrongNumbers(
             f"the relative error against the untuned model is {error:.1e}, more than {allowed:.0e}; "

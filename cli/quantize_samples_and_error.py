@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-import onnxruntime
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from graphc.export.onnxruntime_answers import session
 from mallorn.core.errors import InvalidModel, InvalidRequest
 
 HINT: Final = "numpy.savez('samples.npz', INPUT=array)   (by the inputs' names, samples along the first axis)"
@@ -95,13 +95,11 @@ def _cut(value: Any, array: Any) -> list[Any]:
 
 def errors_of(model: Path, whole: Path, samples: Sequence[Sample]) -> dict[str, Error]:
     """By output, over the samples, in onnxruntime."""
-    sessions = [
-        onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"]) for file in (model, whole)
-    ]
+    sessions = [session(str(file)) for file in (model, whole)]
     outputs = [value.name for value in sessions[0].get_outputs()]
     found: dict[str, list[Error]] = {name: [] for name in outputs}
     for sample in samples:
-        real, quantised = (session.run(outputs, sample) for session in sessions)
+        real, quantised = (each.run(outputs, sample) for each in sessions)
         for name, expected, ours in zip(outputs, real, quantised, strict=True):
             apart = np.abs(np.asarray(ours, "float64") - expected)
             most = max(float(np.abs(expected).max(initial=0.0)), 1e-30)

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import chain
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -21,18 +21,21 @@ EXACT = ("apache-tvm", "apache-tvm-ffi")
 NEEDED = ("target", "recipe")
 OPTIONAL = ("mallorn", "onnxruntime")
 COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # where TVM looks for one
-# A wrong schedule is far above; products rounded to bfloat16 stay below the second. In a quantised model a
-# number at the border of two steps falls to one or the other, and what follows from it goes along.
+# A wrong schedule is far above; products rounded to bfloat16 stay below the second.
 LARGEST_ERROR = 1e-3
 LARGEST_ERROR_BF16 = 5e-2
-LARGEST_ERROR_INT8 = 0.15
+# In a quantised model a number at the border of two steps falls to one or the other, and what follows from it
+# goes along: as often as in onnxruntime's fused operators, and by a step where those happen to hit all.
+LARGEST_SHARE_INT8 = 2.0
+STEP_INT8 = 1 / 64  # of results that fill half of their range at least
+LARGEST_ERROR_INT8 = 0.15  # where there is no onnxruntime
 # Inputs of products with weights of few bits have 13 to 15 bits here, and 8 where onnxruntime chooses so.
 LARGEST_ERROR_NARROW = 5e-2
 # Some units in the last place of results of 16 bits, by ONNX's number of their type: float16 and bfloat16.
 LARGEST_ERROR_HALF = {10: 4e-3, 16: 3e-2}
 _OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1  # numbers of fields in onnx.proto: of a graph, a result, a type
-_NODE, _OPERATOR, _ATTRIBUTE, _BRANCH = 1, 4, 5, 6  # of a graph, a node (two), an attribute
-_FUNCTION, _FUNCTION_NODE = 25, 7  # of a model, a function
+_GRAPH_NODES, _FUNCTION_NODES = (protobuf_fields.GRAPH, 1), (25, 7)  # from the model on
+_OPERATOR, _BRANCH_NODES = 4, (5, 6, 1)  # from a node on
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
 _QUANTISED = (b"QuantizeLinear", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
 
@@ -159,52 +162,53 @@ def all_found(manifest: ManifestFile, found: list[str], missing: list[str], args
         )
 
 
-def error_of_steps(model: Path) -> float:
-    """What the operators of an ONNX file that round to steps may cost; the file is not read as a model."""
+def error_of_steps(model: Path, own_error: float | None = None) -> float:
+    """What the operators of an ONNX file that round to steps may cost; the file is not read as a model.
+
+    `own_error` is what they cost onnxruntime, where the file is quantised.
+    """
+    with _mapped(model) as view:
+        operators = _operators(view)
+        if _any_named(operators, _QUANTISED):
+            return LARGEST_ERROR_INT8 if own_error is None else LARGEST_SHARE_INT8 * own_error + STEP_INT8
+        return LARGEST_ERROR_NARROW if _any_named(operators, _NARROW) else _error_of_halves(view)
+
+
+def is_quantised(model: Path) -> bool:
+    """Whether a file's operators round what they compute to steps."""
+    with _mapped(model) as view:
+        return _any_named(_operators(view), _QUANTISED)
+
+
+@contextmanager
+def _mapped(model: Path) -> Iterator[memoryview]:
     if not model.is_file() or not model.stat().st_size:
-        return 0.0
-    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        view = memoryview(data)
-        try:
-            return _error_of_operators(_operators(view)) or _error_of_halves(view)
-        finally:
-            view.release()
+        yield memoryview(b"")
+        return
+    with (
+        model.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        memoryview(data) as view,
+    ):
+        yield view
 
 
-def _error_of_operators(operators: Set[bytes]) -> float:
-    """What rounding to steps may cost, in inputs or in weights."""
-    if any(word in name for name in operators for word in _QUANTISED):
-        return LARGEST_ERROR_INT8
-    return LARGEST_ERROR_NARROW if any(word in name for name in operators for word in _NARROW) else 0.0
+def _any_named(operators: Set[bytes], words: Sequence[bytes]) -> bool:
+    return any(word in name for name in operators for word in words)
 
 
 def _operators(view: memoryview) -> set[bytes]:
     """The operators of a model's nodes, in branches and functions, too; none of what is no model."""
-    whole = (0, len(view))
+    found: set[bytes] = set()
     try:
-        graphs = [_operators_of(view, graph, _NODE) for graph in _within(view, whole, protobuf_fields.GRAPH)]
-        functions = [_operators_of(view, each, _FUNCTION_NODE) for each in _within(view, whole, _FUNCTION)]
-        return set(chain(*graphs, *functions))
+        nodes: tuple[int, ...]
+        for nodes in (_GRAPH_NODES, _FUNCTION_NODES):
+            while places := list(protobuf_fields.inside(view, *nodes, _OPERATOR)):
+                found.update(bytes(view[start:end]) for start, end in places)
+                nodes = *nodes, *_BRANCH_NODES
     except protobuf_fields.NoMessage:
         return set()
-
-
-def _operators_of(view: memoryview, graph: tuple[int, int], nodes: int) -> Iterator[bytes]:
-    for node in _within(view, graph, nodes):
-        for start, end in _within(view, node, _OPERATOR):
-            yield bytes(view[start:end])
-        for attribute in _within(view, node, _ATTRIBUTE):
-            for branch in _within(view, attribute, _BRANCH):
-                yield from _operators_of(view, branch, _NODE)
-
-
-def _within(view: memoryview, message: tuple[int, int], wanted: int) -> Iterator[tuple[int, int]]:
-    """Where a message's fields of this number lie."""
-    return (
-        (content, end)
-        for number, _, content, end in protobuf_fields.fields(view, *message)
-        if number == wanted
-    )
+    return found
 
 
 def _error_of_halves(view: memoryview) -> float:
@@ -217,10 +221,10 @@ def _error_of_halves(view: memoryview) -> float:
     return max((LARGEST_ERROR_HALF.get(kind or 0, 0.0) for kind in kinds), default=0.0)
 
 
-def small_error(manifest: ManifestFile, error: float, model: str) -> None:
+def small_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:
     """Raises Refused if the outputs are wrong."""
     rounded = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
-    allowed = max(LARGEST_ERROR_BF16 if rounded else LARGEST_ERROR, error_of_steps(Path(model)))
+    allowed = max(LARGEST_ERROR_BF16 if rounded else LARGEST_ERROR, error_of_steps(Path(model), own_error))
     if not error <= allowed:
         raise Refused(
             f"the relative error against onnxruntime is {error:.1e}, more than {allowed:.0e}",

@@ -26,6 +26,7 @@ class CheckedModel:
 
     built: TunedModel
     error: float
+    allowed: float
     times: Times  # of its kernels
     latency_us: dict[str, ModelLatency]  # beside onnxruntime; empty where only the device runs it
 
@@ -56,7 +57,7 @@ def choose_guesses(
     with undone.step("build"):
         joined = model.build(JOINED, chosen)
     with undone.step("time"):
-        return joined if _is_better(model, joined, first) else first
+        return joined if _is_better(model, joined, checked) else first
 
 
 def _heavy(times: Times) -> set[str]:
@@ -71,12 +72,12 @@ def _heavy(times: Times) -> set[str]:
     return found
 
 
-def _is_better(model: JobModel, joined: TunedModel, first: TunedModel) -> bool:
+def _is_better(model: JobModel, joined: TunedModel, first: CheckedModel) -> bool:
     """Whether it computes the same, and faster."""
-    libraries = {JOINED: joined.library, FIRST: first.library}
+    libraries = {JOINED: joined.library, FIRST: first.built.library}
     with Engines(model.whole, libraries) as engines:
         engines.load(libraries)
-        if engines.errors(JOINED).get(FIRST, inf) > model.whole.largest_error:
+        if engines.errors(JOINED).get(FIRST, inf) > first.allowed:
             return False
         with model.alone():
             latency_us = engines.latencies()

@@ -52,7 +52,7 @@ def _at(
     with Engines(whole, (TUNED, ONNXRUNTIME), undone.attempt) as engines:
         engines.load({TUNED: tuned.library})
         errors = engines.errors(TUNED)
-        if TUNED in engines and not _computes_the_same(errors, model.whole.largest_error, undone):
+        if TUNED in engines and not _computes_the_same(errors, engines, undone):
             engines.leave_out(TUNED)
         _leave_out_onnxruntime(model, engines, undone)
         latency_us = undone.attempt(f"time the model at {name}", partial(engines.latencies)) or {}
@@ -83,17 +83,16 @@ def compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishReport
 
 
 def _compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishReport:
-    limit = model.whole.largest_error
     with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), undone.attempt) as engines:
         if tuned.is_large:
             engines.leave_out(UNTUNED)
         elif model.claimed.job.trials == 0:
-            _leave_out_untuned(engines, tuned, limit)
+            _leave_out_untuned(engines, tuned)
         if UNTUNED in engines:
             _compile_untuned(model, engines, undone)
         engines.load({UNTUNED: _untuned(model), TUNED: tuned.library})
         errors = engines.errors(TUNED)
-        if TUNED in engines and not _computes_the_same(errors, limit, undone):
+        if TUNED in engines and not _computes_the_same(errors, engines, undone):
             engines.leave_out(TUNED)
         _leave_out_onnxruntime(model, engines, undone)
         timed = undone.attempt(TIME, partial(_timed, model, engines)) or FinishReport()
@@ -102,10 +101,10 @@ def _compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishRepor
         )
 
 
-def _leave_out_untuned(engines: Engines, tuned: TunedModel, limit: float) -> None:
+def _leave_out_untuned(engines: Engines, tuned: TunedModel) -> None:
     """Where onnxruntime confirms the numbers: compiling the untuned build may take longer than all else."""
     engines.load({TUNED: tuned.library}, (TUNED, ONNXRUNTIME))
-    if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= limit:
+    if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
         engines.leave_out(UNTUNED)
 
 
@@ -129,14 +128,16 @@ def _timed(model: JobModel, engines: Engines) -> FinishReport:
     return FinishReport(latency_us=race.latency_us, conditions=race.conditions)
 
 
-def _computes_the_same(errors: Mapping[str, float], limit: float, undone: StepLog) -> bool:
+def _computes_the_same(errors: Mapping[str, float], engines: Engines, undone: StepLog) -> bool:
     """Whether the tuned model may be shown as a success, by its relative errors against others.
 
-    The untuned model is asked first: it has the same operators in the same order. A model whose answers jump
-    with the last digit (a rank, a threshold) may fail this with schedules that are all right, so its job ends
-    with them, but without a time that would claim a gain.
+    The untuned model is asked first: it has the same operators in the same order; of a quantised file,
+    onnxruntime, which tells how far its own are off. A model whose answers jump with the last digit (a rank,
+    a threshold) may fail this with schedules that are all right, so its job ends with them, but without a
+    time that would claim a gain.
     """
-    reference = next((name for name in (UNTUNED, ONNXRUNTIME) if name in errors), None)
+    order = (UNTUNED, ONNXRUNTIME) if engines.own_error is None else (ONNXRUNTIME, UNTUNED)
+    reference, limit = next((name for name in order if name in errors), None), engines.largest_error
     if reference is None:
         undone.leave(CHECK, "there was nothing to compare it with; each schedule was checked alone")
         return True

@@ -118,7 +118,7 @@ def _checked(
                 built = model.build(FIRST, likeliest)
             with undone.step("check"):
                 engines.load({TUNED: built.library})
-                error = engines.errors(TUNED).get(ONNXRUNTIME, inf)
+                error, allowed = engines.errors(TUNED).get(ONNXRUNTIME, inf), engines.largest_error
                 with model.alone():
                     latency_us = engines.latencies(FEW) if model.whole.seat is None else {}
                     engines.leave_out(ONNXRUNTIME)
@@ -126,10 +126,10 @@ def _checked(
     except (ChildError, ExportFailed, InvalidModel, Unavailable) as failed:
         log.warning("first guesses are decided task by task: %s", failed.headline)
         return None
-    if error > model.whole.largest_error:
+    if error > allowed:
         log.warning("first guesses are decided task by task: relative error %.1e", error)
         return None
-    return CheckedModel(built, error, times, latency_us)
+    return CheckedModel(built, error, allowed, times, latency_us)
 
 
 def _inside(session: Session, claimed: StageContext) -> int:

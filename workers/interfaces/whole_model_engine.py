@@ -20,6 +20,7 @@ class LoadedEngine:
     engine: str
     version: str
     threads: int
+    own_error: float | None = None  # onnxruntime's in a quantised file, beside its operators one by one
 
 
 class Engine(Child):
@@ -49,7 +50,10 @@ class Engine(Child):
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def save_outputs(self, outputs_npz: str) -> int:
-        """Run once and write the outputs in order; how many there are."""
+        """Run once and write the outputs in order; how many there are.
+
+        Of a quantised file in onnxruntime they are what its operators give one by one.
+        """
 
     @method(limit_sec=60.0)
     def clock(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:

@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from graphc.export.onnxruntime_answers import relative_error, session
 from graphc.ranges.dispatch_by_shape import PLUS, grows, names_of, shapes_at
 from mallorn.core.errors import InvalidModel
 from workers.tvm.check_onnx_model import first_line
-from workers.tvm.compare_outputs import Array, relative_error
+from workers.tvm.compare_outputs import Array
 
 TOLERANCE: Final = 1e-4
 SEED: Final = 0
@@ -91,15 +92,11 @@ def _runs(run: Run, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str,
 
 
 def _session(path: str) -> Run:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        running = session(path)
     except Exception as error:  # of onnxruntime's own kinds
         raise InvalidModel(f"onnxruntime cannot read this model: {first_line(error)}") from None
-    return lambda arrays: [np.asarray(result) for result in session.run(None, dict(arrays))]
+    return lambda arrays: [np.asarray(result) for result in running.run(None, dict(arrays))]
 
 
 def _agrees(

@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphc.export.export_checks import is_quantised
+from graphc.export.onnxruntime_answers import answers, session, worst_error
 from mallorn.core.errors import Unavailable
 from workers.device.detect_host import physical_cores
 from workers.interfaces.whole_model_engine import Engine, LoadedEngine
@@ -46,7 +49,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
         watched = relax.VirtualMachine(module, device)
         return Kernels(watched.set_instrument, partial(watched["main"], *args), device.sync)
 
-    _held.update(run=run, kernels=cache(kernels))
+    _held.update(run=run, outputs=_outputs, kernels=cache(kernels))
     return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())
 
 
@@ -62,25 +65,25 @@ def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEn
     counts = {threads, min(threads, physical_cores())}
     if len(counts) > 1:  # one after another: a model may be large
         threads = min(counts, key=lambda count: _rough_us(_onnxruntime(model_path, inputs_npz, count)))
-    _held["run"] = _onnxruntime(model_path, inputs_npz, threads)
-    return LoadedEngine("onnxruntime", onnxruntime.__version__, threads)
+    _held.update(run=_onnxruntime(model_path, inputs_npz, threads), outputs=_outputs)
+    own_error = None
+    if is_quantised(Path(model_path)):
+        truth = answers(model_path, _arrays(inputs_npz), fused=False)
+        own_error = worst_error(_outputs(), truth)
+        _held["outputs"] = lambda: truth
+    return LoadedEngine("onnxruntime", onnxruntime.__version__, threads, own_error)
 
 
 def _onnxruntime(model_path: str, inputs_npz: str, threads: int) -> Callable[[], list[Any]]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model_path, options, providers=["CPUExecutionProvider"])
-    binding = session.io_binding()
+    holding = session(model_path, threads)
+    binding = holding.io_binding()
     for name, array in _arrays(inputs_npz).items():
         binding.bind_cpu_input(name, array)
-    for output in session.get_outputs():
+    for output in holding.get_outputs():
         binding.bind_output(output.name)
 
     def run() -> list[Any]:
-        session.run_with_iobinding(binding)
+        holding.run_with_iobinding(binding)
         return list(binding.get_outputs())
 
     return run
@@ -107,9 +110,13 @@ def time_kernels(seconds: float) -> dict[str, float]:
 
 def save_outputs(outputs_npz: str) -> int:
     """Run once and write the outputs in order; how many there are."""
-    results = [output.numpy() for output in _held["run"]()]
+    results = _held["outputs"]()
     np.savez(outputs_npz, **{f"output_{index}": array for index, array in enumerate(results)})
     return len(results)
+
+
+def _outputs() -> list[Any]:
+    return [output.numpy() for output in _held["run"]()]
 
 
 def _timed_us(run: Callable[[], list[Any]]) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn, Protocol, Self, TypeVar
+from typing import Final, NoReturn, Protocol, Self, TypeVar
 
 from mallorn.core.values.finish_report import ModelLatency
 from workers.host.host_memory import is_large
@@ -47,6 +47,7 @@ class Engines:
         self._held = {name: model.engine(name) for name in names}
         self._ran: set[str] = set()  # and wrote what they computed
         self._large = False
+        self.own_error: float | None = None  # onnxruntime's in a quantised file
 
     def load(self, libraries: Mapping[str, Path], names: Iterable[str] | None = None) -> None:
         """Load the model in these engines, or in all that have not; each runs it and is suspended.
@@ -61,7 +62,8 @@ class Engines:
 
     def _load(self, names: Sequence[str], libraries: Mapping[str, Path]) -> None:
         loading = {name: self._model.begin_loading(self._held[name], libraries.get(name)) for name in names}
-        self._each(names, "load", lambda name, _: loading[name].wait())
+        loaded = self._each(names, "load", lambda name, _: loading[name].wait())
+        self.own_error = next((one.own_error for one in loaded if one.own_error is not None), self.own_error)
 
     def errors(self, of: str) -> dict[str, float]:
         """How far an engine's outputs are from those of each other one that ran."""
@@ -74,6 +76,11 @@ class Engines:
             if error is not None:
                 found[name] = error
         return found
+
+    @property
+    def largest_error(self) -> float:
+        """How far outputs may be from each other."""
+        return self._model.largest_error(self.own_error)
 
     def latencies(self, passes: int = PASSES) -> dict[str, ModelLatency]:
         """What a run takes in each engine, whatever else this host does."""
@@ -124,10 +131,16 @@ class Engines:
             self.leave_out(name)
         self._model.release_device()
 
-    def _each(self, names: Iterable[str], step: str, work: Callable[[str, Held], Any]) -> None:
+    def _each(self, names: Iterable[str], step: str, work: Callable[[str, Held], T]) -> list[T]:
+        found = []
         for name in [name for name in names if name in self._held]:
-            if self._attempt(f"{step} {title(name)}", partial(work, name, self._held[name])) is None:
+            if (
+                done := self._attempt(f"{step} {title(name)}", partial(work, name, self._held[name]))
+            ) is None:
                 self.leave_out(name)
+            else:
+                found.append(done)
+        return found
 
     def _save_outputs(self, name: str, engine: Held) -> int:
         count = engine.save_outputs(str(self._model.outputs(name)))

@@ -14,8 +14,8 @@ from tvm import relax
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from graphc.export import compile_network
+from graphc.export.onnxruntime_answers import relative_error
 from mallorn.core.values.manifest import RECORDS
-from workers.tvm.compare_outputs import relative_error
 from workers.tvm.compile_model import compile_default, compile_model
 from workers.tvm.graph_recipes import TUNED
 from workers.tvm.import_onnx_to_relax import load_network

@@ -12,6 +12,7 @@ from tests.fixtures.finishing import COMPILED, CRASHED
 from tests.fixtures.timed_models import finish_anyway, steps
 from tests.fixtures.tuned_jobs import tuned
 from workers.finish.run import finish
+from workers.interfaces.whole_model_engine import LoadedEngine
 from workers.subprocesses.errors import ChildFailed, ChildTimeout
 
 NO_LOWERING = ChildFailed("InternalError", "no lowering for this")
@@ -123,6 +124,13 @@ FAULTS = {
         "untuned onnxruntime",
         graphs={"compare_models": float("inf")},
         told={"error_vs_untuned": None},
+    ),
+    "of a quantised file onnxruntime tells the truth, and how far it is off itself": Fault(
+        ("check the tuned model",),
+        "untuned onnxruntime",
+        graphs={"compare_models": disagree},
+        engines={("onnxruntime", "load_onnxruntime"): LoadedEngine("onnxruntime", "1", 2, own_error=0.01)},
+        words=("onnxruntime: relative error 5.0e-01",),
     ),
     "TVM and onnxruntime understand the model in different ways": Fault(
         ("agree with onnxruntime",), "untuned tuned onnxruntime", graphs={"compare_models": disagree}

@@ -1,5 +1,6 @@
 """`mallorn compile --check`: how far a tuned model's answers may be from the untuned one's."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,8 +9,10 @@ from onnx.helper import make_graph, make_model, make_node
 
 from cli.compile_and_bench import WrongNumbers, check_numbers
 from mallorn.core.targets import parse_target
+from tests.fixtures.made_up_engines import Told
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.interfaces.model_compiler import Untuned
+from workers.interfaces.whole_model_engine import LoadedEngine
 from workers.tvm.graph_recipes import BF16, DIRECT_BF16, PLAIN, TUNED, Recipe, stored_recipe
 from workers.whole_model.compiled_model import WholeModel
 
@@ -58,6 +61,18 @@ def test_weights_of_few_bits_may_cost_what_their_inputs_lose(tmp_path: Path) -> 
     assert check_numbers(narrow, tmp_path / "tuned.so") == 1e-2
     with pytest.raises(WrongNumbers):
         check_numbers(replace(narrow, graphs=model(TUNED, 0.1, tmp_path).graphs), tmp_path / "tuned.so")
+
+
+@pytest.mark.parametrize(("own_error", "allowed"), [(0.02, True), (0.001, False)])
+def test_a_quantised_model_may_be_twice_as_far_off_as_onnxruntime(
+    engines_told: Told, own_error: float, allowed: bool, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    engines_told["onnxruntime", "load_onnxruntime"] = LoadedEngine("onnxruntime", "1", 2, own_error)
+    quantised = replace(model(TUNED, 5e-2, tmp_path), path=tmp_path / "m.onnx")
+    quantised.path.write_bytes(of_one("QuantizeLinear"))
+    with nullcontext() if allowed else pytest.raises(WrongNumbers):
+        check_numbers(quantised, tmp_path / "tuned.so")
 
 
 def test_a_quantised_model_may_round_the_other_way(tmp_path: Path) -> None:

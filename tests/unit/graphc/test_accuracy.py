@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphc.export.onnxruntime_answers import relative_error
 from workers.interfaces.model_compiler import Reference
-from workers.tvm.compare_outputs import compare, compare_models, relative_error, rounded_error, tolerance
+from workers.tvm.compare_outputs import compare, compare_models, rounded_error, tolerance
 
 REF = np.array([1.0, -4.0, 2.0], "float32")
 
@@ -90,13 +91,20 @@ def test_lost_finiteness_is_wrong_where_numbers_are_rounded_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "ok"), [(0.1, True), (0.3, False)], ids=["a step", "as much as a fault may be off"]
+    ("by", "ok"), [(0.007, True), (0.1, False)], ids=["a step", "as much as a fault may be off"]
 )
 def test_a_few_real_numbers_may_be_a_step_off_and_no_more(by: float, ok: bool) -> None:
     reals = np.linspace(-1.0, 1.0, 2000)
     ours = reals.copy()
     ours[:10] += by
     assert (rounded_error(ours, reals) < 1e-6) is ok
+
+
+def test_a_far_value_makes_no_room_among_the_near_ones() -> None:
+    coarse = np.tile(np.array([0, 1, 2, 3, 100], "float32"), 500)
+    ours = coarse.copy()
+    ours[0] += 9
+    assert rounded_error(ours, coarse) == pytest.approx(0.09)
 
 
 def test_a_number_of_an_answer_in_steps_may_fall_to_the_next_value_alone() -> None:
