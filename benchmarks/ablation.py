@@ -1,22 +1,26 @@
 """What each part of the search brings: whole models at checkpoints of the budget, arm by arm.
 
-python -m benchmarks.ablation MODEL.onnx ... [--targets local JSON ...] [--arms NAME ...] [--seeds 3]
-                              [--trials-per-task 64] [--stock-trials-per-task 256]
+python -m benchmarks.ablation MODEL.onnx ... [--targets local JSON ...] [--threads N ...] [--arms NAME ...]
+                              [--seeds 3] [--trials-per-task 64] [--stock-trials-per-task 256]
                               [--shares 0.125 0.25 0.5 1] [--json FILE]
 
 A cell is a model, a target, an arm and a seed: one job, or one run of stock, on an empty dataset. `zero` has
 no trials; `chance` takes the defaults and then random candidates, without model, task by task, without
-families; `ours` is a job as it is; `without-PART` and `search-NAME` differ from it in one choice, and some
-names are learners that are switched off (lab.unlearned); `stock-16` and `stock-64` are tune_relax with so
+families; `ours` is a job as it is; `without-PART`, `policy-gradient` (Ansor's, in place of dynatune) and
+`search-NAME` (in place of the portfolio) differ from it in one choice, and some names are learners that are
+switched off (lab.unlearned); `stock-16` and `stock-64` are tune_relax with so
 many trials a batch. After its tuning the cell's whole models, at these shares of the budget and as the job
 hands them out, are timed in turn with that of `zero`, that of `chance` with the same seed, and onnxruntime:
 cells compare by ratios to them. A task that has no trial yet has the schedule of `zero`, as it would if the
 job ended there.
 
 Each finished cell is one raw file in docs/results/ablation/, written at once; a second run makes what is
-missing, and reports on all that is there. Every cell's schedules lie in build/ablation (`--schedules`), for
-other benchmarks to time; cells are timed beside those of `zero` and `chance`, which are made again if theirs
-are gone. The headline is the latency that ours ends with over chance's, a geometric mean.
+missing, and reports on all that is there. A cell that fails (a candidate too slow to be timed, say) is kept
+with its error, and the others go on. Networks that nobody tuned for: densenet and inception, which
+concatenations rule, transformer, recurrent, vit and tcn. Every cell's schedules lie in build/ablation
+(`--schedules`), for other benchmarks to time; cells are timed beside those of `zero` and `chance`, which are
+made again if theirs are gone. The headline is the latency that ours ends with over chance's, a geometric
+mean.
 """
 
 import argparse
@@ -61,7 +65,8 @@ class Cell:
     def named(self, arm: str) -> str:
         """The cell of another arm beside this one; there is one `zero` for all seeds."""
         seed = 0 if arm == ZERO else self.seed
-        return f"{self.model.stem}-{self.target.attrs.get('mcpu', self.target.key)}-{arm}-{seed}"
+        place = f"{self.target.attrs.get('mcpu', self.target.key)}-{self.target.num_cores}"
+        return f"{self.model.stem}-{place}-{arm}-{seed}"
 
 
 def main() -> None:
@@ -69,10 +74,12 @@ def main() -> None:
     cells = Cells(args.raw)
     wanted = list(_wanted(args))
     for cell in wanted:
-        if not _is_done(args, cells, cell):
-            cells.keep(cell.name, _measured(args, cell))
-            print(f"{cell.name}: done", flush=True)
-    found = report([cells[cell.name] for cell in wanted])
+        if missing := _not_there(args, cell):
+            print(f"{cell.name}: left for the next run, {', '.join(missing)} failed", flush=True)
+        elif not _is_done(args, cells, cell):
+            cells.keep(cell.name, found := _measured_or_failed(args, cell))
+            print(f"{cell.name}: {found.get('failed', 'done')}", flush=True)
+    found = report({cell.name: cells[cell.name] for cell in wanted if cell.name in cells})
     if args.json:
         raw = {"benchmark": "ablation", **describe_host(), **found}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
@@ -81,7 +88,8 @@ def main() -> None:
 
 def _wanted(args: argparse.Namespace) -> Iterator[Cell]:
     """What the others are timed beside comes first; the order of the rest turns from seed to seed."""
-    targets = [detect_target() if text == LOCAL else parse_target(text) for text in args.targets]
+    named = [detect_target() if text == LOCAL else parse_target(text) for text in args.targets]
+    targets = [_on(target, count) for target in named for count in args.threads or [target.num_cores]]
     arms = all_arms()
     rest = [arms[name] for name in args.arms if name not in BESIDE]
     for seed in range(args.seeds):
@@ -92,8 +100,30 @@ def _wanted(args: argparse.Namespace) -> Iterator[Cell]:
                     yield Cell(model, target, arm, seed)
 
 
+def _on(target: Target, threads: int) -> Target:
+    return parse_target({**target.attrs, "num-cores": threads})
+
+
 def _is_done(args: argparse.Namespace, cells: Cells, cell: Cell) -> bool:
     return cell.name in cells and (cell.arm.name not in BESIDE or (args.schedules / cell.name).exists())
+
+
+def _not_there(args: argparse.Namespace, cell: Cell) -> list[str]:
+    """What a cell would be timed beside and has no schedules."""
+    names = [cell.named(name) for name in _beside(cell)]
+    return [name for name in names if not (args.schedules / name).exists()]
+
+
+def _beside(cell: Cell) -> list[str]:
+    return [] if cell.arm.name == ZERO else [name for name in BESIDE if name != cell.arm.name]
+
+
+def _measured_or_failed(args: argparse.Namespace, cell: Cell) -> dict[str, Any]:
+    try:
+        return _measured(args, cell)
+    except Exception as error:  # whatever it is, it is this cell's
+        told = f"{type(error).__name__}: {error}"
+        return {"model": cell.model.stem, "arm": cell.arm.name, "seed": cell.seed, "failed": told}
 
 
 def _measured(args: argparse.Namespace, cell: Cell) -> dict[str, Any]:
@@ -130,15 +160,14 @@ def _run(cell: Cell, trials: int, folder: Path) -> Arm:
 
 def _engines(args: argparse.Namespace, cell: Cell, arm: Arm, folder: Path) -> dict[str, Path]:
     """What is timed in turn: the arm at its checkpoints and in the end, and what it is timed beside."""
-    beside = {name: args.schedules / cell.named(name) for name in BESIDE if name != cell.arm.name}
-    engines = {name: directory for name, directory in beside.items() if cell.arm.name != ZERO}
+    engines = {name: args.schedules / cell.named(name) for name in _beside(cell)}
     name = cell.arm.name
     if cell.arm.batch is not None:
         for count in (round(arm.trials * share) for share in args.shares):
             engines[f"{name}@{count}"] = stock_prefix(arm.schedules, count, folder / f"first-{count}")
     elif arm.trials:
         records = arm.details["records"]
-        engines |= our_prefixes(folder, name, cell.target, records, args.shares, beside[ZERO])
+        engines |= our_prefixes(folder, name, cell.target, records, args.shares, engines[ZERO])
     return engines | {name: arm.schedules}
 
 
@@ -171,6 +200,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--targets", nargs="+", default=[LOCAL], metavar="TARGET")
+    parser.add_argument("--threads", nargs="+", type=int, help="of each target; its own by default")
     arms = list(all_arms())
     parser.add_argument("--arms", nargs="+", default=arms, choices=arms, metavar="ARM", help=", ".join(arms))
     parser.add_argument("--seeds", type=int, default=3, help="how many, from 0 on")

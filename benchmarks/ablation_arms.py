@@ -20,6 +20,7 @@ WITHOUT: Final[Mapping[str, Mapping[str, Any]]] = {
     "racing": {"stopping": "fixed"},
     "joint": {"contests": "apart"},
 }
+INSTEAD: Final[Mapping[str, Mapping[str, Any]]] = {"policy-gradient": {"policy": "gradient"}}  # of dynatune
 CHANCE_OPTIONS: Final[Mapping[str, Any]] = {
     "search": "random",
     **WITHOUT["model"],
@@ -52,6 +53,7 @@ def all_arms() -> dict[str, AblationArm]:
         AblationArm(CHANCE, CHANCE_OPTIONS),
         AblationArm(OURS),
         *(AblationArm(f"without-{part}", options) for part, options in WITHOUT.items()),
+        *(AblationArm(name, options) for name, options in INSTEAD.items()),
         *(AblationArm(f"search-{name}", {"search": name}) for name in searchers),
         *(AblationArm(f"search-{name}", {"search": twin}) for name, twin in TWINS.items()),
         *(AblationArm(f"stock-{batch}", batch=batch) for batch in BATCHES),

@@ -10,12 +10,13 @@ from benchmarks.checkpoints import Raw, curve, first_within, geometric_mean, lat
 
 # A run that never comes so far counts as twice what chance spent.
 PENALTY: Final = 2.0
+CELL: Final = "arm", "model", "mcpu", "threads", "seed"
 NOISE: Final = 1.01  # two builds of the same schedules differ by so much
 
 
-def report(cells: Sequence[Raw]) -> dict[str, Any]:
+def report(cells: Mapping[str, Raw]) -> dict[str, Any]:
     """Every cell's figures, each arm's means by network and over all, and ours over chance's end."""
-    runs = [_run(cell) for cell in cells]
+    runs = [_run(cell) for cell in cells.values() if "failed" not in cell]
     arms = {
         arm: {where: _means(chosen) for where, chosen in _by_place(runs, arm).items()}
         for arm in dict.fromkeys(run["arm"] for run in runs)
@@ -23,6 +24,7 @@ def report(cells: Sequence[Raw]) -> dict[str, Any]:
     ours = arms.get(OURS)
     return {
         "runs": runs,
+        "failed": {name: cell["failed"] for name, cell in cells.items() if "failed" in cell},
         "arms": arms,
         "parts": _parts(runs),
         "behind_chance": [
@@ -46,6 +48,7 @@ def lines(found: Mapping[str, Any]) -> list[str]:
         *_curves(found["arms"]),
     ]
     answer += ["", *(f"{arm}: {ratio:.3f} of what ours ends with" for arm, ratio in found["parts"].items())]
+    answer += [f"failed: {name}: {why}" for name, why in found["failed"].items()]
     if found["behind_chance"]:
         answer.append(f"behind chance: {', '.join(found['behind_chance'])}")
     if found["headline"] is not None:
@@ -63,6 +66,7 @@ def _run(cell: Raw) -> dict[str, Any]:
     return {
         "model": cell["model"],
         "mcpu": cell["target"].get("mcpu", cell["target"]["kind"]),
+        "threads": cell["target"].get("num-cores"),
         "arm": arm,
         "seed": cell["seed"],
         "zero_us": zero_us,
@@ -95,7 +99,7 @@ def _by_place(runs: Sequence[Raw], arm: str) -> dict[str, list[Raw]]:
     found = defaultdict[str, list[Raw]](list)
     for run in runs:
         if run["arm"] == arm:
-            found[f"{run['model']} {run['mcpu']}"].append(run)
+            found[f"{run['model']} {run['mcpu']} x{run['threads']}"].append(run)
     return {**found, "all": [run for chosen in found.values() for run in chosen]}
 
 
@@ -120,7 +124,7 @@ def _shared(curves: Sequence[Mapping[float, float]]) -> dict[float, float]:
 
 def _parts(runs: Sequence[Raw]) -> dict[str, float]:
     """What each arm ends with over what ours does: the mean over the cells that both have."""
-    ends = {(run["arm"], run["model"], run["mcpu"], run["seed"]): run["over_zero"] for run in runs}
+    ends = {tuple(run[key] for key in CELL): run["over_zero"] for run in runs}
     ratios = defaultdict[str, list[float]](list)
     for (arm, *place), end in ends.items():
         ours = ends.get((OURS, *place))

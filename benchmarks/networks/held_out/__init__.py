@@ -6,6 +6,7 @@ from onnx import ModelProto
 
 from benchmarks.networks.held_out.densenet import densenet
 from benchmarks.networks.held_out.inception import inception
+from benchmarks.networks.held_out.recurrent import recurrent
 from benchmarks.networks.held_out.residual import residual
 from benchmarks.networks.held_out.tcn import tcn
 from benchmarks.networks.held_out.transformer import transformer
@@ -18,5 +19,6 @@ HELD_OUT: dict[str, Callable[[int], ModelProto]] = {
     "vit": vit,
     "inception": inception,
     "tcn": tcn,
+    "recurrent": recurrent,
 }
 """By name; the argument is the seed of the weights."""
