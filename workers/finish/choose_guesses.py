@@ -1,13 +1,14 @@
 """Which first guess of each task is fastest inside the model."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
 from db.repositories.jobs import Jobs
-from mallorn.core.values.finish_report import ModelLatency
-from workers.finish.decide_inside_model import Times, choose, fields
+from mallorn.core.values.finish_report import BeforeAfter, InsideTheModel, ModelLatency
+from workers.finish.decide_inside_model import InsideChoice, Times, choose, fields, swapped
 from workers.finish.job_model import JobModel, TunedModel
 from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
@@ -33,14 +34,15 @@ class CheckedModel:
 
 def choose_guesses(
     model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], undone: StepLog
-) -> TunedModel:
+) -> InsideChoice:
     """The build with what is fastest of every task that matters, if that is faster as a whole."""
+    started = time.monotonic()
     first = replace(checked.built, winners=tuple(_timed(checked.built.winners, checked.times)))
     heavy = _heavy(checked.times)
     rivals = [row[1:] if row[0].contest.task.name in heavy else [] for row in guesses]
     others = [] if first.is_large else fields(first.winners, rivals)
     if not others:
-        return first
+        return InsideChoice(first, None)
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
     names = [f"guess-{n}" for n, _ in enumerate(others, 2)]
@@ -52,12 +54,11 @@ def choose_guesses(
             with model.alone():
                 times = list(engines.kernel_times(KERNELS_SEC).values())
     chosen = choose([_timed(build.winners, seen) for build, seen in zip(builds, times, strict=True)], times)
-    if [each.slot for each in chosen] == [each.slot for each in first.winners]:
-        return first
-    with undone.step("build"):
-        joined = model.build(JOINED, chosen)
-    with undone.step("time"):
-        return joined if _is_better(model, joined, checked) else first
+    swaps = swapped(first.winners, chosen, [build.winners for build in builds], times)
+    build, latency_us = _faster(model, first, chosen, checked.allowed, undone) if swaps else (first, None)
+    seconds = round(time.monotonic() - started, 1)
+    report = InsideTheModel(tasks=swaps, latency_us=latency_us, taken=build is not first, seconds=seconds)
+    return InsideChoice(build, report)
 
 
 def _heavy(times: Times) -> set[str]:
@@ -72,16 +73,21 @@ def _heavy(times: Times) -> set[str]:
     return found
 
 
-def _is_better(model: JobModel, joined: TunedModel, first: CheckedModel) -> bool:
-    """Whether it computes the same, and faster."""
-    libraries = {JOINED: joined.library, FIRST: first.built.library}
-    with Engines(model.whole, libraries) as engines:
+def _faster(
+    model: JobModel, first: TunedModel, chosen: Sequence[Winner], allowed: float, undone: StepLog
+) -> tuple[TunedModel, BeforeAfter | None]:
+    """The build of what was chosen if it computes the same, and faster; without times where it does not."""
+    with undone.step("build"):
+        joined = model.build(JOINED, chosen)
+    libraries = {JOINED: joined.library, FIRST: first.library}
+    with undone.step("time"), Engines(model.whole, libraries) as engines:
         engines.load(libraries)
-        if engines.errors(JOINED).get(FIRST, inf) > first.allowed:
-            return False
+        if engines.errors(JOINED).get(FIRST, inf) > allowed:
+            return first, None
         with model.alone():
-            latency_us = engines.latencies()
-    return latency_us[JOINED].median < latency_us[FIRST].median
+            latency_us = {name: each.median for name, each in engines.latencies().items()}
+    timed = BeforeAfter(before=latency_us[FIRST], after=latency_us[JOINED])
+    return (joined if latency_us[JOINED] < latency_us[FIRST] else first), timed
 
 
 def _timed(winners: Sequence[Winner], seen: Times) -> list[Winner]:

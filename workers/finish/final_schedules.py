@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from mallorn.core.artifact_uris import reaching, scripts_uri
-from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.finish_report import FinishReport, InsideTheModel
 from workers.finish.decide_inside_model import InsideChoice, decide_inside
 from workers.finish.job_model import JobModel, TunedModel, where_it_runs
 from workers.finish.numeric_checker import Checker
@@ -49,16 +49,15 @@ def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: S
     if undone.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
         return FinalSchedules(winners, directory, None, covered(first))
     decided = undone.attempt(INSIDE, partial(_inside, model, first, check)) or InsideChoice(first, None)
-    chosen, report = decided.build, covered(decided.build)
-    if decided.report is not None:
-        report = report.model_copy(update={"inside_the_model": decided.report})
-    return FinalSchedules(chosen.winners, chosen.directory, chosen, report)
+    chosen = decided.build
+    return FinalSchedules(chosen.winners, chosen.directory, chosen, covered(chosen, decided.report))
 
 
-def covered(built: TunedModel) -> FinishReport:
-    """How many of the model's workloads have a schedule."""
+def covered(built: TunedModel, inside: InsideTheModel | None = None) -> FinishReport:
+    """How many of the model's workloads have a schedule, and what was exchanged inside it."""
     compiled = built.compiled
-    return FinishReport(found=compiled.found, of=compiled.of, missing=compiled.missing)
+    report = FinishReport(found=compiled.found, of=compiled.of, missing=compiled.missing)
+    return report if inside is None else report.model_copy(update={"inside_the_model": inside})
 
 
 def _inside(model: JobModel, first: TunedModel, check: Checker) -> InsideChoice:

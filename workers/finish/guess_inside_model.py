@@ -25,6 +25,7 @@ from mallorn.core.values.trial import Trial
 from workers.device.device_class import none_like
 from workers.finish.choose_guesses import FIRST, KERNELS_SEC, LEAST_US, CheckedModel, choose_guesses
 from workers.finish.contenders import Contest, contest_of
+from workers.finish.decide_inside_model import InsideChoice
 from workers.finish.decide_tasks import Decided
 from workers.finish.export_directory import ExportFailed, export_first
 from workers.finish.final_schedules import FinalSchedules, covered
@@ -68,16 +69,17 @@ def guess_inside(
         return None
     first = checked.built
     with undone.step("export"):
-        report = covered(first).model_copy(update={"latency_us": checked.latency_us})
-        export_first(claimed, first.winners, first.directory, report)
-    chosen = undone.attempt(CHOOSE, partial(choose_guesses, placed, checked, guesses, undone)) or first
+        told = covered(first).model_copy(update={"latency_us": checked.latency_us})
+        export_first(claimed, first.winners, first.directory, told)
+    choose = partial(choose_guesses, placed, checked, guesses, undone)
+    chosen, report = undone.attempt(CHOOSE, choose) or InsideChoice(first, None)
     winners = [replace(each, max_error=checked.error) for each in chosen.winners]
     _promote(claimed, winners)
     is_first = chosen.directory == first.directory  # its records were written before it was timed
     directory = model.write(EXPORT, winners) if is_first else chosen.directory
     model.libraries.put(winners, chosen.library, chosen.compiled)
     built = replace(chosen, winners=tuple(winners), directory=directory)
-    handout = FinalSchedules(winners, directory, built, covered(built))
+    handout = FinalSchedules(winners, directory, built, covered(built, report))
     return Decided(winners, losers, FinishReport()), handout
 
 

@@ -73,7 +73,7 @@ class Swap(Value):
 class BeforeAfter(Value):
     """The whole model's median latency with several sets of schedules, timed in turn."""
 
-    before: Annotated[float, Field(description="With what is fastest alone.")]
+    before: Annotated[float, Field(description="With what is fastest alone; without trials, likeliest.")]
     after: Annotated[float | None, Field(description="With the exchanged ones; null: none were.")] = None
     guesses: Annotated[
         float | None,

@@ -93,6 +93,16 @@ def test_the_likeliest_guesses_are_kept_where_the_whole_model_is_not_faster(work
     model.model_us["joined"] = 1001.0
     job, _ = guessed(workshop)
     assert handed_out(workshop, job)["w0"] == 100.0
+    assert not report(workshop, job)["inside_the_model"]["taken"]
+
+
+def test_the_report_tells_what_the_other_guesses_earned(workshop, model):
+    job, _ = guessed(workshop)
+    inside = report(workshop, job)["inside_the_model"]
+    assert inside["taken"]
+    assert (inside["latency_us"]["before"], inside["latency_us"]["after"]) == (1000.0, 900.0)
+    assert inside["tasks"] == [{"task": "w0", "before_us": 100.0, "after_us": 80.0}]
+    assert inside["seconds"] >= 0
 
 
 def test_what_takes_next_to_nothing_keeps_its_likeliest_guess(workshop, model, monkeypatch):
