@@ -29,7 +29,7 @@ from benchmarks.oracle.gaps import geometric
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.machine import Machine
 from workers.device.detect_host import detect_target
-from workers.hardware_probe.measure_local_machine import machine_here
+from workers.hardware_probe.measure_machine import machine_here
 from workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from workers.measure.base import Program
 from workers.tvm.graph_recipes import recipe_for, stored_recipe

@@ -13,7 +13,7 @@ from benchmarks.oracle.report import report
 from benchmarks.oracle.running import Cell, run_all
 from benchmarks.oracle.tasks import read_tasks
 from mallorn.core.targets import Target
-from workers.hardware_probe.measure_local_machine import machine_here
+from workers.hardware_probe.measure_machine import machine_here
 
 
 def main() -> None:

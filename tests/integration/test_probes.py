@@ -6,7 +6,7 @@ from cli import host_checks
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from tests.fixtures.fleet import TestFleet
-from workers.hardware_probe.run_on_device import measure
+from workers.hardware_probe.measure_machine import measure
 from workers.process.worker_runtime import Runtime
 
 

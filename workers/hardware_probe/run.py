@@ -16,7 +16,7 @@ from mallorn.core.states import WorkKind
 from mallorn.core.targets import Target
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine, peak_gflops
-from workers.hardware_probe.run_on_device import measure
+from workers.hardware_probe.measure_machine import measure
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.match_devices_and_builder import class_of
 from workers.process.worker_runtime import Runtime

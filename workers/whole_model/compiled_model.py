@@ -149,8 +149,7 @@ class WholeModel:
 
     def machine(self) -> Machine:
         """What this host computes and moves at most, as its target. Raises Unavailable, ChildError."""
-        from workers.hardware_probe.measure_local_machine import (
-            machine_here,
-        )  # needs numpy, which only `profile` may ask for
+        # Needs numpy, which only `profile` may ask for.
+        from workers.hardware_probe.measure_machine import machine_here
 
         return machine_here(self.target, self.env)

@@ -1,7 +1,8 @@
-"""Measures a machine: probes are built here and run on a device that nobody else uses meanwhile."""
+"""Measures a machine: probes are built here and run on a device or this host, which is theirs meanwhile."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -12,8 +13,11 @@ from mallorn.core.values.machine import Machine
 from workers.device.device_class import DeviceClass, Endpoint
 from workers.hardware_probe.machine_from_probe_times import Timed, machine_of
 from workers.host.host_lock import HostLock
+from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.hardware_probes import Probe, by_library
+from workers.interfaces.whole_model_engine import Engine
 from workers.process.worker_runtime import Runtime
+from workers.subprocesses.errors import ChildError
 
 LIBRARY_SEC: Final = 60.0
 
@@ -25,13 +29,13 @@ def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoi
         with HostLock().shared():
             probes = runtime.compiler.build_probes(target.text, folder)
         try:
-            endpoint, timed = _timed(runtime, target, like, folder, probes)
+            endpoint, timed = _on_device(runtime, target, like, folder, probes)
         finally:
             runtime.release_device()
     return endpoint, machine_of(timed, target.num_cores)
 
 
-def _timed(
+def _on_device(
     runtime: Runtime, target: Target, like: DeviceClass, folder: str, probes: Sequence[Probe]
 ) -> tuple[Endpoint, list[Timed]]:
     tracker, runner = runtime.settings.tracker, runtime.runner
@@ -47,3 +51,27 @@ def _timed(
             runs = runner.clock(tracker, target.text, folder, group, LIBRARY_SEC)
             timed += [Timed(*each) for each in zip(group, runs, strict=False)]
     return endpoint, timed
+
+
+def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machine:
+    """What the cores of this host, as many as the target has, compute and move: without service and device.
+
+    Raises Unavailable where the target's probes do not run here.
+    """
+    if not target.is_cpu:
+        raise Unavailable(f"what {target.kind} computes is not measured")
+    with TemporaryDirectory(prefix="mallorn-probes-") as folder:
+        return machine_of(list(_here(target, folder, dict(env or {}))), target.num_cores)
+
+
+def _here(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
+    with CandidateCompiler(env=env, room=Path(folder)) as compiler:
+        probes = compiler.build_probes(target.text, folder)
+    with (
+        Engine(env={"TVM_NUM_THREADS": str(target.num_cores), **env}, room=Path(folder)) as engine,
+        HostLock().alone(),
+    ):
+        for group in by_library(probes):
+            with suppress(ChildError):  # an instruction that this machine lacks
+                runs = engine.clock(folder, group)
+                yield from (Timed(*each) for each in zip(group, runs, strict=True))
