@@ -16,10 +16,12 @@ from db.repositories.leases import LeaseToken, held
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
+from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
 
 ACTIVE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
 LATEST: Final = 8  # jobs that are asked whether they imported the same
+NEWEST: Final = 40  # reports that tell what jobs bring
 MOST_NAMED = 5  # of the jobs that an abbreviated id may mean
 # Whatever state a job comes to, it takes part in the fair share of its target as a newcomer or not at all.
 NO_TURN: Final = {"share_pass": None, "owner_pass": None, "planned_at": None}
@@ -96,6 +98,13 @@ class Jobs(Stages):
         which = self.among(Job.id, job_ids), Job.deleted_at.is_(None)
         rows = self.session.execute(select(Job.id, Job.event_count, Job.state).where(*which))
         return {job_id: (count, state) for job_id, count, state in rows}
+
+    def reports(self, context_id: int | None) -> Sequence[tuple[FinishReport, float]]:
+        """Those of the newest public jobs that ended in a measuring context, with their seconds."""
+        ended = Job.context_id == context_id, Job.state == JobState.DONE, ~Job.private
+        query = select(Job.report, Job.finished_at - Job.started_at).where(*ended)
+        rows = self.session.execute(query.order_by(Job.finished_at.desc()).limit(NEWEST))
+        return [(report, took_sec) for report, took_sec in rows if report and took_sec]
 
     def find(self, text: str, owner: str | None) -> Job:
         """The job with this id, or the only one whose id begins so. Raises NotFound; Conflict for several."""

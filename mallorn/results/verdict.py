@@ -64,12 +64,9 @@ def _standing(job: JobStatus, race: Speedup | None) -> list[str]:
         return [race.words, *share, "done" if race.won else "more trials would hardly help"]
     if not job.options.searches:
         return [race.words, *share, _answered(job)]
-    outlook = job.finish_report.outlook
-    return [
-        f"{race.words} after {_trials(job.progress.trials)}",
-        *share,
-        *([outlook.left] if outlook else []),
-    ]
+    ahead = job.finish_report.tuning_gain or job.finish_report.outlook
+    left = [ahead.left] if ahead else []
+    return [f"{race.words} after {_trials(job.progress.trials)}", *share, *left]
 
 
 def _answered(job: JobStatus) -> str:
@@ -80,8 +77,8 @@ def _answered(job: JobStatus) -> str:
 
 
 def _at_limit(job: JobStatus) -> bool:
-    peak = job.finish_report.peak_share
-    return peak is not None and peak >= PEAK_ENOUGH
+    peak, gain = job.finish_report.peak_share, job.finish_report.tuning_gain
+    return gain is None and peak is not None and peak >= PEAK_ENOUGH
 
 
 def _trials(count: int) -> str:
@@ -120,10 +117,12 @@ def _next(job: JobStatus, race: Speedup | None) -> str:
         return next(filter(None, hints), f"mallorn bench {files}")
     if not job.finish_report.steady:
         return f"mallorn bench {files}"
-    outlook = job.finish_report.outlook
+    gain = job.finish_report.tuning_gain
+    ahead = gain or job.finish_report.outlook
     # Where nobody knows, a job that decides for itself soon finds out.
-    if not _at_limit(job) and (outlook is None or outlook.pays):
-        return f"mallorn resume {job.id} --auto" if job.options.searches else f"mallorn tune {model}"
+    if not _at_limit(job) and (ahead is None or ahead.pays):
+        budget = f"--trials +{gain.trials}" if gain else "--auto"
+        return f"mallorn resume {job.id} {budget}" if job.options.searches else f"mallorn tune {model}"
     if race.by_default_build:
         return f"mallorn bench {files}"
     return "" if race.won else f"mallorn profile {files}"

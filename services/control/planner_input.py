@@ -12,7 +12,7 @@ from db.repositories.task_histories import TaskHistory, WorkloadRound
 from db.tables import Device, Job
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import RoundState
-from mallorn.core.values.machine import Machine, roofline_us
+from mallorn.core.values.machine import limit_us
 from services.planner.planner_values import JobView, Point, TaskView
 
 
@@ -102,13 +102,5 @@ def _task_view(job: Job, task: TaskHistory, only: Sequence[str]) -> TaskView:
         left_out=bool(only) and not any(fnmatchcase(task.name, pattern) for pattern in only),
         exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed),
         retired=task.retired,
-        limit_us=_limit_us(job.machine, task),
+        limit_us=limit_us(job.machine, task.flops, task.args["args"]),
     )
-
-
-def _limit_us(machine: Machine | None, task: TaskHistory) -> float | None:
-    """None where the machine was not measured: what is assumed of one limits nothing."""
-    if machine is None or not machine.measured:
-        return None
-    tensors = [(str(dtype), tuple(shape)) for _, dtype, shape in task.args["args"]]
-    return roofline_us(machine, task.flops, tensors) if task.flops or tensors else None

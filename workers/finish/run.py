@@ -28,6 +28,7 @@ from workers.finish.final_schedules import FinalSchedules, choose, keep_scripts,
 from workers.finish.guess_inside_model import guess_inside
 from workers.finish.job_model import JobModel
 from workers.finish.numeric_checker import Checker, Unchecked
+from workers.finish.predict_tuning_gain import what_trials_win
 from workers.finish.schedules_for_busy_hosts import beside_others
 from workers.finish.step_log import StepLog
 from workers.finish.timing_conditions_and_peak import conditions, limits
@@ -99,6 +100,7 @@ def _finish(claimed: StageContext, undone: StepLog) -> None:
             settle_rules(handout.directory, timed.points)
             if claimed.graph.dynamic is None:  # the tasks of a range belong to no one run
                 parts.append(limits(claimed, _contests(decided), timed))
+                parts.append(what_trials_win(claimed, decided.winners, timed))
             parts.append(beside_others(model, decided.winners, handout, check, undone))
         claimed.lease.check()
         finish_sec = round(decided.earlier_sec + time.monotonic() - started, 1)

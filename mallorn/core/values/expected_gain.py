@@ -1,5 +1,6 @@
 """What more trials are expected to bring a job, and how far its tasks are from what can be had."""
 
+from math import ceil
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -13,6 +14,7 @@ LOOK_AHEAD: Final = 100
 # where a trial takes a quarter of a second (docs/planner.md).
 WORTH: Final = 0.005
 SMALLEST: Final = 0.001  # a smaller gain is not told apart from none
+LITTLE: Final = 0.02  # of the latency: two jobs without trials may differ by it
 
 
 class Outlook(Value):
@@ -56,3 +58,49 @@ class Outlook(Value):
         share = self.reached
         reached = "" if share is None else f"{percent(share)} of what this machine computes for these tasks; "
         return f"{reached}{self.left}"
+
+
+class GapClosed(Value):
+    """How far a first guess was from the machine's limit, and what trials won of it."""
+
+    op: Annotated[str, Field(description="The operator.")] = ""
+    open: Annotated[float, Field(description="The logarithm of its time over the limit.")]
+    won: Annotated[float, Field(description="The logarithm of its time over that after trials.")]
+
+    @property
+    def share(self) -> float:
+        """Of what was open."""
+        return min(1.0, self.won / self.open)
+
+
+class TuningGain(Value):
+    """What trials are expected to win after a job without any, as a share of the model's latency."""
+
+    gain: Annotated[float, Field(description="What is expected.")]
+    low: Annotated[float, Field(description="Lower end of the interval that holds it four times in five.")]
+    high: Annotated[float, Field(description="Upper end of it.")]
+    trials: Annotated[int, Field(description="That are expected to win it.")]
+    seconds: Annotated[float, Field(description="What they take.")]
+    tasks: Annotated[list[str], Field(description="Those that win the most, the most first.")] = []
+    unseen: Annotated[
+        list[str],
+        Field(description="Their operators of which no job with trials tells, in this measuring context."),
+    ] = []
+
+    @property
+    def pays(self) -> bool:
+        """Whether they are expected to be worth their seconds."""
+        return self.gain >= LITTLE
+
+    @property
+    def left(self) -> str:
+        """What is left to win, in words."""
+        if self.high <= LITTLE:
+            return f"trials would win little: nothing expected above {percent(LITTLE)}"
+        minutes = ceil(self.seconds / 60)
+        cost = f"in about {minutes} minute{'' if minutes == 1 else 's'}"
+        gain = f"{percent(self.gain)} ({self.low * 100:.0f} to {percent(self.high)})"
+        said = f"trials would probably win {gain} {cost}, the most in {', '.join(self.tasks)}"
+        if not self.unseen:
+            return said
+        return f"{said}; nothing is known of {', '.join(self.unseen)} on such a host, other hosts tell"

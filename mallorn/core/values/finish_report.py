@@ -10,7 +10,7 @@ from pydantic import Field
 
 from mallorn.core.values.base import Value
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.expected_gain import Outlook
+from mallorn.core.values.expected_gain import GapClosed, Outlook, TuningGain
 
 
 class ModelLatency(Value):
@@ -207,6 +207,13 @@ class FinishReport(Value):
     outlook: Annotated[
         Outlook | None, Field(description="What the planner expected when tuning ended; null: not known.")
     ] = None
+    tuning_gain: Annotated[
+        TuningGain | None,
+        Field(description="What trials would win; null: the job had some, or its machine is not measured."),
+    ] = None
+    gaps: Annotated[
+        list[GapClosed], Field(description="A task each; empty: no trials, or its machine is not measured.")
+    ] = []
     limits: Annotated[Limits | None, Field(description="Null: the model was not timed.")] = None
     measured_by: Annotated[
         str, Field(description="The measurer; empty in those of earlier versions, which had devices.")

@@ -4,7 +4,7 @@ At least: as if it did nothing but compute, or nothing but move data.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from math import prod
 from typing import Annotated, Final
 
@@ -14,6 +14,7 @@ from mallorn.core.values.base import Value
 
 BITS: Final = re.compile(r"(\d+)$")
 Tensor = tuple[str, tuple[int, ...]]  # type and shape
+Argument = tuple[str, str, Sequence[int]]  # as the dataset keeps it: what it is, type and shape
 
 
 class Cache(Value):
@@ -69,6 +70,13 @@ def assumed(cores: int, lanes: int, *, gpu: bool = False) -> Machine:
         fork_us=5.0,
         gpu=gpu,
     )
+
+
+def limit_us(machine: Machine | None, flops: float, args: Collection[Argument]) -> float | None:
+    """Of a program; None where the machine was not measured: what is assumed of one limits nothing."""
+    if machine is None or not machine.measured or not (flops or args):
+        return None
+    return roofline_us(machine, flops, [(str(dtype), tuple(shape)) for _, dtype, shape in args])
 
 
 def roofline_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> float:

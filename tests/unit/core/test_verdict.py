@@ -18,6 +18,7 @@ RANK = [Level.POOR, Level.FAIR, Level.GOOD]
 
 
 MUCH_LEFT = {"now_us": 1000.0, "end_us": 800.0, "gain": 0.024, "trials": 300}
+LIKELY = {"gain": 0.03, "low": 0.002, "high": 0.08, "trials": 1000, "seconds": 340.0, "tasks": ["conv2d_7"]}
 LITTLE_LEFT = {"now_us": 1000.0, "end_us": 1000.0, "gain": 0.003}
 
 
@@ -94,6 +95,32 @@ def test_without_evidence_no_number_of_trials_is_made_up() -> None:
     verdict = done(0.5, report={"outlook": None})
     assert verdict.summary == "2.0 times slower than onnxruntime after 8 trials"
     assert verdict.next == "mallorn resume j1 --auto", "the job finds out by itself"
+
+
+def without_trials(gain: dict[str, Any], **changes: Any) -> Verdict:
+    return done(1.5, trials=0, report={"outlook": None, "tuning_gain": gain, **changes})
+
+
+def test_after_no_trials_it_says_what_they_would_win_and_cost_and_how_to_have_them() -> None:
+    verdict = without_trials(LIKELY, limits={"peak_share": 0.9})
+    assert verdict.summary.endswith(
+        "after 0 trials; 90 % of what this machine computes; "
+        "trials would probably win 3 % (0 to 8 %) in about 6 minutes, the most in conv2d_7"
+    )
+    assert verdict.next == "mallorn resume j1 --trials +1000"
+
+
+def test_after_no_trials_it_says_what_nobody_knows() -> None:
+    verdict = without_trials(LIKELY | {"unseen": ["conv2d", "matmul"]})
+    assert verdict.summary.endswith("; nothing is known of conv2d, matmul on such a host, other hosts tell")
+
+
+@pytest.mark.parametrize("high", [0.02, 0.04])
+def test_trials_that_would_win_little_are_not_asked_for(high: float) -> None:
+    verdict = without_trials(LIKELY | {"gain": 0.01, "high": high})
+    assert verdict.next == ""
+    words = {0.02: "win little: nothing expected above 2 %", 0.04: "probably win 1 % (0 to 4 %)"}[high]
+    assert f"trials would {words}" in verdict.summary
 
 
 @pytest.mark.parametrize(
