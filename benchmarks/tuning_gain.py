@@ -1,0 +1,221 @@
+"""How well a job without trials foretells what trials win, on networks that were run without and with them.
+
+python -m benchmarks.tuning_gain [--json FILE]
+
+Nothing is measured: times are those in docs/results of whole networks (known, latency_held_out_*) and of
+single tasks (oracle). Each network is foretold from all others, and where its tasks' operators are known once
+more with what the others' tasks say of those on the same machine, as a job has it from earlier jobs of its
+context. A gain is a share of the latency; it was held where it lies in the interval, up to the noise of
+two timings. The headline is the share of whole networks whose gain was.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations, groupby
+from pathlib import Path
+from statistics import fmean, median
+from typing import Final
+
+from benchmarks.checkpoints import Raw, latency_us
+from benchmarks.hosts import describe_host
+from benchmarks.known_report import NOISE
+from mallorn.core.targets import Target
+from mallorn.core.values.expected_gain import GapClosed
+from workers.finish.predict_tuning_gain import GuessedTask, gap_closed, predict_tuning_gain
+
+RESULTS: Final = Path(__file__).parents[1] / "docs" / "results"
+#: Of one core of the Zen 4 in oracle.json: the operations of its products over their roofline.
+ZEN4_GFLOPS: Final = 118.0
+SEARCHED: Final = "256"  # trials a task in oracle.json
+DIGITS: Final = 3
+Group = tuple[str, str]  # the name of a group, and whether earlier jobs had a say
+
+
+@dataclass(frozen=True)
+class Part:
+    """A task, or a whole network of operators that nobody told apart: then without `op`."""
+
+    op: str
+    guess_us: float
+    best_us: float
+    limit_us: float
+
+    @property
+    def gap(self) -> GapClosed:
+        return gap_closed(self.op, self.guess_us, self.best_us, self.limit_us)
+
+
+@dataclass(frozen=True)
+class Network:
+    """What was timed of a network on a machine."""
+
+    model: str
+    machine: str
+    parts: tuple[Part, ...]
+
+    @property
+    def gap(self) -> GapClosed:
+        guess_us, best_us = (sum(getattr(part, of) for part in self.parts) for of in ("guess_us", "best_us"))
+        return gap_closed(
+            "", guess_us, best_us, sum(min(part.guess_us, part.limit_us) for part in self.parts)
+        )
+
+    @property
+    def found(self) -> float:
+        return 1 - sum(part.best_us for part in self.parts) / sum(part.guess_us for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """A prediction, and what came of it."""
+
+    model: str
+    machine: str
+    whole: bool  # else a few of its tasks stand for it
+    earlier_jobs: bool
+    open: float
+    gain: float
+    low: float
+    high: float
+    found: float
+
+    @property
+    def held(self) -> bool:
+        return self.low - (NOISE - 1) <= self.found <= self.high + (NOISE - 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    target = parser.parse_args().json
+    networks = read_networks()
+    told = [each for network in networks for each in foretell(network, networks)]
+    figures = {
+        f"{of}, {'with' if seen else 'without'} earlier jobs": figures_of(rows)
+        for of, seen, rows in _grouped(told)
+    }
+    earlier = [network.gap for network in networks]
+    if target:
+        raw = {"benchmark": "tuning_gain", "seed": None, **describe_host(), "figures": figures}
+        raw |= {"earlier": rounded(earlier), "trial_sec": trial_sec(), "raw": [asdict(one) for one in told]}
+        raw |= {"headline": headline(told)}
+        target.write_text(json.dumps(raw, indent=1) + "\n")
+    print(*_lines(told, figures), sep="\n")
+
+
+def read_networks(results: Path = RESULTS) -> list[Network]:
+    """All of docs/results that was timed with first guesses and at the end of trials, in one sitting."""
+    return [*_known(results), *_held_out(results), *_oracle(results)]
+
+
+def _cells(results: Path) -> list[Raw]:
+    return [json.loads(path.read_text()) for path in sorted((results / "known").glob("*.json"))]
+
+
+def _known(results: Path) -> Iterator[Network]:
+    for cell in _cells(results):
+        limit_us = cell["arms"]["own"]["details"]["report"]["outlook"]["limit_us"]
+        part = Part("", latency_us(cell, "zero"), latency_us(cell, "own"), limit_us)
+        yield Network(cell["model"], cell["target"]["mcpu"], (part,))
+
+
+def _held_out(results: Path) -> Iterator[Network]:
+    """Of these the operations are known, which are the same everywhere."""
+    for known in _cells(results):
+        path = results / f"latency_held_out_{known['model']}.json"
+        cell = json.loads(path.read_text())["cells"][0] if path.exists() else {"latency_us": {}}
+        if "ours" in cell["latency_us"]:
+            flop = known["arms"]["zero"]["details"]["report"]["limits"]["flop"]
+            limit_us = flop / (ZEN4_GFLOPS * cell["threads"]) / 1e3
+            part = Part("", latency_us(cell, "zero"), latency_us(cell, "ours"), limit_us)
+            yield Network(known["model"], "znver4", (part,))
+
+
+def _oracle(results: Path) -> Iterator[Network]:
+    """Its tasks count alike."""
+    tasks = json.loads((results / "oracle.json").read_text())["tasks"]
+    by = sorted(tasks, key=lambda task: (task["target"], task["model"]))
+    for (target, model), rows in groupby(by, key=lambda task: (task["target"], task["model"])):
+        parts = [
+            Part(row["op"], row["defaults_us"], row["ours_us"][SEARCHED], row["roofline_us"]) for row in rows
+        ]
+        yield Network(model, f"{Target(target).attrs['mcpu']}, one core", tuple(parts))
+
+
+def foretell(network: Network, networks: Sequence[Network]) -> Iterator[Foretold]:
+    """From other networks alone; then with what they say of each operator on the same machine."""
+    others = [each for each in networks if each.model != network.model]
+    yield _foretold(network, others, [])
+    here = [each for each in others if each.machine == network.machine]
+    seen = [part.gap for each in here for part in each.parts if part.op]
+    if seen and all(part.op for part in network.parts):
+        yield _foretold(network, [each for each in others if each not in here], seen)
+
+
+def _foretold(network: Network, others: Sequence[Network], seen: Sequence[GapClosed]) -> Foretold:
+    tasks = [GuessedTask(str(at), part.guess_us, part.gap) for at, part in enumerate(network.parts)]
+    told = predict_tuning_gain(tasks, seen, 0.0, earlier=[each.gap for each in others])
+    whole = not all(part.op for part in network.parts)
+    where = network.model, network.machine, whole, bool(seen), network.gap.open
+    return Foretold(*where, told.gain, told.low, told.high, network.found)
+
+
+def headline(told: Sequence[Foretold]) -> float:
+    """Of whole networks: the others are few tasks, most of them near the limit, where no interval is wide."""
+    return figures_of([one for one in told if one.whole])["held"]
+
+
+def figures_of(told: Sequence[Foretold]) -> dict[str, float]:
+    """How many intervals held, and how far off the gains were, in shares of the latency.
+
+    `in order` is the share of pairs of which more was won by the one of which more was foretold.
+    """
+    pairs = [(one.gain - two.gain) * (one.found - two.found) > 0 for one, two in combinations(told, 2)]
+    return {
+        "networks": len(told),
+        "held": fmean(one.held for one in told),
+        "width": median(one.high - one.low for one in told),
+        "error": fmean(abs(one.gain - one.found) for one in told),
+        "bias": fmean(one.gain - one.found for one in told),
+        "error of no gain": fmean(abs(one.found) for one in told),
+        "in order": fmean(pairs),
+    }
+
+
+def _grouped(told: Sequence[Foretold]) -> Iterator[tuple[str, bool, list[Foretold]]]:
+    groups = {
+        "whole networks": [one for one in told if one.whole],
+        "a few of their tasks": [one for one in told if not one.whole],
+        "all": told,
+    }
+    for name, rows in groups.items():
+        for seen in (False, True):
+            if chosen := [one for one in rows if one.earlier_jobs == seen]:
+                yield name, seen, chosen
+
+
+def rounded(gaps: Sequence[GapClosed]) -> list[tuple[float, float]]:
+    """As workers.finish.predict_tuning_gain keeps them."""
+    return [(round(gap.open, DIGITS), round(gap.won, DIGITS)) for gap in gaps]
+
+
+def trial_sec(results: Path = RESULTS) -> float:
+    """What a trial took, all else of its job included, the median of networks."""
+    return median(cell["arms"]["own"]["total_sec_per_trial"] for cell in _cells(results))
+
+
+def _lines(told: Sequence[Foretold], figures: dict[str, dict[str, float]]) -> Iterator[str]:
+    yield f"{'network':12} {'machine':18} earlier jobs  open   foretold   interval       found"
+    for one in told:
+        interval = f"{one.low:6.1%} to {one.high:6.1%}"
+        row = f"{'yes' if one.earlier_jobs else 'no':12} {one.open:5.2f} {one.gain:10.1%}   {interval}"
+        yield f"{one.model:12} {one.machine:18} {row} {one.found:7.1%}{'' if one.held else '  missed'}"
+    for name, row in figures.items():
+        yield f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in row.items())
+    yield f"80 % intervals that held the gain of a whole network: {headline(told):.2f}"
+
+
+if __name__ == "__main__":
+    main()
