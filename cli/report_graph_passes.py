@@ -1,11 +1,11 @@
 """The command that says which graph passes fire on a model, and why the others leave it as it is."""
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from pydantic_core import to_jsonable_python
 
 from cli.host_checks import target_here, tvm_process
 from cli.run_service_part import installed
@@ -17,9 +17,8 @@ from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
     from graphc.phases import PassEntry
+    from mallorn.core.values.graph_report import CopyLeft
     from workers.interfaces.model_compiler import PassReport
-
-T = TypeVar("T")
 
 
 def passes(
@@ -41,14 +40,18 @@ def passes(
     """List the graph passes, or report for a model where each fired and why it left the rest."""
     with installed("worker"), tvm_process() as graphs:
         if model is None:
-            _print(graphs.list_passes(), ENTRY_COLUMNS, as_json)
+            entries = graphs.list_passes()
+            if as_json:
+                print_json(entries)
+            else:
+                stdout().print(table(entries, ENTRY_COLUMNS))
             return
         if dump is not None:
             dump.mkdir(parents=True, exist_ok=True)
         shapes = dict(parse_input_shape(text) for text in input_shape or ())
         text, name = _recipe(target, recipe, precision)
         with as_onnx(existing(model)) as file:
-            reports = graphs.report_passes(
+            report = graphs.report_passes(
                 str(file.absolute()),
                 text,
                 name,
@@ -56,8 +59,12 @@ def passes(
                 without or [],
                 str(dump.absolute()) if dump else None,
             )
-    _print(reports, REPORT_COLUMNS, as_json)
-    if dump is not None and not as_json:
+    if as_json:
+        print_json(report)
+        return
+    stdout().print(table(report.passes, REPORT_COLUMNS))
+    print_note(f"left: {copies_text(report.copies)}")
+    if dump is not None:
         print_note(f"the program after each phase is in {dump}")
 
 
@@ -69,11 +76,19 @@ def _recipe(target: str, recipe: str, precision: str) -> tuple[str, str]:
     return parsed.text, recipe_for(recipe, parsed, precision).name
 
 
-def _print(values: Sequence[T], columns: Sequence[Column[T]], as_json: bool) -> None:
-    if as_json:
-        print_json(to_jsonable_python(values))
-    else:
-        stdout().print(table(values, columns))
+def copies_text(copies: Iterable["CopyLeft"]) -> str:
+    """How many functions of each kind only move data, and who asks for them."""
+    asked = defaultdict[str, Counter[str]](Counter)
+    for each in copies:
+        asked[each.kind][each.asked_by] += each.calls
+    return ", ".join(_asked(kind, askers) for kind, askers in asked.items()) or "no copies"
+
+
+def _asked(kind: str, askers: Counter[str]) -> str:
+    """As in: 3 transposes (2 by conv2d, 1 by the output)."""
+    name = kind if askers.total() == 1 else "copies" if kind == "copy" else f"{kind}s"
+    by = ", ".join(f"{count} by {asker}" for asker, count in askers.most_common())
+    return f"{askers.total()} {name} ({by})"
 
 
 def _why_not(report: "PassReport") -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from graphc.phases import PassEntry
 from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
-from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
+from mallorn.core.values.graph_report import CopyLeft, GraphReport, StoredRecipe, TensorSpec
 from workers.interfaces.tensor_arguments import Arguments
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.typed_method import method
@@ -68,6 +68,14 @@ class PassReport:
     fired: int
     left: dict[str, int]  # by reason
     skipped: str  # why it was not run at all
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeReport:
+    """What a recipe did on a model, and what it left of copies."""
+
+    passes: list[PassReport]
+    copies: list[CopyLeft]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +200,7 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         without: list[str],
         dump_dir: str | None,
-    ) -> list[PassReport]:
+    ) -> RecipeReport:
         """Run the first half of a recipe, and report each pass that says what it does.
 
         The module after each phase is written into `dump_dir`.

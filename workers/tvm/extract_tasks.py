@@ -15,6 +15,7 @@ from graphc.export.compile_network import tasks_of
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
 from workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
+from workers.tvm.copies_left import copies_left
 from workers.tvm.graph_recipes import recipe_of
 from workers.tvm.import_onnx_to_relax import ImportedModel, load_network
 from workers.tvm.name_failing_onnx_node import naming_the_node
@@ -73,6 +74,7 @@ def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) 
         onnx_operators=network.operators,
         operators_before=operators(network.mod),
         operators_after=operators(mod),
+        copies=copies_left(mod),
         steps=steps,
         tvm_version=tvm.__version__,
     )

@@ -1,17 +1,20 @@
 """Which elements a program's blocks touch, as the constructor of schedules reads them."""
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tvm.ir import TensorLoad
-from tvm.tirx import Add, IntImm, Mul, Sub, Var
+from tvm.sym import Analyzer
+from tvm.tirx import Add, IntImm, Mul, Ramp, Sub, Var
+from tvm_ffi import structural_map
 
 from mallorn.core.values.machine import element_bytes
 from searchers.loop_nest import Access, Axis, Index, Nest
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.program_blocks import ProgramBlock, blocks_of, extent
 
-_RELAID = "layout_free_buffers"
+RELAID = "layout_free_buffers"
 
 
 class Roles(NamedTuple):
@@ -26,11 +29,24 @@ def nests(tir: str) -> list[Nest]:
     """The program's blocks that store one value a point, in program order."""
     function = parse_module(tir)["main"]
     params = [hash(param) for param in function.params]
-    free = (function.attrs or {}).get(_RELAID, ())
+    free = (function.attrs or {}).get(RELAID, ())
     blocks = blocks_of(parse_module(tir))
     made = frozenset(hash(store.buffer) for block in blocks for store in block.stores)
     roles = Roles(frozenset(params[int(at)] for at in free), made)
     return [_nest(block, roles) for block in blocks if len(block.stores) == 1]
+
+
+def place(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int:
+    """Where an element lies, row by row, at such values of variables, by identity; others are zero."""
+    rules = [
+        (TensorLoad, lambda load: IntImm(str(load.ty.dtype), 0)),
+        (Ramp, lambda _: IntImm("int64", 0)),
+        (Var, lambda var: IntImm(str(var.ty.dtype), values.get(hash(var), 0))),
+    ]
+    found = 0
+    for index, size in zip(indices, buffer.shape, strict=True):
+        found = found * int(size) + int(Analyzer().simplify(structural_map(index, rules)))
+    return found
 
 
 def _nest(block: ProgramBlock, roles: Roles) -> Nest:

@@ -9,7 +9,8 @@ from graphc.core.reporting_pass import Report
 from graphc.pass_table import pass_table
 from graphc.phases import BEFORE_SCHEDULES, Phase
 from mallorn.core.errors import UnknownName
-from workers.interfaces.model_compiler import PassReport, Shapes
+from workers.interfaces.model_compiler import PassReport, RecipeReport, Shapes
+from workers.tvm.copies_left import copies_left
 from workers.tvm.graph_recipes import step_json
 from workers.tvm.import_onnx_to_relax import load_network
 from workers.tvm.run_recipe_passes import as_tvm_target, naming_the_pass
@@ -17,7 +18,7 @@ from workers.tvm.run_recipe_passes import as_tvm_target, naming_the_pass
 
 def report_passes(
     model_path: str, target: str, recipe: str, input_shapes: Shapes, without: list[str], dump_dir: str | None
-) -> list[PassReport]:
+) -> RecipeReport:
     """Run the first half of a recipe, and report each pass that says what it does.
 
     The module after each phase is written into `dump_dir`, as TVMScript. Raises InvalidModel, InvalidRequest;
@@ -32,7 +33,7 @@ def report_passes(
         reports += told
         if dump_dir is not None:
             Path(dump_dir, f"{number:02}-{phase.name.replace(' ', '-')}.py").write_text(mod.script())
-    return reports
+    return RecipeReport(reports, copies_left(mod))
 
 
 def _check_known(without: Sequence[str], phases: Sequence[Phase]) -> None:

@@ -43,7 +43,7 @@ def run_steps(mod: Any, steps: tuple[RecipeStep, ...], target: Any) -> tuple[Any
 def operators(mod: Any) -> dict[str, int]:
     """How often each operator, or each kind of tensor function, is called in the graph."""
     functions = [each for each in mod.functions.values() if isinstance(each, relax.Function)]
-    return dict(Counter(_callee(call) for each in functions for call in _calls(each)))
+    return dict(Counter(callee(call) for each in functions for call in _calls(each)))
 
 
 def _calls(value: Any) -> Iterator[Any]:
@@ -59,6 +59,14 @@ def _calls(value: Any) -> Iterator[Any]:
     elif isinstance(value, relax.If):
         yield from _calls(value.true_branch)
         yield from _calls(value.false_branch)
+
+
+def callee(call: Any) -> str:
+    """The operator, or the tensor function, that is called."""
+    name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else "call"
+    if name == "relax.call_tir":
+        return str(call.args[0].name_hint)
+    return name.removeprefix("relax.")
 
 
 def _run(mod: Any, step: RecipeStep, target: Any) -> tuple[Any, str]:
@@ -77,13 +85,6 @@ def naming_the_pass(name: str) -> Iterator[None]:
         raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
     except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise PassFailed(f"cannot run the graph pass {name}: {plain(error)}") from error
-
-
-def _callee(call: Any) -> str:
-    name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else "call"
-    if name == "relax.call_tir":
-        return str(call.args[0].name_hint)
-    return name.removeprefix("relax.")
 
 
 def _sizes(mod: Any) -> tuple[int, int]:

@@ -46,6 +46,15 @@ class StoredRecipe(Value):
     after: list[RecipeStep] = []
 
 
+class CopyLeft(Value):
+    """A function that computes nothing, as a transpose, and the operator that asks for it."""
+
+    function: str
+    kind: Annotated[str, Field(description="transpose, concatenation, pad, slice or copy.")]
+    asked_by: Annotated[str, Field(description="Its reader, or what has no other layout; by its kind.")]
+    calls: int = 1
+
+
 class GraphReport(Value):
     """What an import found out. Every key may be missing: earlier versions knew fewer."""
 
@@ -59,6 +68,9 @@ class GraphReport(Value):
         dict[str, int], Field(description="Calls by operator before the passes.")
     ] = {}
     operators_after: Annotated[dict[str, int], Field(description="Calls by operator after them.")] = {}
+    copies: Annotated[
+        list[CopyLeft], Field(description="Functions that only move data, and are left after the passes.")
+    ] = []
     steps: Annotated[list[GraphStep], Field(description="The passes, in their order.")] = []
     recipe: StoredRecipe = StoredRecipe()
     dynamic: Annotated[

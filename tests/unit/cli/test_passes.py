@@ -11,20 +11,26 @@ from onnx import helper
 
 from cli import report_graph_passes as passes
 from graphc.phases import PassEntry
+from mallorn.core.values.graph_report import CopyLeft
 from tests.fixtures.answers import mallorn
 from tests.fixtures.onnx_network import saved
 from tests.fixtures.workshop import MadeUpGraphs
-from workers.interfaces.model_compiler import ModelCompiler, PassReport
+from workers.interfaces.model_compiler import ModelCompiler, PassReport, RecipeReport
 
 ENTRY = PassEntry("matmul.pad_to_tiles", "mallorn.whole", "Computes a few rows more.", ("products",), ())
 FIRED = PassReport("products", "matmul.pad_to_tiles", 3, 1, {"its sizes can be tiled": 2}, "")
+COPIES = [
+    CopyLeft(function="transpose", kind="transpose", asked_by="the input", calls=1),
+    CopyLeft(function="transpose1", kind="transpose", asked_by="softmax", calls=2),
+    CopyLeft(function="reshape", kind="copy", asked_by="the output", calls=1),
+]
 TARGET = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
 
 
 @pytest.fixture
 def _answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the process that loads TVM answers."""
-    answers: dict[str, Any] = {"list_passes": [ENTRY], "report_passes": [FIRED]}
+    answers: dict[str, Any] = {"list_passes": [ENTRY], "report_passes": RecipeReport([FIRED], COPIES)}
 
     @contextmanager
     def process() -> Iterator[ModelCompiler]:
@@ -48,3 +54,4 @@ def test_it_reports_for_a_model_why_passes_left_calls(tmp_path: Path) -> None:
     assert told.exit_code == 0, told.output
     assert "2 x its sizes can be tiled" in " ".join(told.output.split())
     assert (tmp_path / "phases").is_dir()
+    assert "left: 3 transposes (2 by softmax, 1 by the input), 1 copy (1 by the output)" in told.stderr
