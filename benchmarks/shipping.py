@@ -98,10 +98,3 @@ def _written(database: Database, base: PretrainedBase, folder: Path) -> ShippedB
     return ShippedBase(
         **dict(zip(("family", "target", "name", "rows", "metrics"), facts, strict=True)), file=file
     )
-
-
-def write_list(folder: Path, shipped: Shipped) -> None:
-    """Sorted and indented, so that a new version shows what has changed."""
-    bases = sorted(shipped.bases, key=lambda base: base.file)
-    told = shipped.model_copy(update={"bases": bases})
-    (folder / "bases.json").write_text(told.model_dump_json(indent=1) + "\n")

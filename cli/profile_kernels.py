@@ -1,7 +1,7 @@
 """The command that says where a tuned model's time goes, beside the most that the machine allows."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,6 +16,7 @@ from mallorn.onnx_export import existing
 from mallorn.wording.format_values import Column, latency
 
 if TYPE_CHECKING:
+    from mallorn.core.values.graph_report import CopyLeft
     from mallorn.core.values.machine import Machine
     from workers.interfaces.model_compiler import ModelTask
 
@@ -41,10 +42,17 @@ def profile(
             engines.load({TUNED: library})
             whole_us = engines.latencies()[TUNED].median
             times_us = engines.kernel_times(seconds)[TUNED]
-        tasks = {task.name: task for task in whole.tasks()}
-        # A GPU's peak is not this processor's.
-        machine = whole.machine() if whole.target.is_cpu else None
-    kernels = describe(times_us, tasks, machine)
+        extraction, is_cpu = whole.extraction(), whole.target.is_cpu
+        # A GPU's peak is not this processor's, and its code is another.
+        machine = whole.machine() if is_cpu else None
+        causes = whole.explain_kernels(exported.records(whole.folder)) if is_cpu else {}
+    kernels = [
+        replace(
+            kernel,
+            held_back_by=[*copies(kernel, extraction.graph.copies, machine), *causes.get(kernel.kernel, ())],
+        )
+        for kernel in describe(times_us, {task.name: task for task in extraction.tasks}, machine)
+    ]
     if as_json:
         limits = machine and _limits(machine)
         kernel_rows = [asdict(kernel) for kernel in kernels]
@@ -66,6 +74,7 @@ class Kernel:
     gflops: float | None = None
     floor_us: float | None = None  # what its arithmetic alone would take at the machine's peak
     gbytes_per_sec: float | None = None
+    held_back_by: Sequence[str] = ()  # what more trials do not change
 
 
 COLUMNS: Final = (
@@ -78,6 +87,7 @@ COLUMNS: Final = (
         "OF PEAK", lambda kernel: f"{kernel.floor_us / kernel.time_us:.0%}" if kernel.floor_us else ""
     ),
     Column[Kernel]("GB/S", lambda kernel: f"{kernel.gbytes_per_sec:.0f}" if kernel.gbytes_per_sec else ""),
+    Column[Kernel]("HELD BACK BY", lambda kernel: "; ".join(kernel.held_back_by)),
 )
 
 
@@ -109,6 +119,15 @@ def _kernel(
         floor_us=flops / peak / 1e3 if peak else None,
         gbytes_per_sec=moved * task.weight / time_us / 1e3,
     )
+
+
+def copies(kernel: Kernel, left: "Iterable[CopyLeft]", machine: "Machine | None") -> Iterator[str]:
+    """That a kernel only moves data, who asks for it, and how fast it is."""
+    for copy in (copy for copy in left if copy.function == kernel.kernel):
+        what = "a copy" if copy.kind == "copy" else f"a copy: {copy.kind}"
+        rate = f", {kernel.gbytes_per_sec:.3g} GB/s" if kernel.gbytes_per_sec else ""
+        limit = f" of {machine.memory_gbytes_per_sec:.3g}" if rate and machine else ""
+        yield f"{what} asked for by {copy.asked_by}{rate}{limit}"
 
 
 def summary(whole_us: float, kernels: Sequence[Kernel], machine: "Machine | None") -> list[str]:

@@ -38,7 +38,7 @@ class ScheduleDirectory:
         if self.version is Version.ALONE:
             return self.directory.absolute()
         folder = scratch / self.version
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         for name in DATABASE:
             shutil.copyfile(self.file(name), folder / name)
         return folder

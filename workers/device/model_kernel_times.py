@@ -9,7 +9,7 @@ from typing import Any, Final
 FEWEST_RUNS: Final = 5
 _BUILTIN: Final = "vm.builtin."
 # What SplitLayoutRewritePreproc calls the part of a function that is left to run.
-_PREPACKED: Final = "_prepacked"
+PREPACKED: Final = "_prepacked"
 
 
 class Kernels:
@@ -53,5 +53,5 @@ class Kernels:
             if before_run:
                 self._began[symbol] = now
             else:
-                self._spent[symbol.removesuffix(_PREPACKED)] += now - self._began[symbol]
+                self._spent[symbol.removesuffix(PREPACKED)] += now - self._began[symbol]
         return 0  # go on

@@ -234,6 +234,18 @@ class ModelCompiler(Child):
         """
 
     @method(limit_sec=3600.0)
+    def explain_kernels(
+        self,
+        model_path: str,
+        schedules_dir: str,
+        target: str,
+        recipe: StoredRecipe,
+        input_shapes: Shapes,
+        dynamic: Dynamic | None,
+    ) -> dict[str, list[str]]:
+        """What holds each kernel of that library back that more trials do not change."""
+
+    @method(limit_sec=3600.0)
     def extract_range(
         self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
     ) -> Extraction:

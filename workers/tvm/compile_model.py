@@ -50,7 +50,7 @@ def compile_model(
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
     after = [step_json(step) for step in steps.after]
-    mods, inputs, outputs = _networks(model_path, target, recipe, input_shapes, dynamic)
+    mods, inputs, outputs = networks(model_path, target, recipe, input_shapes, dynamic)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         found, missing = stock.count_hits(mods, scratch, tvm_target)
@@ -75,10 +75,10 @@ def read_ahead(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> None:
     """Read a model that is compiled next, and run its recipe's first half. Raises InvalidModel."""
-    _networks(model_path, target, recipe, input_shapes, dynamic)
+    networks(model_path, target, recipe, input_shapes, dynamic)
 
 
-def _networks(
+def networks(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> Networks:
     """The model after the recipe's first half, which the last call's is where it is asked for again."""

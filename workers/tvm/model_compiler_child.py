@@ -12,6 +12,7 @@ from workers.subprocesses.typed_method import serving
 from workers.tvm.check_onnx_model import read_model
 from workers.tvm.compare_outputs import compare, compare_models
 from workers.tvm.compile_model import compile_default, compile_model, read_ahead
+from workers.tvm.explain_kernels import explain_kernels
 from workers.tvm.extract_tasks import extract
 from workers.tvm.extract_tasks_of_range import extract_range
 from workers.tvm.import_onnx_to_relax import load_network
@@ -66,6 +67,7 @@ ANSWERS: Final = (
     ModelCompiler.report_passes.by(report_passes),
     ModelCompiler.read_ahead.by(read_ahead),
     ModelCompiler.compile_model.by(compile_model),
+    ModelCompiler.explain_kernels.by(explain_kernels),
     ModelCompiler.extract_range.by(extract_range),
     ModelCompiler.compile_default.by(compile_default),
     ModelCompiler.make_inputs.by(make_inputs),

@@ -13,7 +13,7 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.machine import Machine
 from workers.host.host_lock import HostLock
 from workers.host.load_meter import LoadMeter
-from workers.interfaces.model_compiler import Compiled, ModelCompiler, ModelTask, Ranges, Shapes, Untuned
+from workers.interfaces.model_compiler import Compiled, Extraction, ModelCompiler, Ranges, Shapes, Untuned
 from workers.interfaces.whole_model_engine import Engine, LoadedEngine
 from workers.subprocesses.pending_call import PendingCall
 from workers.tvm.graph_recipes import precision_of
@@ -87,10 +87,14 @@ class WholeModel:
                 str(self.path), self.target.text, str(library), self.input_shapes
             )
 
-    def tasks(self) -> Sequence[ModelTask]:
-        """The model's workloads, as they are tuned."""
-        extraction = self.graphs.extract(str(self.path), self.target.text, self.recipe, self.input_shapes)
-        return extraction.tasks
+    def explain_kernels(self, schedules: Path) -> Mapping[str, Sequence[str]]:
+        """What holds each kernel back that more trials do not change."""
+        given = str(self.path), str(schedules), self.target.text, self.recipe
+        return self.graphs.explain_kernels(*given, self.input_shapes, self.dynamic)
+
+    def extraction(self) -> Extraction:
+        """The model's workloads, as they are tuned, and its graph."""
+        return self.graphs.extract(str(self.path), self.target.text, self.recipe, self.input_shapes)
 
     @cached_property
     def inputs(self) -> Path:

@@ -167,3 +167,4 @@ def test_profile_tells_where_the_time_goes(mlp: Any, exported: Path) -> None:
     assert sum(kernel["share"] for kernel in report["kernels"]) == pytest.approx(1)
     assert all(kernel["time_us"] > 0 for kernel in report["kernels"])
     assert report["machine"]["gflops"] > 0
+    assert not any("calls" in cause for kernel in report["kernels"] for cause in kernel["held_back_by"])

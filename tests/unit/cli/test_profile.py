@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from cli.profile_kernels import Kernel, describe, summary
+from cli.profile_kernels import Kernel, copies, describe, summary
+from mallorn.core.values.graph_report import CopyLeft
 from mallorn.core.values.machine import assumed
 from workers.interfaces.model_compiler import ModelTask
 from workers.interfaces.tensor_arguments import Arguments, Tensor
@@ -70,3 +71,14 @@ def test_the_summary_says_how_far_the_arithmetic_alone_would_go() -> None:
         "this machine allows 500 GFLOP/s, and reads memory at 40 GB/s",
         "the model's arithmetic alone would take 201.3 us at that speed",
     ]
+
+
+def test_a_copy_tells_who_asked_for_it_and_how_fast_it_is() -> None:
+    left = [
+        CopyLeft(function="dense", kind="transpose", asked_by="softmax"),
+        CopyLeft(function="reshape", kind="copy", asked_by="the output"),
+    ]
+    dense, reshape, other = kernels(dense=3000.0, reshape=20.0, other=10.0)
+    assert list(copies(dense, left, MACHINE)) == ["a copy: transpose asked for by softmax, 1.31 GB/s of 40"]
+    assert list(copies(reshape, left, MACHINE)) == ["a copy asked for by the output"]
+    assert list(copies(other, left, MACHINE)) == []

@@ -5,7 +5,6 @@ of every exponent and at the limits of IEEE 754.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +19,7 @@ from tvm import relax
 from graphc.core import pass_runner
 from graphc.export import compile_network
 from tests.unit.graphc.networks import HASWELL, network
+from workers.tvm.explain_kernels import library_calls
 from workers.tvm.extract_tasks import operations
 from workers.tvm.graph_recipes import TUNED, step_json
 
@@ -211,8 +211,7 @@ def test_a_function_is_a_task_whose_work_is_counted(name: str) -> None:
 def libraries(executable: Any) -> list[str]:
     """The functions of C's library that the code calls."""
     (code,) = (module.inspect_source("asm") for module in executable.mod.imports)
-    called = set(re.findall(r"\b(?:call|jmp)q?\s+\*?([a-z][a-z0-9_]*)", code))
-    return sorted(each for each in called if not each.startswith(("tvm", "mem")) and "_compute_" not in each)
+    return library_calls("llvm", code)
 
 
 def test_calls_of_a_library_are_found() -> None:
