@@ -31,7 +31,7 @@ def profile(
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to watch it run.")] = SECONDS,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where a model's time goes with its schedules, kernel by kernel, beside the machine's limits."""
+    """Show a model's time by kernels, beside the machine's limits, and what no trial changes."""
     from workers.whole_model.engines import TUNED, Engines
 
     model, exported = existing(model), read_exported(schedules, target, version)

@@ -37,7 +37,7 @@ def passes(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the graph passes, or report for a model where each fired and why it left the rest."""
+    """List the graph passes, or report where each fires on a model, why not, and what is copied."""
     with installed("worker"), tvm_process() as graphs:
         if model is None:
             entries = graphs.list_passes()

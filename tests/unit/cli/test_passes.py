@@ -54,4 +54,6 @@ def test_it_reports_for_a_model_why_passes_left_calls(tmp_path: Path) -> None:
     assert told.exit_code == 0, told.output
     assert "2 x its sizes can be tiled" in " ".join(told.output.split())
     assert (tmp_path / "phases").is_dir()
+    document = json.loads(mallorn("passes", model, "--target", TARGET, "--json").output)
+    assert {kind: len(found) for kind, found in document.items()} == {"passes": 1, "copies": 3}
     assert "left: 3 transposes (2 by softmax, 1 by the input), 1 copy (1 by the output)" in told.stderr
