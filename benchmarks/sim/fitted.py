@@ -12,7 +12,7 @@ from typing import Any, Final
 
 LOWER_SIDE: Final = "services.planner.student_t_forecast:LOWER_SIDE"
 FIRST_VISIT: Final = "services.planner.dynatune:DynaTune.first_visit"
-SHARE_THAT_MATTERS: Final = "services.planner.first_pass:SHARE_THAT_MATTERS"
+SHARE_THAT_MATTERS: Final = "services.planner.eligible_tasks:SHARE_THAT_MATTERS"
 
 # By model left out: "module:CONSTANT" -> value. The lower side is the best of 0.5, 0.6, ... 1.0 for the log
 # loss of the promise; the first visit that of 0.25, 0.5 and 1 for the trials to 1.03x ... 1.1x; the share

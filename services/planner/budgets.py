@@ -9,8 +9,8 @@ from typing import Final
 from mallorn.core.job_options import LARGEST_ROUND
 from mallorn.core.values.expected_gain import WORTH
 from services.planner.belief import Forecast
+from services.planner.eligible_tasks import SHARE_THAT_MATTERS
 from services.planner.expected_gain import ExpectedGain
-from services.planner.first_pass import SHARE_THAT_MATTERS
 from services.planner.planner_values import JobView, TaskView
 
 # So many rounds show how a task's curve goes on.

@@ -21,11 +21,18 @@ from services.planner.budgets import (
     seconds_per_trial,
 )
 from services.planner.decision_reasons import reason
+from services.planner.eligible_tasks import (
+    first_visit,
+    over,
+    resting,
+    searcher,
+    total_us,
+    unvisited,
+    why_all_rest,
+)
 from services.planner.expected_gain import prospects
-from services.planner.first_pass import first_visit, searcher, total_us, unvisited
 from services.planner.planner_values import JobPlan, JobView
 from services.planner.policy import Arm, Policy
-from services.planner.retirement import over, resting, why_all_rest
 
 BELIEF: Final = "power-law"
 

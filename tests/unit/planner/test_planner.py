@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mallorn.core.registry import REGISTRY
 from services.planner.budgets import SMALLEST_ROUND
+from services.planner.eligible_tasks import HOPELESS_ROUNDS
 from services.planner.planner import plan
 from services.planner.planner_values import JobPlan, JobView
-from services.planner.retirement import HOPELESS_ROUNDS
 from tests.kits.policies_and_beliefs import job, measured, task
 
 POLICIES = sorted(REGISTRY["policy"])
