@@ -95,8 +95,9 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
             f"no schedules in {directory}: {missing[0]} is missing", hint="mallorn tune MODEL --out DIR"
         )
     if _written.get(directory) == (target, _state(directory)):  # all of it was rebuilt then
-        copies = [shutil.copy(source / name, scratch) for name in FILES]
-        return Readable(Path(copies[-1]).read_bytes().count(b"\n"), [])
+        for name in FILES:
+            shutil.copyfile(source / name, Path(scratch, name))
+        return Readable((source / RECORDS).read_bytes().count(b"\n"), [])
     _check_target(source / MANIFEST, target)
     problems: list[BadLine] = []
     programs = dict(good_lines(source / WORKLOADS, program, problems))
