@@ -25,6 +25,7 @@ LIBRARY_SEC: Final = 60.0
 def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoint, Machine]:
     """Who was measured, and what it computes and moves. Raises MallornError where that is not to be had."""
     runtime.fleet.describe(target)  # else nothing is built
+    runtime.runner.start()  # meanwhile
     with TemporaryDirectory(prefix="probes-", dir=runtime.room) as folder:
         with HostLock().shared():
             probes = runtime.compiler.build_probes(target.text, folder)

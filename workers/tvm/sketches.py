@@ -66,10 +66,11 @@ def plain(value: Any) -> Any:
 
 def choices_of(tir: str, insts: Sequence[Any], trace: Any) -> tuple[Choice, ...]:
     """The free choices of a sketch."""
-    choices = [inst for inst in insts if is_choice(inst)]
-    if not choices:
+    places = [place for place, inst in enumerate(insts) if is_choice(inst)]
+    if not places:
         return ()
-    samples = list(_samples(tir, insts, choices))
+    choices = [insts[place] for place in places]
+    samples = list(_samples(tir, insts[: places[-1] + 1], choices))
     described = [
         _describe(inst, [sample[position] for sample in samples]) for position, inst in enumerate(choices)
     ]
