@@ -10,7 +10,8 @@ from typing import Any
 from graphc.core import graph_rewriting, vector_lanes
 
 PIECE, QUERIES = 64, 8  # of a cache, and that are computed together
-LOWEST, LEAST = -3.4028234663852886e38, -88.0  # float32, and of what e to that power is more than nothing
+# Of float32, and of what e to that power is more than nothing.
+LOWEST, LEAST = -3.4028234663852886e38, -88.0
 # Of e to the power of a small number, after the first two terms.
 POLYNOMIAL = (
     1.9875691500e-4,

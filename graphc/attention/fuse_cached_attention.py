@@ -11,9 +11,9 @@ import numpy as np
 from tvm import relax
 
 from graphc.attention.cached_attention_function import cached_attention_function
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import permutation, sizes_at
 from graphc.core.reporting_pass import Leave
 
 PRODUCT = "relax.matmul"
@@ -105,10 +105,10 @@ class FuseCachedAttention(Pass[CachedAttention]):
 
     def _at(self, value: Any) -> list[int]:
         """Its sizes at the sample's length."""
-        return graph_rewriting.sizes_at(value.ty.shape, self._length, self._sample)
+        return sizes_at(value.ty.shape, self._length, self._sample)
 
     def _grows(self, value: Any) -> bool:
-        return self._at(value) != graph_rewriting.sizes_at(value.ty.shape, self._length, self._sample + 1)
+        return self._at(value) != sizes_at(value.ty.shape, self._length, self._sample + 1)
 
 
 def _is_heads_in_order(seen: Any, places: Any, count: int, transposed: bool) -> bool:
@@ -138,17 +138,15 @@ def _scores(weights: Any, g: Graph) -> Scores:
     scores, mask = g.producer(value.args[0]), None
     if scores is not None and operator_name(scores) == "relax.add":
         one, other = scores.args
-        scores, mask = (one, other) if _leads(one, g) else (other, one)
+        _, product = _unscaled(g.producer(one), g)
+        leads = product is not None and operator_name(product) == PRODUCT
+        scores, mask = (one, other) if leads else (other, one)
         scores = g.producer(scores)
     scale, product = _unscaled(scores, g)
-    if product is None or operator_name(product) != PRODUCT or (mask is not None and mask.ty.ndim > 4):
+    deep = mask is not None and mask.ty.ndim > 4
+    if deep or product is None or operator_name(product) != PRODUCT:
         raise Leave("its softmax is of no product of queries and keys")
     return Scores(product, mask, scale)
-
-
-def _leads(value: Any, g: Graph) -> bool:
-    _, product = _unscaled(g.producer(value), g)
-    return product is not None and operator_name(product) == PRODUCT
 
 
 def _unscaled(value: Any | None, g: Graph) -> tuple[float, Any | None]:
@@ -176,5 +174,5 @@ def _scaled(value: Any, g: Graph) -> tuple[float, Any] | None:
 def _viewed(places: Any, view: Any, shape: list[int]) -> Any:
     name = operator_name(view)
     if name == "relax.permute_dims":
-        return places.transpose(graph_rewriting.permutation(view))
+        return places.transpose(permutation(view))
     return np.broadcast_to(places, shape) if name == "relax.broadcast_to" else places.reshape(shape)

@@ -5,9 +5,9 @@ TVM asks of every number which part it belongs to, in plain loops.
 
 from typing import Any
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import OPAQUE, OPERATOR, parsed, sizes_at
 from graphc.core.reporting_pass import Leave
 
 
@@ -35,14 +35,14 @@ class VectorizeCacheConcat(Pass[list[Any]]):
         return g.call_function("appended", _function(self._sizes(facts[1], 0)), facts, call.ty)
 
     def _sizes(self, part: Any, more: int) -> list[int]:
-        return graph_rewriting.sizes_at(part.ty.shape, self._length, self._sample + more)
+        return sizes_at(part.ty.shape, self._length, self._sample + more)
 
 
 def _function(sizes: list[int]) -> Any:
     batch, heads, rows, numbers = sizes
     few, all_, whole = (f"0:{batch}, 0:{heads}, 0:{n}, 0:{numbers}" for n in (rows, "n", f"n + {rows}"))
     at = f"vj // {heads}, vj % {heads}"
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 n = TypeVar("n")
 @T.prim_func(private=True, s_tir=True)
 def main(
@@ -50,13 +50,13 @@ def main(
     z: T.Buffer(({batch}, {heads}, {rows}, {numbers}), "float32"),
     y: T.Buffer(({batch}, {heads}, n + {rows}, {numbers}), "float32"),
 ) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}, "tirx.is_scheduled": True}})
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}, "tirx.is_scheduled": True}})
     for job in T.parallel({batch * heads}):
         with T.sblock("appended"):
             vj = T.axis.spatial({batch * heads}, job)
             T.reads(x[{all_}], z[{few}])
             T.writes(y[{whole}])
-            T.sblock_attr({{"{graph_rewriting.OPERATOR}": "appended"}})
+            T.sblock_attr({{"{OPERATOR}": "appended"}})
             for t in range(n):
                 for i in T.vectorized({numbers}): y[{at}, t, i] = x[{at}, t, i]
             for t in range({rows}):

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import channels_last, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 
 KERNEL = 3
@@ -180,9 +180,9 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
         attrs = call.attrs
         if any(int(number) != 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups)):
             raise Leave("it has strides, dilation or groups")
-        if not graph_rewriting.channels_last(call):
+        if not channels_last(call):
             raise Leave("its channels are not last, or its weights are computed")
-        if graph_rewriting.sizes_of(call.args[1])[:2] != (KERNEL, KERNEL):
+        if sizes_of(call.args[1])[:2] != (KERNEL, KERNEL):
             raise Leave("its kernel is not 3 x 3")
         plan = best(_shape(call, self.precision))
         if plan is None:
@@ -200,9 +200,9 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
 
 
 def _shape(call: Any, precision: str) -> Shape:
-    batch, height, width, channels = graph_rewriting.sizes_of(call.args[0])
+    batch, height, width, channels = sizes_of(call.args[0])
     top, left = map(int, list(call.attrs.padding)[:2])
-    _, out_height, out_width, out_channels = graph_rewriting.sizes_of(call)
+    _, out_height, out_width, out_channels = sizes_of(call)
     fits = channels % PAIR == 0 and out_channels % LANES == 0
     sizes = batch, height, width, channels, top, left, out_height, out_width, out_channels
     return Shape(*sizes, precision if fits else "float32")
@@ -268,7 +268,7 @@ def _function(
             lines.append(f"h{i}_{j}: T.let = {_sum(matrix[i], [f't{k}_{j}' for k in range(span)])}")
     lines += [store(i, j, _sum(matrix[j], [f"h{i}_{k}" for k in range(span)])) for i, j in backwards]
     body = "\n".join(f"            {line}" for line in lines)
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, "{dtype}")) -> None:
     T.func_attr({{"tirx.noalias": True}})

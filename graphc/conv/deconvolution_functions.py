@@ -3,7 +3,7 @@
 from typing import Any
 
 from graphc.conv.deconvolution import Deconvolution, StridedAxis
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, numbers, parsed
 
 INJECTIVE = 2  # TVM's pattern kind
 
@@ -15,15 +15,15 @@ def images_function(sizes: Deconvolution, weights: tuple[int, ...], dtype: str) 
     column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first} + vs"
     channel = f"vo // {sizes.outputs // sizes.groups} * {channels} + vc" if sizes.groups > 1 else "vc"
     extents = *sizes.images, high.taps, wide.taps, channels
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer(({graph_rewriting.numbers(sizes.data)}), "{dtype}"),
-    w: T.Buffer(({graph_rewriting.numbers(weights)}), "{dtype}"),
-    y: T.Buffer(({graph_rewriting.numbers(sizes.images)}), "{dtype}"),
+    x: T.Buffer(({numbers(sizes.data)}), "{dtype}"),
+    w: T.Buffer(({numbers(weights)}), "{dtype}"),
+    y: T.Buffer(({numbers(sizes.images)}), "{dtype}"),
 ) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    for n, i, a, j, b, o, r, s, c in T.grid({graph_rewriting.numbers(extents)}):
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OUT_ELEMENTWISE_FUSABLE}}})
+    for n, i, a, j, b, o, r, s, c in T.grid({numbers(extents)}):
         with T.sblock("sums"):
             vn, vi, va, vj, vb, vo, vr, vs, vc = T.axis.remap("SSSSSSRRR", [n, i, a, j, b, o, r, s, c])
             with T.init():
@@ -40,14 +40,14 @@ def sums_function(sizes: Deconvolution, dtype: str) -> Any:
     taps = [(down, across) for down in range(high.taps) for across in range(wide.taps)]
     terms = " + ".join(_term(sizes, *tap, dtype) for tap in taps)
     products = sizes.batch, high.size, wide.size, high.kernel * wide.kernel * sizes.outputs
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer(({graph_rewriting.numbers(products)}), "{dtype}"),
-    y: T.Buffer(({graph_rewriting.numbers(sizes.result)}), "{dtype}"),
+    x: T.Buffer(({numbers(products)}), "{dtype}"),
+    y: T.Buffer(({numbers(sizes.result)}), "{dtype}"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {INJECTIVE}}})
-    for n, i, j, o in T.grid({graph_rewriting.numbers(sizes.result)}):
+    for n, i, j, o in T.grid({numbers(sizes.result)}):
         with T.sblock("sums"):
             vn, vi, vj, vo = T.axis.remap("SSSS", [n, i, j, o])
             y[vn, vi, vj, vo] = {terms}

@@ -13,9 +13,9 @@ from tvm import relax
 
 from graphc.conv.deconvolution import Deconvolution, StridedAxis
 from graphc.conv.deconvolution_functions import images_function, sums_function
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import known, sizes_of
 from graphc.core.reporting_pass import Leave
 
 # The layouts that TVM lowers by itself: data, weights, and the way back.
@@ -39,7 +39,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
         """How it is computed, and its sizes; None for what goes back to the layout that TVM lowers."""
         if call.attrs.data_layout not in ("NWC", "NHWC"):
             raise Leave("its channels are not last")
-        if not graph_rewriting.known(call) or not g.is_constant(call.args[1]):
+        if not known(call) or not g.is_constant(call.args[1]):
             return None
         sizes = _sizes(call)
         way = _way(sizes, g.lanes)
@@ -51,7 +51,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
         way, sizes = facts
         result = way(call, sizes, g)
         direct = call.ty.ndim == 4 and way is not _interleaved
-        return result if direct else relax.op.reshape(result, graph_rewriting.sizes_of(call))
+        return result if direct else relax.op.reshape(result, sizes_of(call))
 
 
 def _way(sizes: Deconvolution, lanes: int) -> Way | None:
@@ -66,9 +66,9 @@ def _way(sizes: Deconvolution, lanes: int) -> Way | None:
 def _sizes(call: Any) -> Deconvolution:
     attrs, (batch, *size, inputs), (_, *result, outputs) = (
         call.attrs,
-        *map(graph_rewriting.sizes_of, (call.args[0], call)),
+        *map(sizes_of, (call.args[0], call)),
     )
-    kernel = graph_rewriting.sizes_of(call.args[1])[:-2]
+    kernel = sizes_of(call.args[1])[:-2]
     steps = zip(size, kernel, attrs.strides, attrs.dilation, attrs.padding, result, strict=False)
     axes = [StridedAxis(n, (k - 1) * int(d) + 1, int(s), int(p), r) for n, k, s, d, p, r in steps]
     high, wide = axes if len(axes) == 2 else (StridedAxis(1, 1, 1, 0, 1), *axes)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import convolution, sizes_of
 from graphc.core.reporting_pass import Leave
 
 LAYOUTS = {
@@ -70,10 +70,11 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
 
     def rewrite(self, call: Any, facts: list[PaddedAxis], g: Graph) -> Any:
         kept = [axis.kept for axis in facts]
-        begins = [(old.before - new.before) // old.dilation for old, new in zip(facts, kept, strict=True)]
+        pairs = zip(facts, kept, strict=True)
+        begins = [(old.before - new.before) // old.dilation for old, new in pairs]
         places = (slice(low, low + axis.taps) for low, axis in zip(begins, kept, strict=True))
         weights = g.array(call.args[1])
-        return graph_rewriting.convolution(
+        return convolution(
             call,
             call.args[0],
             relax.const(np.ascontiguousarray(weights[(..., *places)])),
@@ -83,7 +84,7 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
 
 
 def _axes(call: Any) -> list[PaddedAxis]:
-    sizes, kernel, result = (graph_rewriting.sizes_of(value)[2:] for value in (*call.args, call))
+    sizes, kernel, result = (sizes_of(value)[2:] for value in (*call.args, call))
     padding, count = [*map(int, call.attrs.padding)], len(result)
     strides, dilation = ([*map(int, each)] for each in (call.attrs.strides, call.attrs.dilation))
     return [

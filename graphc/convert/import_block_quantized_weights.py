@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.convert import node_inputs
+from graphc.convert.node_inputs import array_of, padded
 
 _BYTE = 8
 _NIBBLE = 4
@@ -32,8 +32,8 @@ def decoded(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
 
 def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """DequantizeLinear of a constant with `block_size`."""
-    data, scale, zero = (node_inputs.array_of(value, params) for value in node_inputs.padded(inputs, 3))
-    if data is None or scale is None or (zero is None and node_inputs.padded(inputs, 3)[2] is not None):
+    data, scale, zero = (array_of(value, params) for value in padded(inputs, 3))
+    if data is None or scale is None or (zero is None and padded(inputs, 3)[2] is not None):
         raise ValueError("it decodes blocks of what is computed: only constants have blocks")
     axis, block = int(attrs.get("axis", 1)) % data.ndim, int(attrs["block_size"])
     missing = scale.shape[axis] * block - data.shape[axis]
@@ -46,8 +46,8 @@ def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """MatMulNBits: weights of each output lie side by side, two in a byte if they are of 4 bits."""
-    x, *constants = node_inputs.padded(inputs, 6)
-    values = [node_inputs.array_of(value, params) for value in constants]
+    x, *constants = padded(inputs, 6)
+    values = [array_of(value, params) for value in constants]
     if any(array is None and value is not None for array, value in zip(values, constants, strict=True)):
         raise ValueError("its weights are not constant")
     weights, scale, zero, order, bias = values
@@ -99,8 +99,8 @@ def _halves(numbers: Any) -> Any:
 
 def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """GatherBlockQuantized: rows of a table, which are decoded."""
-    data, indices, scale, zero = node_inputs.padded(inputs, 4)
-    table, scales, zeros = (node_inputs.array_of(value, params) for value in (data, scale, zero))
+    data, indices, scale, zero = padded(inputs, 4)
+    table, scales, zeros = (array_of(value, params) for value in (data, scale, zero))
     bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))
     if table is None or scales is None or (zeros is None and zero is not None):
         raise ValueError("its table is not constant")

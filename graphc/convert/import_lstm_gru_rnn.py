@@ -7,7 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from graphc.convert import node_inputs
+from graphc.convert.node_inputs import array_of, padded
 from graphc.core import vector_lanes
 from graphc.rnn import scan_function
 
@@ -17,19 +17,20 @@ _SEQUENCE_LENGTHS, _INITIAL, _PEEPHOLES = 4, 5, 7
 
 
 def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    data, *rest = node_inputs.padded(inputs, _PEEPHOLES + 1)
-    weights, recurrent, bias = (node_inputs.array_of(value, params) for value in rest[:3])
+    data, *rest = padded(inputs, _PEEPHOLES + 1)
+    weights, recurrent, bias = (array_of(value, params) for value in rest[:3])
     if weights is None or recurrent is None or (rest[2] is not None and bias is None):
         raise ValueError(f"its {kind} computes its weights")
     scan = _scan(kind, data, recurrent, attrs)
-    _refuse(scan, attrs, node_inputs.array_of(rest[_SEQUENCE_LENGTHS - 1], params), rest)
+    _refuse(scan, attrs, array_of(rest[_SEQUENCE_LENGTHS - 1], params), rest)
     if bias is None:
         bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.hidden), "float32")
     own, states = np.split(bias[:, :, None], 2, axis=1)
     packed = np.moveaxis(scan.pack(recurrent), 0, 2)  # directions x parts x states x sums x lanes
     factors = [_gates(builder, scan, data, weights, own, states)]
     factors.append(relax.const(np.ascontiguousarray(packed, dtype="float32")))
-    factors += [_state(scan, value) for value in rest[_INITIAL - 1 :][: _STATES[kind]]]
+    zeros = relax.const(np.zeros(scan.shapes["H"], "float32"))
+    factors += [zeros if value is None else value for value in rest[_INITIAL - 1 :][: _STATES[kind]]]
     if kind == "GRU":
         factors.append(relax.const(scan.pack(states)[0].astype("float32")))
     result = [relax.TensorType(shape, "float32") for shape in scan.results.values()]
@@ -88,10 +89,6 @@ def _gates(builder: Any, scan: Any, data: Any, weights: Any, own: Any, states: A
     product = relax.op.matmul(flat, relax.const(packed))
     total = relax.op.add(product, relax.const(offsets.reshape(-1).astype("float32")))
     return builder.emit(relax.op.reshape(total, scan.shapes["X"]))
-
-
-def _state(scan: Any, value: Any | None) -> Any:
-    return relax.const(np.zeros(scan.shapes["H"], "float32")) if value is None else value
 
 
 CONVERTERS = {kind: partial(_convert, kind) for kind in _PLAIN}

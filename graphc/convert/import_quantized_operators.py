@@ -12,7 +12,8 @@ import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.convert import import_block_quantized_weights, node_inputs
+from graphc.convert import import_block_quantized_weights
+from graphc.convert.node_inputs import array_of, padded
 
 _NEWEST = 99  # opset: of converters that take what older ones take, and more
 _AFTER_ZERO_POINT = "int16"  # holds a byte less its zero point
@@ -30,7 +31,7 @@ class Node:
         return self.builder.emit(call)
 
     def array(self, value: Any) -> Any | None:
-        return node_inputs.array_of(value, self.params)
+        return array_of(value, self.params)
 
     def converted(self, kind: str, inputs: Sequence[Any]) -> Any:
         """What the importer makes of the operator for real numbers."""
@@ -92,7 +93,7 @@ def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params:
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
         return import_block_quantized_weights.dequantize(builder, inputs, node.attrs, params)
-    data, scale, zero = node_inputs.padded(inputs, 3)
+    data, scale, zero = padded(inputs, 3)
     scale, zero = node.scalar(scale), None if zero is None else node.scalar(zero)
     node.attrs.setdefault("axis", axis)
     if not scale.ty.ndim:
@@ -127,7 +128,7 @@ def _byte(node: Node, value: Any) -> Any:
 def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """QLinearConv. The bias is stored in the scale of the sums."""
     node = Node(builder, attrs, params)
-    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = node_inputs.padded(inputs, 9)
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = padded(inputs, 9)
     factors = [node.decoded(x, x_scale, x_zero), node.decoded(w, w_scale, w_zero)]
     if bias is not None:
         factors.append(node.decoded(bias, relax.const(_product(node, x_scale, w_scale)), None))
@@ -146,7 +147,7 @@ def _product(node: Node, *scales: Any) -> Any:
 def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """QLinearMatMul: one scale a tensor, or of the weights one a column."""
     node = Node(builder, attrs, params)
-    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = node_inputs.padded(inputs, 8)
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = padded(inputs, 8)
     factors = node.decoded(a, a_scale, a_zero), node.decoded(b, b_scale, b_zero, _last(b))
     return node.encoded(node.emit(relax.op.matmul(*factors)), y_scale, y_zero)
 
@@ -158,7 +159,7 @@ def _last(value: Any) -> int:
 def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """QGemm; without an output's scale the result is real."""
     node = Node(builder, attrs, params)
-    a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = node_inputs.padded(inputs, 9)
+    a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = padded(inputs, 9)
     alpha, across = float(attrs.get("alpha", 1.0)), int(not attrs.get("transB", 0))
     factors = [node.decoded(a, a_scale, a_zero), node.decoded(b, b_scale, b_zero, across)]
     if c is not None:
@@ -172,34 +173,34 @@ def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> An
     """QLinearSigmoid and its like: an input, its scale and zero point, the result's."""
     node = Node(builder, attrs, params)
     node.attrs.pop("opset", None)
-    x, x_scale, x_zero, y_scale, y_zero = node_inputs.padded(inputs, 5)
+    x, x_scale, x_zero, y_scale, y_zero = padded(inputs, 5)
     return node.encoded(node.converted(kind, [node.decoded(x, x_scale, x_zero)]), y_scale, y_zero)
 
 
 def _of_two(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    found = node_inputs.padded(inputs, 8)
+    found = padded(inputs, 8)
     factors = node.decoded(*found[:3]), node.decoded(*found[3:6])
     return node.encoded(node.converted(kind, factors), *found[6:])
 
 
 def _concat(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    scale, zero, *rest = node_inputs.padded(inputs, len(inputs))
+    scale, zero, *rest = padded(inputs, len(inputs))
     parts = [node.decoded(*rest[at : at + 3]) for at in range(0, len(rest), 3)]
     return node.encoded(node.converted("Concat", parts), scale, zero)
 
 
 def _where(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    condition, *found = node_inputs.padded(inputs, 9)
+    condition, *found = padded(inputs, 9)
     factors = condition, node.decoded(*found[:3]), node.decoded(*found[3:6])
     return node.encoded(node.converted("Where", factors), *found[6:])
 
 
 def _matmul_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """MatMulInteger: a sum of products of integers, 32 bits wide."""
-    return _integers(Node(builder, attrs, params), *node_inputs.padded(inputs, 4))
+    return _integers(Node(builder, attrs, params), *padded(inputs, 4))
 
 
 def _integers(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
@@ -210,7 +211,7 @@ def _integers(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
 def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """ConvInteger: TVM's convolution adds up in the type of its factors."""
     node = Node(builder, attrs, params)
-    x, w, x_zero, w_zero = node_inputs.padded(inputs, 4)
+    x, w, x_zero, w_zero = padded(inputs, 4)
     factors = node.shifted(x, x_zero), node.shifted(w, _of_outputs(node, w, w_zero))
     return node.converted("Conv", [node.emit(relax.op.astype(factor, "int32")) for factor in factors])
 
@@ -225,7 +226,7 @@ def _of_outputs(node: Node, weights: Any, zero: Any) -> Any:
 
 def _to_real(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """MatMulIntegerToFloat."""
-    a, b, a_scale, b_scale, a_zero, b_zero, bias = node_inputs.padded(inputs, 7)
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = padded(inputs, 7)
     node = Node(builder, attrs, params)
     return _real(node, _integers(node, a, b, a_zero, b_zero), a_scale, b_scale, bias)
 
@@ -238,7 +239,7 @@ def _real(node: Node, sums: Any, a_scale: Any, b_scale: Any, bias: Any | None) -
 
 def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """DynamicQuantizeMatMul: the data is encoded by what is in it."""
-    a, b, b_scale, b_zero, bias = node_inputs.padded(inputs, 5)
+    a, b, b_scale, b_zero, bias = padded(inputs, 5)
     node = Node(builder, attrs, params)
     data, a_scale, a_zero = _measured(node, a)
     return _real(node, _integers(node, data, b, a_zero, b_zero), a_scale, b_scale, bias)
@@ -246,7 +247,7 @@ def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 def _attention(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """QAttention: the products with its weights are quantised, what follows is real."""
-    x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = node_inputs.padded(inputs, 9)
+    x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = padded(inputs, 9)
     node = Node(builder, attrs, params)
     for name in ("unidirectional", "do_rotary", "past_present_share_buffer"):
         if node.attrs.get(name) == 0:

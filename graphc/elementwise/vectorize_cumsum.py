@@ -9,9 +9,9 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 
 VECTORS, ROWS = 4, 8  # that are summed side by side
@@ -38,11 +38,11 @@ class VectorizeCumsum(Pass[Blocks]):
             raise Leave("it sums over all axes")
         if call.ty.dtype not in _TYPES or call.ty.dtype != call.args[0].ty.dtype:
             raise Leave(f"it sums {call.args[0].ty.dtype} to {call.ty.dtype}")
-        sizes = graph_rewriting.sizes_of(call)
+        sizes = sizes_of(call)
         axis = int(call.attrs.axis) % len(sizes)
         outer, inner = prod(sizes[:axis]), prod(sizes[axis + 1 :])
-        columns = graph_rewriting.largest_factor(inner, VECTORS * g.lanes)
-        rows = graph_rewriting.largest_factor(outer, ROWS) if columns == 1 else 1
+        columns = largest_factor(inner, VECTORS * g.lanes)
+        rows = largest_factor(outer, ROWS) if columns == 1 else 1
         return Blocks((outer, sizes[axis], inner), rows, columns)
 
     def rewrite(self, call: Any, facts: Blocks, g: Graph) -> Any:
@@ -51,7 +51,7 @@ class VectorizeCumsum(Pass[Blocks]):
         viewed = relax.op.reshape(call.args[0], facts.shape)
         result = relax.TensorType(facts.shape, dtype)
         summed = g.call_function("cumulative_sum", function, [viewed], result)
-        return relax.op.reshape(summed, graph_rewriting.sizes_of(call))
+        return relax.op.reshape(summed, sizes_of(call))
 
 
 def _function(shape: tuple[int, ...], rows: int, wide: int, dtype: str, exclusive: bool) -> Any:
@@ -60,16 +60,16 @@ def _function(shape: tuple[int, ...], rows: int, wide: int, dtype: str, exclusiv
     region = f"vo * {rows}:vo * {rows} + {rows}, 0:{steps}, vc * {wide}:vc * {wide} + {wide}"
     added, given = f"a[r * {wide} + i] = a[r * {wide} + i] + x[{place}]", f"y[{place}] = a[r * {wide} + i]"
     first, second = (given, added) if exclusive else (added, given)
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({shape}, "{dtype}"), y: T.Buffer({shape}, "{dtype}")) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}}})
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
     for o, c, once in T.grid({outer // rows}, {inner // wide}, 1):
         with T.sblock("sums"):
             vo, vc, v_once = T.axis.remap("SSS", [o, c, once])
             T.reads(x[{region}])
             T.writes(y[{region}])
-            T.sblock_attr({{"{graph_rewriting.OPERATOR}": "cumulative_sum"}})
+            T.sblock_attr({{"{OPERATOR}": "cumulative_sum"}})
             a = T.sblock_alloc_buffer(({rows * wide},), "{dtype}")
             for i in T.vectorized({rows * wide}):
                 a[i] = T.{dtype}(0)

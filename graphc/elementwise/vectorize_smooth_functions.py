@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from tvm import relax, topi
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.elementwise import exponentials, inverse_trigonometry, logarithms, powers, trigonometry
 from graphc.elementwise.number_function import NumberFunction, elementwise
@@ -100,7 +100,7 @@ class VectorizeSmoothFunctions(Pass[Form]):
             return _FORMS[operator_name(call)]
         base, exponent = call.args
         grows = base.ty.ndim < exponent.ty.ndim
-        if grows or not g.is_constant(exponent) or prod(graph_rewriting.sizes_of(exponent)) != 1:
+        if grows or not g.is_constant(exponent) or prod(sizes_of(exponent)) != 1:
             return _power
         if g.array(exponent).item() in KNOWN_POWERS:
             raise Leave("LLVM has vectors for it")

@@ -33,7 +33,8 @@ LARGEST_ERROR_INT8 = 0.15  # where there is no onnxruntime
 LARGEST_ERROR_NARROW = 5e-2
 # Some units in the last place of results of 16 bits, by ONNX's number of their type: float16 and bfloat16.
 LARGEST_ERROR_HALF = {10: 4e-3, 16: 3e-2}
-_OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1  # numbers of fields in onnx.proto: of a graph, a result, a type
+# Numbers of fields in onnx.proto: of a graph, a result, a type.
+_OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1
 _GRAPH_NODES, _FUNCTION_NODES = (protobuf_fields.GRAPH, 1), (25, 7)  # from the model on
 _OPERATOR, _BRANCH_NODES = 4, (5, 6, 1)  # from a node on
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")

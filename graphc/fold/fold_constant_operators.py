@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import known, permutation, sizes_of
 from graphc.core.reporting_pass import Leave
 
 _REALS = ("float32",)
@@ -27,10 +27,10 @@ _ELEMENTWISE: Mapping[str, tuple[Callable[..., Any], Sequence[str]]] = {
     "where": (np.where, _ANY),
 }
 _MOVES: Mapping[str, Callable[[Any, Any], Any]] = {
-    "expand_dims": lambda call, value: value.reshape(graph_rewriting.sizes_of(call)),
-    "permute_dims": lambda call, value: np.transpose(value, graph_rewriting.permutation(call)),
-    "reshape": lambda call, value: value.reshape(graph_rewriting.sizes_of(call)),
-    "squeeze": lambda call, value: value.reshape(graph_rewriting.sizes_of(call)),
+    "expand_dims": lambda call, value: value.reshape(sizes_of(call)),
+    "permute_dims": lambda call, value: np.transpose(value, permutation(call)),
+    "reshape": lambda call, value: value.reshape(sizes_of(call)),
+    "squeeze": lambda call, value: value.reshape(sizes_of(call)),
 }
 _TYPES: Mapping[str, Sequence[str]] = {
     **{name: (*types, "bool") for name, (_, types) in _ELEMENTWISE.items()},
@@ -52,7 +52,7 @@ class FoldConstantOperators(Pass[list[Any]]):
             raise Leave("an argument is computed")
         if not {str(value.ty.dtype) for value in (*values, call)} <= set(_TYPES[_name(call)]):
             raise Leave("numpy may round its type otherwise")
-        if not graph_rewriting.known(call):
+        if not known(call):
             raise Leave("its sizes are known only when it runs")
         return [g.array(value) for value in values]
 

@@ -84,18 +84,14 @@ def _of_part(part: Any, g: Graph) -> Origins | None:
 def _places(call: Any, g: Graph) -> Places:
     name = operator_name(call)
     if name == _SLICE:
-        return _sliced(call)
+        source, axes, *limits = call.args
+        if list(map(int, axes.fields)) != [CHANNELS] or len(limits) != 2:
+            return None, ()
+        first, end = (int(limit.fields[0]) for limit in limits)
+        return source, range(sizes_of(source)[CHANNELS])[first:end]
     if name == "relax.take" and call.attrs.axis == CHANNELS and g.is_constant(call.args[1]):
         return call.args[0], g.array(call.args[1]).ravel().tolist()
     return _turned(call, g) if name == _RESHAPE else (None, ())
-
-
-def _sliced(call: Any) -> Places:
-    source, axes, *limits = call.args
-    if list(map(int, axes.fields)) != [CHANNELS] or len(limits) != 2:
-        return None, ()
-    first, end = (int(limit.fields[0]) for limit in limits)
-    return source, range(sizes_of(source)[CHANNELS])[first:end]
 
 
 def _turned(call: Any, g: Graph) -> Places:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from graphc.core import graph_rewriting
-from graphc.core.graph_rewriting import numbers
+from graphc.core.graph_rewriting import OPERATOR, numbers, parsed
 from graphc.tasks.keep_packed_weights import BY_PART
 from graphc.tasks.mark_elementwise_rows import width
 
@@ -44,14 +43,14 @@ def concat_function(shape: ConcatShape) -> Any:
     reads = [f"x{at}[{', '.join(axes)}, 0:{part}]" for at, part in enumerate(shape.parts)]
     reads += [f"{name}[0:{shape.row}]" for name in vectors]
     body = "\n".join(f"            {line}" for line in _copies(shape, ", ".join(axes)))
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({", ".join(buffers)}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {REDUCTION}}})
     for {", ".join(loops)}, once in T.grid({numbers(shape.rows)}, T.int64(1)):
         with T.sblock("row"):
             {", ".join(axes)}, v_once = T.axis.remap("{"S" * (len(axes) + 1)}", [{", ".join(loops)}, once])
-            T.sblock_attr({{"{graph_rewriting.OPERATOR}": "{BY_PART}"}})
+            T.sblock_attr({{"{OPERATOR}": "{BY_PART}"}})
             T.reads({", ".join(reads)})
             T.writes(y[{", ".join(axes)}, 0:{shape.row}])
 {body}

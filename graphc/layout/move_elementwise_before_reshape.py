@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import known, sizes_of
 from graphc.core.reporting_pass import Leave
 
 RESHAPE, FUNCTION = "relax.reshape", "relax.call_tir"
@@ -27,9 +27,12 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
     def check(self, call: Any, g: Graph) -> tuple[Any, list[Any]]:
         """What is reshaped, and the other operands."""
         view = g.producer(call.args[0], RESHAPE)
-        if view is None or not graph_rewriting.known(view):
+        if view is None or not known(view):
             raise Leave("no reshape of known sizes is before it")
-        channels = _channels(view)
+        # The axes that become the last one: itself, or groups of it; none where others are in it.
+        sizes, last = sizes_of(view.args[0]), sizes_of(view)[-1:]
+        ends = (sizes[-count:] for count in (1, 2))
+        channels = next((end for end in ends if last == (prod(end),)), ())
         if not channels:
             raise Leave("the reshape changes what a channel is")
         if not _from_function(g, view.args[0]):
@@ -40,13 +43,6 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
         source, others = facts
         operands = (relax.const(each) if isinstance(each, np.ndarray) else each for each in others)
         return relax.op.reshape(relax.Call(call.op, [source, *operands], call.attrs), call.ty.shape)
-
-
-def _channels(view: Any) -> tuple[int, ...]:
-    """The axes that become the last one: itself, or groups of it; none where others are in it."""
-    sizes, last = graph_rewriting.sizes_of(view.args[0]), graph_rewriting.sizes_of(view)[-1:]
-    ends = (sizes[-count:] for count in (1, 2))
-    return next((end for end in ends if last == (prod(end),)), ())
 
 
 def _from_function(g: Graph, value: Any) -> bool:
@@ -60,9 +56,9 @@ def _from_function(g: Graph, value: Any) -> bool:
 def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> Any:
     """The other operand before the reshape; numbers where it is a constant vector."""
     other = g.producer(operand, RESHAPE)
-    if other is not None and graph_rewriting.known(other):
+    if other is not None and known(other):
         reshapes = ((other, view), (other.args[0], view.args[0]))
-        if all(graph_rewriting.sizes_of(one) == graph_rewriting.sizes_of(two) for one, two in reshapes):
+        if all(sizes_of(one) == sizes_of(two) for one, two in reshapes):
             return other.args[0]
     if not g.is_constant(operand):
         raise Leave("its other operand is computed, and not reshaped alike")

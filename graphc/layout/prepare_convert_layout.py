@@ -8,9 +8,9 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Build, Pass
+from graphc.core.graph_rewriting import convolution
 from graphc.core.reporting_pass import Leave
 from graphc.layout.zero_margins import zero_margins
 
@@ -69,4 +69,4 @@ def _padding(call: Any, g: Graph) -> Build:
     own, added = map(int, call.attrs.padding), [*margins[0][2:], *margins[1][2:]]
     padding = [mine + more for mine, more in zip(own, added, strict=True)]
     data = source.args[1].fields[0]
-    return partial(graph_rewriting.convolution, call, data, call.args[1], padding=padding)
+    return partial(convolution, call, data, call.args[1], padding=padding)

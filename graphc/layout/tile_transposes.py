@@ -7,9 +7,9 @@ cache. A tile of 16 x 16 elements reads sixteen lines and uses each completely.
 from dataclasses import dataclass
 from typing import Any
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import OPAQUE, parsed, permutation, sizes_of
 from graphc.core.reporting_pass import Leave
 
 TILE = 16  # float32 elements in a cache line
@@ -30,8 +30,8 @@ class TileTransposes(Pass[Permutation]):
     after = ("matmul.fuse_transposes",)
 
     def check(self, call: Any, g: Graph) -> Permutation:
-        sizes, last = graph_rewriting.sizes_of(call), call.ty.ndim - 1
-        axes = graph_rewriting.permutation(call)
+        sizes, last = sizes_of(call), call.ty.ndim - 1
+        axes = permutation(call)
         across = axes.index(last)
         if across == last:
             raise Leave("its last axis stays in place")
@@ -40,7 +40,7 @@ class TileTransposes(Pass[Permutation]):
         return Permutation(axes, across)
 
     def rewrite(self, call: Any, facts: Permutation, g: Graph) -> Any:
-        function = _function(list(graph_rewriting.sizes_of(call)), facts.axes, facts.across)
+        function = _function(list(sizes_of(call)), facts.axes, facts.across)
         return g.call_function("transpose_tiles", function, [call.args[0]], call.ty)
 
 
@@ -56,10 +56,10 @@ def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
     whole = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
     source = [size for _, size in sorted(zip(axes, sizes, strict=True))]
     place, region = (", ".join(at for _, at in sorted(zip(axes, of, strict=True))) for of in (to, whole))
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "float32")) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}}})
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
     for {", ".join(loops)}, once in T.grid({", ".join(map(str, extents))}, 1):
         with T.sblock("tile"):
             {", ".join(f"v{axis}" for axis in range(len(sizes)))}, v_once = T.axis.remap(

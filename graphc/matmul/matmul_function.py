@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, numbers, parsed, whole_columns, whole_rows
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Product:
 def tileable(product: Product, lanes: int) -> Product:
     """With as many rows and columns as can be tiled for such vectors."""
     rows, columns = product.sizes["i"], product.sizes["j"]
-    whole = {"i": graph_rewriting.whole_rows(rows), "j": graph_rewriting.whole_columns(columns, lanes)}
+    whole = {"i": whole_rows(rows), "j": whole_columns(columns, lanes)}
     return replace(product, whole={**product.sizes, **whole})
 
 
@@ -41,20 +41,21 @@ def function(product: Product) -> Any:
     order = [*product.stack, "i", "j"]
     copies = [_copy(product, name, axes) for name, axes in filled.items()]
     result = ("z", order) if _grows(product, order) else ("y", product.y)
-    factors = [_read(product, name, filled) for name in ("x", "w")]
-    body = [*copies, _sums(product, _at(*result), *factors)]
+    y, x, w = _at(*result), *(_read(product, name, filled) for name in ("x", "w"))
+    total = f"with T.init():\n                {y} = T.float32(0)\n            {y} = {y} + {x} * {w}"
+    body = [*copies, _block("product", [*order, "k"], product.whole, total)]
     if result[0] == "z":
         taken = _block("taken", order, product.sizes, f"{_at('y', product.y)} = {_at('z', order)}")
         body = [_buffer(product, "z", order), *body, taken]
     constant = product.whole if product.w_is_whole else product.sizes
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     {_parameter("x", product.x, product.sizes)},
     {_parameter("w", product.w, constant)},
     {_parameter("y", product.y, product.sizes)},
 ) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OUT_ELEMENTWISE_FUSABLE}}})
 {"".join(body)}
 """)
 
@@ -83,15 +84,10 @@ def _copy(product: Product, name: str, axes: Sequence[str]) -> str:
     return _buffer(product, f"{name}_whole", order) + block
 
 
-def _sums(product: Product, y: str, x: str, w: str) -> str:
-    body = f"with T.init():\n                {y} = T.float32(0)\n            {y} = {y} + {x} * {w}"
-    return _block("product", [*product.stack, "i", "j", "k"], product.whole, body)
-
-
 def _block(name: str, axes: Sequence[str], sizes: Mapping[str, int], body: str) -> str:
     kinds = "".join("R" if axis == "k" and name == "product" else "S" for axis in axes)
     return f"""
-    for {", ".join(axes)} in T.grid({graph_rewriting.numbers(sizes[axis] for axis in axes)}):
+    for {", ".join(axes)} in T.grid({numbers(sizes[axis] for axis in axes)}):
         with T.sblock("{name}"):
             {", ".join(f"v{axis}" for axis in axes)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
             {body}
@@ -99,12 +95,12 @@ def _block(name: str, axes: Sequence[str], sizes: Mapping[str, int], body: str) 
 
 
 def _buffer(product: Product, name: str, axes: Sequence[str]) -> str:
-    shape = graph_rewriting.numbers(product.whole[axis] for axis in axes)
+    shape = numbers(product.whole[axis] for axis in axes)
     return f'    {name} = T.sblock_alloc_buffer(({shape},), "float32")\n'
 
 
 def _parameter(name: str, axes: Sequence[str], sizes: Mapping[str, int]) -> str:
-    return f'{name}: T.Buffer(({graph_rewriting.numbers(sizes[axis] for axis in axes)},), "float32")'
+    return f'{name}: T.Buffer(({numbers(sizes[axis] for axis in axes)},), "float32")'
 
 
 def _at(name: str, axes: Sequence[str]) -> str:

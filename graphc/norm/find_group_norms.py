@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import sizes_of
 from graphc.core.reporting_pass import Leave
 
 RESHAPE = "relax.reshape"
@@ -56,8 +56,8 @@ def _grouped(g: Graph, call: Any) -> GroupNorm:
     before = g.producer(normed.data, RESHAPE)
     if before is None:
         raise Leave("no reshape is before the norm")
-    rows, sizes = graph_rewriting.sizes_of(before), graph_rewriting.sizes_of(call)
-    alike = graph_rewriting.sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
+    rows, sizes = sizes_of(before), sizes_of(call)
+    alike = sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
     if not alike or sizes[1] % rows[1]:
         raise Leave("the rows of the norm are no groups of channels")
     return GroupNorm(before.args[0], rows[1], normed.epsilon)

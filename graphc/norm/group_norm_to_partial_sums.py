@@ -5,9 +5,9 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import largest_factor, sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.norm.partial_sums_functions import NormedImage, apply_function, scales_function, sums_function
 
@@ -40,9 +40,9 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
 
 
 def _image(call: Any, lanes: int) -> NormedImage:
-    sizes, groups = graph_rewriting.sizes_of(call), int(call.attrs.num_groups)
+    sizes, groups = sizes_of(call), int(call.attrs.num_groups)
     pixels, channels = prod(sizes[1:-1]), sizes[-1]
-    part = graph_rewriting.largest_factor(pixels, PART)
+    part = largest_factor(pixels, PART)
     return NormedImage(
         sizes=sizes,
         pixels=pixels,
@@ -74,7 +74,7 @@ def _tensor(shape: tuple[int, ...]) -> Any:
 
 def _spelled(call: Any) -> Any:
     """What the importer makes of a norm, for images that stay channels-first."""
-    (data, gamma, beta), sizes, groups = call.args, graph_rewriting.sizes_of(call), int(call.attrs.num_groups)
+    (data, gamma, beta), sizes, groups = call.args, sizes_of(call), int(call.attrs.num_groups)
     rows = relax.op.reshape(data, (sizes[0], groups, prod(sizes[1:]) // groups))
     epsilon = relax.const(float(call.attrs.epsilon), "float32")
     deviation = relax.op.sqrt(relax.op.add(relax.op.variance(rows, [2], True), epsilon))

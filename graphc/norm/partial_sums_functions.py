@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import OPAQUE, numbers, parsed
 
 Shape = tuple[int, ...]
 
@@ -96,10 +96,10 @@ def _function(body: str, given: dict[str, Shape], result: Shape) -> Any:
     over = ["n", "p"][: len(result) - 2]
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
     axes, loops = ", ".join(f"v{loop}" for loop in over), ", ".join(over)
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}}})
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
     for {loops}, once in T.grid({", ".join(map(str, result[: len(over)]))}, 1):
         with T.sblock("part"):
             {axes}, v_once = T.axis.remap("{"S" * (len(over) + 1)}", [{loops}, once])
@@ -121,15 +121,15 @@ def apply_function(sizes: Shape) -> Any:
     """The image by its scales, which fuses with what follows."""
     loops = [f"a{axis}" for axis in range(len(sizes))]
     values, text = ", ".join(f"v{loop}" for loop in loops), ", ".join(loops)
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer(({graph_rewriting.numbers(sizes)}), "float32"),
-    s: T.Buffer(({graph_rewriting.numbers((sizes[0], 2, sizes[-1]))}), "float32"),
-    y: T.Buffer(({graph_rewriting.numbers(sizes)}), "float32"),
+    x: T.Buffer(({numbers(sizes)}), "float32"),
+    s: T.Buffer(({numbers((sizes[0], 2, sizes[-1]))}), "float32"),
+    y: T.Buffer(({numbers(sizes)}), "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True}})
-    for {text} in T.grid({graph_rewriting.numbers(sizes)}):
+    for {text} in T.grid({numbers(sizes)}):
         with T.sblock("applied"):
             {values} = T.axis.remap("{"S" * len(sizes)}", [{text}])
             y[{values}] = x[{values}] * s[va0, 0, va{len(sizes) - 1}] + s[va0, 1, va{len(sizes) - 1}]

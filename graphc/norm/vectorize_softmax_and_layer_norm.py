@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from textwrap import dedent, indent
 from typing import Any
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import LANES, OPAQUE, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp). The lowest n
@@ -115,7 +115,7 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
         if not last or [int(axis) % (last + 1) for axis in axes] != [last]:
             raise Leave("it is not along the last axis of rows")
         # Narrow vectors two or four together, so that sums need not wait; 0 where none fills the row.
-        widths = (graph_rewriting.LANES >> shift for shift in range(4))
+        widths = (LANES >> shift for shift in range(4))
         width = next((width for width in widths if width >= g.lanes and size % width == 0), 0)
         if normed and (not call.attrs.center or not call.attrs.scale):
             raise Leave("it has no gains or offsets")
@@ -124,7 +124,7 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
         return Row(width or g.lanes, size % (width or g.lanes))
 
     def rewrite(self, call: Any, facts: Row, g: Graph) -> Any:
-        shapes = [graph_rewriting.sizes_of(value) for value in (*call.args, call)]
+        shapes = [sizes_of(value) for value in (*call.args, call)]
         if operator_name(call) == LAYER_NORM:
             return _layer_norm(call, facts, shapes, g)
         text = _POWERS + _SOFTMAXES[operator_name(call)]
@@ -181,10 +181,10 @@ def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts:
     whole = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
     reads = ", ".join(f"{name}[{place}]" for name, place in whole.items() if name != "y")
     text = body.format(row=row, chunks=size // beside, lanes=beside, **facts)
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}}})
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
     for {loops}, once in T.grid({", ".join(map(str, sizes))}, 1):
         with T.sblock("row"):
             {row}, v_once = T.axis.remap("{"S" * len(shapes["y"])}", [{loops}, once])

@@ -66,15 +66,16 @@ class Folding:
         self._kept: list[NodeProto] = []
         self.sequences: dict[str, list[str]] = {}  # of tensors, by their names
         self.unrolled = 0
-        for value in model.graph.input:
-            self._types[value.name] = _bound(value.type, shapes.get(value.name))
-        self.constants(model.graph.initializer)
         given = {value.name: value.type for value in model.graph.input}
+        bound = {name: shape for name, shape in shapes.items() if name in given}
+        self._types |= given
+        for name, shape in bound.items():
+            kind = given[name].tensor_type.elem_type
+            self._types[name] = helper.make_tensor_type_proto(kind, shape)
+        self.constants(model.graph.initializer)
         # What a file says of its values holds for the shapes that it declares.
-        as_declared = all(
-            not _other_sizes(given[name], shape) for name, shape in shapes.items() if name in given
-        )
-        declared = model.graph.value_info if as_declared else ()
+        redone = any(_other_sizes(given[name], shape) for name, shape in bound.items())
+        declared = () if redone else model.graph.value_info
         self._declared = {value.name: value.type for value in declared if sizes_of(value.type) is not None}
 
     def constants(self, tensors: Iterable[TensorProto]) -> None:
@@ -246,7 +247,9 @@ def sizes_of(kind: TypeProto | None) -> tuple[int, ...] | None:
     if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
         return None
     dims = kind.tensor_type.shape.dim
-    return tuple(dim.dim_value for dim in dims) if all(dim.HasField("dim_value") for dim in dims) else None
+    if not all(dim.HasField("dim_value") for dim in dims):
+        return None
+    return tuple(dim.dim_value for dim in dims)
 
 
 def _bytes_of(kind: TypeProto | None) -> float:
@@ -254,12 +257,6 @@ def _bytes_of(kind: TypeProto | None) -> float:
     if sizes is None or kind is None or not kind.tensor_type.elem_type:
         return float("inf")
     return prod(sizes) * helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type).itemsize
-
-
-def _bound(kind: TypeProto, shape: Sequence[int] | None) -> TypeProto:
-    if shape is None:
-        return kind
-    return helper.make_tensor_type_proto(kind.tensor_type.elem_type, shape)
 
 
 def _other_sizes(kind: TypeProto, shape: Sequence[int]) -> bool:

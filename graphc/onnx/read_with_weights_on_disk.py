@@ -53,12 +53,9 @@ def array(tensor: TensorProto) -> Any:
         return np.memmap(place["location"], kind, "r", int(place["offset"]), tuple(tensor.dims))
     count = -(-prod(tensor.dims) // 2)
     halves = np.memmap(place["location"], "uint8", "r", int(place["offset"]), (count,))
-    return _unpacked(halves, wide)[: prod(tensor.dims)].reshape(tuple(tensor.dims))
-
-
-def _unpacked(halves: Any, wide: str) -> Any:
-    """Numbers of four bits, the lower half of a byte first, as bytes: TVM has none so small."""
+    # Numbers of four bits, the lower half of a byte first, become bytes: TVM has none so small.
     found = np.stack([halves & 0xF, halves >> 4], -1).reshape(-1)
+    found = found[: prod(tensor.dims)].reshape(tuple(tensor.dims))
     return found if wide == "uint8" else ((found ^ 8).view("int8") - 8)
 
 

@@ -196,7 +196,8 @@ def _sum(form: NodeRewriter) -> None:
 def _truths(form: NodeRewriter) -> None:
     """The largest or least of truths, by way of numbers."""
     if form.kind(0) == TensorProto.BOOL:
-        whole, found = form.write("Cast", form.node.input[0], to=TensorProto.INT32), form.node.output[0]
+        whole = form.write("Cast", form.node.input[0], to=TensorProto.INT32)
+        found = form.node.output[0]
         form.again([whole, *form.node.input[1:]], [f"{found}/whole"])
         form.write("Cast", f"{found}/whole", to=TensorProto.BOOL, name=found)
 

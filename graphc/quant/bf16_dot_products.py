@@ -12,9 +12,9 @@ import tvm
 from tvm import relax
 from tvm.target.codegen import target_has_features
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import channels_last, convolution, permutation, sizes_of
 from graphc.core.reporting_pass import Leave, Report
 from graphc.quant import dot_product_function, padded_sums
 from graphc.quant.dot_product_function import DotInstruction
@@ -66,9 +66,9 @@ class Bf16DotProducts(Pass[RoundedProduct]):
     def check(self, call: Any, g: Graph) -> RoundedProduct:
         if operator_name(call) == "relax.matmul":
             return _product(call, g)
-        if not graph_rewriting.channels_last(call):
+        if not channels_last(call):
             raise Leave("its channels are not last, or its weights are computed")
-        if not 1 < int(call.attrs.groups) == graph_rewriting.sizes_of(call.args[0])[-1]:
+        if not 1 < int(call.attrs.groups) == sizes_of(call.args[0])[-1]:
             return _convolution(call, g)
         # Depthwise: no sums for the instruction, but half as much to read.
         if call.args[1].ty.dtype == NARROW:
@@ -79,7 +79,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
         data, weights = facts.data, g.array(call.args[1]).astype(ml_dtypes.bfloat16)
         data = data if data.ty.dtype == NARROW else relax.op.astype(data, NARROW)
         if facts.layout is None:
-            return graph_rewriting.convolution(call, data, relax.const(weights), out_dtype="float32")
+            return convolution(call, data, relax.const(weights), out_dtype="float32")
         padded = facts.layout(call, weights, BY)
         # Planes also by nothing: tasks that were measured have this step.
         planes = facts.layout is padded_sums.of_planes
@@ -91,7 +91,7 @@ def _product(call: Any, g: Graph) -> RoundedProduct:
     """Rows with a matrix, or stacks of both if the data is rounded already."""
     data, weights = call.args
     padded_sums.check_weights(call, BY, g)
-    if graph_rewriting.sizes_of(data)[-1] % PAIR:
+    if sizes_of(data)[-1] % PAIR:
         raise Leave("its inputs are no pairs")
     stacked = data.ty.dtype == NARROW and weights.ty.ndim == data.ty.ndim == 3
     if not stacked:
@@ -104,9 +104,9 @@ def _convolution(call: Any, g: Graph) -> RoundedProduct:
     padded_sums.check_weights(call, BY, g)
     if any(int(number) != 1 for number in (*attrs.dilation, attrs.groups)):
         raise Leave("it has dilation or groups")
-    if graph_rewriting.sizes_of(data)[-1] % PAIR == 0:
+    if sizes_of(data)[-1] % PAIR == 0:
         return RoundedProduct(data, padded_sums.of_channels)
     transpose = g.producer(data, "relax.permute_dims")
-    if transpose is None or graph_rewriting.permutation(transpose) != FROM_PLANES:
+    if transpose is None or permutation(transpose) != FROM_PLANES:
         raise Leave("its channels are no pairs, and no planes")
     return RoundedProduct(transpose.args[0], padded_sums.of_planes)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
+from graphc.core.graph_rewriting import permutation, sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.quant.quantized_value import BYTES
 
@@ -45,7 +45,7 @@ def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
     """What a matrix is decoded from. Raises Leave."""
     if (call := g.producer(matrix, "relax.permute_dims")) is not None:
         found = block_quantized_weights(call.args[0], g)
-        return found.transposed if graph_rewriting.permutation(call) == (1, 0) else found
+        return found.transposed if permutation(call) == (1, 0) else found
     if (call := g.producer(matrix, "relax.reshape")) is not None:
         return _joined(call, g)
     return _decoded(matrix, 2, g)
@@ -54,7 +54,7 @@ def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
 def _joined(call: Any, g: Graph) -> BlockQuantizedWeights:
     """Of three axes: one of the two in front, or behind, counts within a block."""
     found = _decoded(call.args[0], 3, g)
-    matrix, sizes, shared = graph_rewriting.sizes_of(call), found.data.shape, found.scale.shape
+    matrix, sizes, shared = sizes_of(call), found.data.shape, found.scale.shape
     if matrix == (sizes[0] * sizes[1], sizes[2]) and shared[1] == 1:
         axis, shared = 0, (sizes[0], 1, sizes[2])
     elif matrix == (sizes[0], sizes[1] * sizes[2]) and shared[2] == 1:

@@ -119,7 +119,8 @@ def dot(by: DotInstruction, sums: Sums) -> Any:
     *sizes, outputs = sums.result
     rows = [f"i{axis}" for axis in range(len(sizes))]
     axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]
-    steps, vectors = sums.inputs // by.each, graph_rewriting.whole_vectors(outputs, by.lanes) // by.lanes
+    steps = sums.inputs // by.each
+    vectors = graph_rewriting.whole_vectors(outputs, by.lanes) // by.lanes
     extents = [*sizes, vectors, by.lanes, *sums.kernel[: len(sums.window)], steps, by.each]
     kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window) + 2)
     values = [f"v{axis}" for axis in axes]

@@ -13,9 +13,9 @@ import numpy as np
 from tvm import relax
 
 from graphc.conv import fuse_pointwise_into_depthwise, pad_conv_to_vectors
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.quant.quantized_value import BYTES
 
@@ -40,8 +40,8 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
     def check(self, call: Any, g: Graph) -> DepthwiseBytes:
         if not pad_conv_to_vectors.fits(call):
             raise Leave("its channels are not last, or its weights are computed")
-        channels = graph_rewriting.sizes_of(call)[-1]
-        if not int(call.attrs.groups) == channels == graph_rewriting.sizes_of(call.args[0])[-1]:
+        channels = sizes_of(call)[-1]
+        if not int(call.attrs.groups) == channels == sizes_of(call.args[0])[-1]:
             raise Leave("it is not depthwise")
         if (width := gcd(channels, g.lanes)) < NARROWEST:
             raise Leave(f"its channels fill no vectors of {NARROWEST}")
@@ -52,7 +52,7 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
         text = _function(sizes, str(facts.data.ty.dtype), facts.width)
         zero = relax.const(np.reshape(facts.zero, 1).astype("float32"))
         arguments = [facts.data, zero, call.args[1]]
-        sums = g.call_function("taps", graph_rewriting.parsed(text), arguments, call.ty)
+        sums = g.call_function("taps", parsed(text), arguments, call.ty)
         return _less_zero(sums, facts, g.array(call.args[1]))
 
 
@@ -88,7 +88,7 @@ def main(
     w: T.Buffer({shape((*sizes.kernel, 1, sizes.data[-1]))}, "float32"),
     y: T.Buffer({shape(sizes.result)}, "float32"),
 ) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OUT_ELEMENTWISE_FUSABLE}}})
     p = T.sblock_alloc_buffer({shape(sizes.around)}, "float32")
     for {names(axes)} in T.grid{shape(sizes.around)}:
         with T.sblock("padded"):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import channels_last, permutation, sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.quant import padded_sums
 from graphc.quant.dot_product_function import DotInstruction
@@ -69,7 +69,12 @@ class Int8DotProducts(Pass[ByteProduct]):
         if operator_name(call) == "relax.matmul":
             padded_sums.check_rows(call)
         else:
-            _check_window(call)
+            if not channels_last(call):
+                raise Leave("its channels are not last, or its weights are computed")
+            if int(call.attrs.groups) != 1:
+                raise Leave("it has groups")
+            if not _quads(call) and int(call.attrs.dilation[1]) != 1:
+                raise Leave("its channels are no quads, and its window has gaps")
         padded_sums.check_weights(call, by, g)
         product = _read(call, by, g)
         if operator_name(call) != "relax.matmul" and not product.known:
@@ -105,7 +110,7 @@ def _read(call: Any, by: DotInstruction, g: Graph) -> ByteProduct:
     weights = g.array(call.args[1])
     if weights.min() < -OFFSET or weights.max() >= OFFSET:
         raise Leave("its weights are no bytes with a sign")
-    axes = None if transposed is None else graph_rewriting.permutation(transposed)
+    axes = None if transposed is None else permutation(transposed)
     return ByteProduct(by, data, zero, weights.astype("int8"), axes)
 
 
@@ -117,16 +122,7 @@ def _wide(g: Graph, value: Any) -> Any:
 
 
 def _quads(call: Any) -> bool:
-    return graph_rewriting.sizes_of(call.args[0])[-1] % QUAD == 0
-
-
-def _check_window(call: Any) -> None:
-    if not graph_rewriting.channels_last(call):
-        raise Leave("its channels are not last, or its weights are computed")
-    if int(call.attrs.groups) != 1:
-        raise Leave("it has groups")
-    if not _quads(call) and int(call.attrs.dilation[1]) != 1:
-        raise Leave("its channels are no quads, and its window has gaps")
+    return sizes_of(call.args[0])[-1] % QUAD == 0
 
 
 def _layout(call: Any, product: ByteProduct) -> Layout:

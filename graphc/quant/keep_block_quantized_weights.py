@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
+from graphc.core.graph_rewriting import mostly_whole, sizes_of, whole_vectors
 from graphc.core.reporting_pass import Leave
 from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
 from graphc.quant.block_quantized_matmul_function import BlockQuantizedMatmul
@@ -53,7 +53,7 @@ def _multiplied(call: Any, by: llvm_byte_dot_products.Instruction, g: Graph) -> 
     inputs, outputs = weights.data.shape
     first = weights.zero.flat[0]
     same = int(first) if (weights.zero == first).all() else None
-    rows = graph_rewriting.sizes_of(call)[:-1]
+    rows = sizes_of(call)[:-1]
     return KeptWeights(
         weights, BlockQuantizedMatmul(by, rows, outputs, -(-inputs // block), block, bits, same)
     )
@@ -65,7 +65,7 @@ def _check_factors(call: Any, by: llvm_byte_dot_products.Instruction, g: Graph) 
         raise Leave("its factors are no float32 numbers")
     if not weights.ty.ndim == 2 <= data.ty.ndim:
         raise Leave("it multiplies no rows with a matrix")
-    if not graph_rewriting.mostly_whole(int(call.ty.shape[-1]), by.lanes):
+    if not mostly_whole(int(call.ty.shape[-1]), by.lanes):
         raise Leave("its outputs fill too little of a vector")
     if g.producer(data, "relax.dequantize") is not None:
         raise Leave("its data is decoded from bytes, too")
@@ -78,7 +78,7 @@ def _block(weights: BlockQuantizedWeights) -> int:
     blocks = len(weights.scale)
     own = block = len(weights.data) // blocks
     if blocks == 1 or block > _LONGEST:
-        block = min(_LONG, graph_rewriting.whole_vectors(block, _STEP))
+        block = min(_LONG, whole_vectors(block, _STEP))
     if block % _STEP or (blocks > 1 and own % block):
         raise Leave("its blocks have odd sizes")
     return int(block)
@@ -113,7 +113,7 @@ def _table(call: Any, g: Graph) -> KeptWeights:
 
 def _rows(stored: BlockQuantizedWeights, places: Any) -> Any:
     """Rows of a table, decoded once they are looked up."""
-    op, columns, sizes = relax.op, stored.data.shape[1], graph_rewriting.sizes_of(places)
+    op, columns, sizes = relax.op, stored.data.shape[1], sizes_of(places)
     scale, zero = map(relax.const, (stored.scale, stored.zero))
     if stored.axis:
         scale, zero = (op.take(each, places, 0) for each in (scale, zero))

@@ -40,17 +40,14 @@ def _decoded(call: Any, scale: Any, zero: Any | None) -> Any:
 
 def _encoded(call: Any, scale: Any, zero: Any | None) -> Any:
     """Multiplied, rounded to even, and within the type's limits."""
-    whole = relax.op.round(_divided(call.args[0], scale))
+    data, divided = call.args[0], relax.op.divide(call.args[0], scale)
+    if isinstance(scale, tvm.ir.GenericConst):
+        divided = relax.op.multiply(data, relax.const(np.float32(1) / scale.value.numpy()))
+    whole = relax.op.round(divided)
     moved = whole if zero is None else relax.op.add(whole, zero)
     least, most = (relax.const(limit, "float32") for limit in LIMITS[str(call.ty.dtype)])
     within = relax.op.minimum(relax.op.maximum(moved, least), most)  # layouts pass these, and no clip
     return relax.op.astype(relax.op.astype(within, "int32"), call.ty.dtype)
-
-
-def _divided(data: Any, scale: Any) -> Any:
-    if isinstance(scale, tvm.ir.GenericConst):
-        return relax.op.multiply(data, relax.const(np.float32(1) / scale.value.numpy()))
-    return relax.op.divide(data, scale)
 
 
 def _real(zero: Any, g: Graph) -> Any | None:

@@ -7,7 +7,7 @@ one. The last ones have fewer rows. Sums behind the result's last row or column 
 import re
 from dataclasses import dataclass
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import mostly_whole, whole_vectors
 from graphc.quant import tile_instructions
 from graphc.quant.dot_product_function import DotInstruction, Sums
 from graphc.quant.tile_instructions import BYTES, COLUMNS, FACTORS, ROWS, TileInstruction
@@ -78,9 +78,9 @@ class TiledSums:
         """The sizes of what is computed, with rows and columns of nothing."""
         *others, rows, columns = self.sums.result
         if self.paired:
-            others[-1] = graph_rewriting.whole_vectors(others[-1], FACTORS)
+            others[-1] = whole_vectors(others[-1], FACTORS)
         whole = rows if self.paired else self.blocks * self.block
-        return *others, whole, graph_rewriting.whole_vectors(columns, WIDTH)
+        return *others, whole, whole_vectors(columns, WIDTH)
 
     @property
     def loops(self) -> tuple[int, ...]:
@@ -111,5 +111,5 @@ def tiled(sums: Sums, by: DotInstruction) -> TiledSums | None:
         return None
     found = TiledSums(instruction, sums)
     rows = found.block * (FACTORS if found.paired else 1)
-    columns = graph_rewriting.mostly_whole(sums.result[-1], WIDTH)
+    columns = mostly_whole(sums.result[-1], WIDTH)
     return found if found.step and rows >= LEAST_ROWS and columns else None

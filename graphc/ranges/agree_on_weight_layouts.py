@@ -12,7 +12,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.s_tir import SBlock, Schedule
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import collect
 
 RELAID = "meta_schedule.layout_rewrite_preproc"
 Place = tuple[int, str, int]  # a module's, a function's name, a parameter's
@@ -92,7 +92,7 @@ def _run(layout: Layout) -> int:
 def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
     """The parameters that a function re-lays by digits, and reads number by number."""
     params = {hash(param): number for number, param in enumerate(function.params)}
-    blocks = graph_rewriting.collect(function, SBlock)
+    blocks = collect(function, SBlock)
     # An instruction of many numbers knows how far apart they lie.
     matched = {hash(match.source.source) for block in blocks for match in block.match_buffers}
     for block in blocks:
@@ -171,7 +171,7 @@ def _given(mod: Any) -> Iterator[tuple[str, Any, int]]:
         call
         for graph in mod.functions.values()
         if isinstance(graph, relax.Function)
-        for call in graph_rewriting.collect(graph, relax.Call)
+        for call in collect(graph, relax.Call)
     ]
     for call in calls:
         if getattr(call.op, "name", "") == "relax.call_tir":

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 import tvm
 from tvm import relax, te, tirx
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import sizes_at
 from graphc.ranges import generalize_two_lengths
 
 PLUS = " + "  # of sizes, in what torch's exporter calls a dimension that is as long as two others
@@ -78,14 +78,13 @@ def some_sizes(dynamic: Range) -> list[dict[str, int]]:
     bounds = dynamic["ranges"]
     least = {name: low for name, (low, _) in bounds.items()}
     long = {name: bounds[name][1] // 2 + 1 for name in grows(bounds)}
-    between = [
-        long | {name: max(bounds[name][0], size // 2 + 1) for name, size in p.items()}
-        for p in dynamic["points"]
-    ]
-    return [
-        least,
-        *(sizes for number, sizes in enumerate(between) if sizes not in [least, *between[:number]]),
-    ]
+    found = [least]
+    for point in dynamic["points"]:
+        half = {name: size // 2 + 1 for name, size in point.items()}
+        sizes = long | {name: max(bounds[name][0], size) for name, size in half.items()}
+        if sizes not in found:
+            found.append(sizes)
+    return found
 
 
 def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
@@ -141,11 +140,11 @@ class _Dispatcher:
         runs = []
         for rule in rules:
             run = relax.Call(done[rule["point"], rule["first"]], params)
-            at = self._points[rule["point"]]
-            same = tirx.all(*(sizes[name] == size for name, size in at.items()))
-            runs.append(
-                run if rule["first"] else relax.If(same, relax.Call(fits[rule["point"]], params), run)
-            )
+            if not rule["first"]:
+                at = self._points[rule["point"]]
+                same = tirx.all(*(sizes[name] == size for name, size in at.items()))
+                run = relax.If(same, relax.Call(fits[rule["point"]], params), run)
+            runs.append(run)
         beyond = relax.Call(fits.get(len(self._points) - 1) or self._fits(len(self._points) - 1), params)
         body = _choose(_place(rules, sizes), [*runs, beyond], 0)
         function = relax.Function(params, body, self._type(sizes)).with_attr("global_symbol", "main")
@@ -250,7 +249,7 @@ def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Siz
         return
     length = generalize_two_lengths.length_of(mod)
     for sample in generalize_two_lengths.LENGTHS:
-        shapes = [graph_rewriting.sizes_at(field.shape, length, sample) for field in fields]
+        shapes = [sizes_at(field.shape, length, sample) for field in fields]
         yield {**point, open_[0]: sample}, shapes
 
 
@@ -260,9 +259,10 @@ def _follows(lengths: Sequence[int], sizes: Sequence[Sizes]) -> Any:
     names = list(sizes[0])
     sums = [f"{one}{PLUS}{other}" for at, one in enumerate(names) for other in names[:at]]
     more = [f"{name}{PLUS}{lengths[0] - sizes[0][name]}" for name in names if lengths[0] > sizes[0][name]]
-    return next(
-        (dim for dim in (*names, *sums, *more) if [_size(dim, at) for at in sizes] == list(lengths)), None
-    )
+    for dim in (*names, *sums, *more):
+        if [_size(dim, at) for at in sizes] == list(lengths):
+            return dim
+    return None
 
 
 def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
@@ -294,14 +294,12 @@ def _filled(tensor: Any, shape: Sequence[int]) -> Any:
     """The first part of a tensor, or all of it with zeros behind."""
 
     def value(*at: Any) -> Any:
-        inside = [
-            i < have for i, have, want in zip(at, tensor.shape, shape, strict=True) if not _is(have, want)
-        ]
-        return (
-            tirx.if_then_else(tirx.all(*inside), tensor(*at), tirx.const(0, tensor.dtype))
-            if inside
-            else tensor(*at)
-        )
+        ends = zip(at, tensor.shape, shape, strict=True)
+        inside = [i < have for i, have, want in ends if not _is(have, want)]
+        zero = tirx.const(0, tensor.dtype)
+        if not inside:
+            return tensor(*at)
+        return tirx.if_then_else(tirx.all(*inside), tensor(*at), zero)
 
     return te.compute(shape, value, name="filled")
 

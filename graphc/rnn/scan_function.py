@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed
 from graphc.rnn import cell_body
 
 # Vectors that are summed side by side: enough to hide what an addition waits; what fits in registers.
@@ -44,12 +44,12 @@ class Scan:
     @property
     def rows(self) -> int:
         """Sequences that share what is read of the weights."""
-        return int(graph_rewriting.largest_factor(self.batch, REGISTERS.get(self.lanes, FEWER) // self.gates))
+        return int(largest_factor(self.batch, REGISTERS.get(self.lanes, FEWER) // self.gates))
 
     @property
     def wide(self) -> int:
         """Vectors of hidden units that are summed together."""
-        return int(graph_rewriting.largest_factor(self.vectors, BUSY // (self.rows * self.gates)))
+        return int(largest_factor(self.vectors, BUSY // (self.rows * self.gates)))
 
     @property
     def packed(self) -> tuple[int, ...]:
@@ -92,16 +92,16 @@ def function(scan: Scan) -> Any:
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
     reads = ", ".join(_region(scan, name, shape) for name, shape in scan.shapes.items())
     writes = ", ".join(_region(scan, name, shape) for name, shape in scan.results.items())
-    return graph_rewriting.parsed(f"""
+    return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}}})
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
     for direction, group, once in T.grid({len(scan.backwards)}, {scan.batch // scan.rows}, 1):
         with T.sblock("scan"):
             vd, vn, v_once = T.axis.remap("SSS", [direction, group, once])
             T.reads({reads})
             T.writes({writes})
-            T.sblock_attr({{"{graph_rewriting.OPERATOR}": "recurrent"}})
+            T.sblock_attr({{"{OPERATOR}": "recurrent"}})
 {indent(cell_body.body(scan), " " * 12)}
 """)
 

@@ -15,7 +15,8 @@ from graphc.core.graph_rewriting import SUGGESTS, WIDEST, WIDTH, extent_of, larg
 from graphc.tasks.mark_reductions import FOLD, VECTORS, beside
 
 UNLIMITED = -1  # zero makes TVM draw for ever
-PARTS, FEW, MANY = 16, 64, 1 << 14  # of terms, for the cores; results that are too few; terms worth cutting
+# Of terms, for the cores; results that are too few; terms worth cutting.
+PARTS, FEW, MANY = 16, 64, 1 << 14
 
 
 def fold(schedule: Any, block: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from tvm.s_tir import SBlock
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import OPERATOR, RULE, collect
 from graphc.core.reporting_pass import Leave
 from graphc.core.tensor_function_pass import TensorFunctionPass
 from graphc.quant import block_quantized_matmul_function, tile_instructions
@@ -20,7 +20,7 @@ class KeepPackedWeights(TensorFunctionPass[None]):
     name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 
     def check(self, function: Any) -> None:
-        blocks = graph_rewriting.collect(function, SBlock)
+        blocks = collect(function, SBlock)
         if not any(map(self._reads_in_order, blocks)):
             raise Leave("it neither multiplies weights in blocks or tiles nor joins parts")
         if FREE not in (function.attrs or {}):
@@ -28,7 +28,7 @@ class KeepPackedWeights(TensorFunctionPass[None]):
 
     def _reads_in_order(self, block: Any) -> bool:
         notes = block.annotations
-        return notes.get(graph_rewriting.RULE) in self.rules or notes.get(graph_rewriting.OPERATOR) == BY_PART
+        return notes.get(RULE) in self.rules or notes.get(OPERATOR) == BY_PART
 
     def rewrite(self, function: Any, facts: None) -> Any:
         return function.without_attr(FREE)

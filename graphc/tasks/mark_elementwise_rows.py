@@ -12,7 +12,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import IterVar, Var
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import RULE, WIDEST, collect, marked
 from graphc.core.reporting_pass import Leave
 from graphc.core.tensor_function_pass import TensorFunctionPass
 
@@ -33,23 +33,23 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
     name, rules = "tasks.mark_elementwise_rows", (LINE,)
 
     def check(self, function: Any) -> VectorRow:
-        _, *blocks = graph_rewriting.collect(function.body, SBlock) or [None]
+        _, *blocks = collect(function.body, SBlock) or [None]
         if not blocks or not all(map(_by_element, blocks)):
             raise Leave("it is not element-wise along its rows, or names a rule")
         row = int(blocks[-1].iter_vars[-1].dom.extent)
-        if row % graph_rewriting.WIDEST == 0:
+        if row % WIDEST == 0:
             raise Leave("its rows fill TVM's vectors")
         if not width(row, self.lanes):
             raise Leave("its rows have no part of whole or half vectors")
         return VectorRow(blocks[-1], width(row, self.lanes))
 
     def rewrite(self, function: Any, facts: VectorRow) -> Any:
-        return graph_rewriting.marked(function, [facts.block], LINE, facts.width)
+        return marked(function, [facts.block], LINE, facts.width)
 
 
 def width(row: int, lanes: int) -> int:
     """The largest part of a row that is made of whole or half vectors; 0 where there is none."""
-    parts = [part for part in range(1, min(row, graph_rewriting.WIDEST) + 1) if row % part == 0]
+    parts = [part for part in range(1, min(row, WIDEST) + 1) if row % part == 0]
     filled = ([part for part in parts if part % unit == 0] for unit in (lanes, max(2, lanes // 2)))
     return max(next((found for found in filled if found), [0]))
 
@@ -58,20 +58,15 @@ def _by_element(block: Any) -> bool:
     """True if it reads along the axis that it writes along, or one number for all of a row."""
     kinds = {axis.iter_type for axis in block.iter_vars}
     fixed = all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
-    if (
-        kinds != {IterVar.DataPar}
-        or not fixed
-        or len(block.writes) != 1
-        or graph_rewriting.RULE in block.annotations
-    ):
+    if kinds != {IterVar.DataPar} or not fixed or len(block.writes) != 1 or RULE in block.annotations:
         return False
     along = block.iter_vars[-1].var
-    return all(_reads_along(load, along) for load in graph_rewriting.collect(block.body, TensorLoad))
+    return all(_reads_along(load, along) for load in collect(block.body, TensorLoad))
 
 
 def _reads_along(load: Any, along: Any) -> bool:
     *others, last = load.indices or [along]
     within = isinstance(last, Var) and last.same_as(along)
     indices = others if within else load.indices
-    found = (var for index in indices for var in graph_rewriting.collect(index, Var))
+    found = (var for index in indices for var in collect(index, Var))
     return not any(var.same_as(along) for var in found)

@@ -7,7 +7,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, IterVar, Mul, Var
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import RULE, collect, marked
 from graphc.core.reporting_pass import Leave
 from graphc.core.tensor_function_pass import TensorFunctionPass
 
@@ -21,7 +21,7 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
     name, rules = "tasks.mark_reductions", (FOLD,)
 
     def check(self, function: Any) -> list[Any]:
-        blocks = graph_rewriting.collect(function.body, SBlock)
+        blocks = collect(function.body, SBlock)
         reducing = [block for block in blocks if any(map(_is_reduction, block.iter_vars))]
         if not reducing:
             raise Leave("it reduces nothing")
@@ -30,21 +30,19 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
         fitting = [block for block in reducing if _fills(block, self.lanes)]
         if not fitting:
             raise Leave("no axis of it can be cut in vectors")
-        if all(block.annotations.get(graph_rewriting.RULE) == FOLD for block in fitting):
+        if all(block.annotations.get(RULE) == FOLD for block in fitting):
             raise Leave("it names the rule already")
         return fitting
 
     def rewrite(self, function: Any, facts: list[Any]) -> Any:
-        return graph_rewriting.marked(function, facts, FOLD, self.lanes)
+        return marked(function, facts, FOLD, self.lanes)
 
 
 def beside(block: Any) -> int:
     """The axis along which neighbours are read, of results if there are two."""
     written = {hash(region.source) for region in block.writes}
-    loads = [
-        load for load in graph_rewriting.collect(block.body, TensorLoad) if hash(load.source) not in written
-    ]
-    names = {hash(var) for load in loads[:1] for var in graph_rewriting.collect(load.indices[-1], Var)}
+    loads = [load for load in collect(block.body, TensorLoad) if hash(load.source) not in written]
+    names = {hash(var) for load in loads[:1] for var in collect(load.indices[-1], Var)}
     axes = [at for at, axis in enumerate(block.iter_vars) if hash(axis.var) in names]
     return axes[0] if axes else len(block.iter_vars) - 1
 
@@ -62,5 +60,5 @@ def _is_reduction(axis: Any) -> bool:
 def _multiplies(block: Any) -> bool:
     return any(
         isinstance(store.value, tvm.tirx.Add) and isinstance(store.value.b, Mul)
-        for store in graph_rewriting.collect(block.body, BufferStore)
+        for store in collect(block.body, BufferStore)
     )

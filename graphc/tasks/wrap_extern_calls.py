@@ -4,7 +4,7 @@ from typing import Any
 
 from tvm.s_tir import SBlock, SBlockRealize
 
-from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import collect
 from graphc.core.reporting_pass import Leave
 from graphc.core.tensor_function_pass import TensorFunctionPass
 
@@ -15,7 +15,7 @@ class WrapExternCalls(TensorFunctionPass[None]):
     name, must = "tasks.wrap_extern_calls", True
 
     def check(self, function: Any) -> None:
-        blocks = graph_rewriting.collect(function.body, SBlock)
+        blocks = collect(function.body, SBlock)
         if not isinstance(function.body, SBlockRealize) or len(blocks) > 1:
             raise Leave("it has blocks of its own")
 
