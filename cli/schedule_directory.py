@@ -68,17 +68,13 @@ def _read(directory: Path, target: str | None) -> ScheduleDirectory:
         return _stock(directory, target)
     found = read_manifest(manifest)
     exported = ScheduleDirectory(directory, parse_target(found.target), found)
-    _check_target(exported, target)
-    return exported
-
-
-def _check_target(exported: ScheduleDirectory, target: str | None) -> None:
     wanted = exported.target if target is None else _parsed(target)
     if wanted != exported.target:
         raise InvalidRequest(
             f"the schedules in {exported.directory} are for target {exported.target}, not for {wanted}",
             hint="leave --target out, or   mallorn tune MODEL --target TARGET --out OTHER_DIR",
         )
+    return exported
 
 
 def _stock(directory: Path, target: str | None) -> ScheduleDirectory:
@@ -112,7 +108,8 @@ def local_model(
                 raise ModuleNotFoundError(name=library)
         from workers.interfaces.model_compiler import ModelCompiler
         from workers.whole_model.compiled_model import WholeModel
-    count, path, made_for = threads or exported.target.num_cores, {"PATH": search_path()}, exported.manifest
+    count = threads or exported.target.num_cores
+    path, made_for = {"PATH": search_path()}, exported.manifest
     with (
         as_onnx(model) as file,
         TemporaryDirectory(prefix="mallorn-") as folder,

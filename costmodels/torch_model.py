@@ -108,7 +108,8 @@ class Neural(CostModel):
     def _descend(self, start: list[Layers], data: Data, most: int, rng: np.random.Generator) -> None:
         """Networks trained from these on a bounded sample of the rows, and the scale of their scores."""
         chosen = bounded_sample(data[1], MOST_ROWS, seed=int(rng.integers(2**31)))
-        features, labels, groups, heads = data[0][chosen], data[1][chosen], data[2][chosen], data[3][chosen]
+        features, labels = data[0][chosen], data[1][chosen]
+        groups, heads = data[2][chosen], data[3][chosen]
         known = TrainingRows(self._seen(features), labels, heads)
         drawn = folds(rng, len(chosen), MEMBERS, PARTS)
         steps = min(most, FEWEST_STEPS + len(chosen))

@@ -94,7 +94,12 @@ def _tune(order: _Order, data: Path | None) -> Job:
     url, key = settings().url, settings().api_key
     if url is not None:
         return order.carry_out(Client(url))
-    _check_installed()
+    for module in NEEDED.values():
+        if find_spec(module) is None:
+            raise MissingPackage(
+                f"tuning on this machine needs {module}, which is not installed",
+                hint=f"{install_line(','.join(NEEDED))}   (or set MALLORN_URL to a service elsewhere)",
+            )
     # Loaded by name and when it is needed: clients and services import this package, and know no commands.
     connect = import_module("cli.service.connect_or_start_stack")
     with connect.connected_stack(None, key.get_secret_value() if key else None, data) as stack:
@@ -112,15 +117,6 @@ def _in_words_of_python() -> Iterator[None]:
         raise
 
 
-def _check_installed() -> None:
-    for module in NEEDED.values():
-        if find_spec(module) is None:
-            raise MissingPackage(
-                f"tuning on this machine needs {module}, which is not installed",
-                hint=f"{install_line(','.join(NEEDED))}   (or set MALLORN_URL to a service elsewhere)",
-            )
-
-
 def _follow(job: Job, directory: Path, progress: Progress | None) -> None:
     try:
         if progress is None and in_notebook():
@@ -128,7 +124,11 @@ def _follow(job: Job, directory: Path, progress: Progress | None) -> None:
         else:
             job.wait(progress=_fetching(job, directory, progress))
     except KeyboardInterrupt:
-        _pause(job)
+        # What was measured is kept, and `mallorn resume` goes on with it.
+        try:
+            job.pause()
+        except MallornError as error:
+            raise KeyboardInterrupt(f"job {job.id} could not be paused: {error.message}") from None
         raise
 
 
@@ -156,11 +156,3 @@ def _say(line: str) -> None:
     with suppress(OSError):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
-
-
-def _pause(job: Job) -> None:
-    """What was measured is kept, and `mallorn resume` goes on with it."""
-    try:
-        job.pause()
-    except MallornError as error:
-        raise KeyboardInterrupt(f"job {job.id} could not be paused: {error.message}") from None

@@ -99,7 +99,8 @@ class SyntheticSpace(DecisionSpace):
         return min(float(np.nanmin(self._latency(rows, rfactor))) for rows, rfactor in self._everything())
 
     def _everything(self) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
-        (outer, inner, depth), limit = (tilings(e, w) for e, w in zip(self.shape, (4, 4, 2), strict=True)), 64
+        limit, pairs = 64, zip(self.shape, (4, 4, 2), strict=True)
+        outer, inner, depth = (tilings(extent, ways) for extent, ways in pairs)
         rest = np.array(list(product(range(len(UNROLLS)), (-1, 0, 1))), dtype=np.int32)
         inner, depth = inner[inner[:, -1] <= limit], depth[depth[:, -1] <= limit]
         at = np.indices((len(inner), len(depth), len(rest))).reshape(3, -1)

@@ -74,7 +74,11 @@ class Supervisor:
         try:
             yield
         finally:
-            self._stop_all()
+            self.stopping = True
+            # The others stand on the children that need nothing: those go last.
+            standing = [child for child in self._children if child.spec.needs]
+            for group in (standing, [child for child in self._children if not child.spec.needs]):
+                self._end(group)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
@@ -114,7 +118,11 @@ class Supervisor:
                 self._note_death(child)
             elif self._may_start(child):
                 child.start()
-        self._trim_logs()
+        if time.monotonic() > self._trim_at:
+            self._trim_at = time.monotonic() + TRIM_EVERY_SEC
+            # Also those that the parts write themselves, as a device its executions.
+            for log in self._logs.glob("*.log"):
+                trim_log(log)
 
     def _look_at(self, child: SupervisedChild) -> None:
         name, age = child.spec.name, time.monotonic() - child.started_at
@@ -129,7 +137,9 @@ class Supervisor:
             self._give_up(child, f"was not ready after {child.spec.start_timeout_sec:.0f} s")
 
     def _note_death(self, child: SupervisedChild) -> None:
-        name, how = child.spec.name, _how_it_ended(child.exit_code)
+        name, how = child.spec.name, f"ended with exit code {child.exit_code}"
+        if child.exit_code is not None and child.exit_code < 0:
+            how = f"was killed by {signal.Signals(-child.exit_code).name}"
         child.signal_group(signal.SIGKILL)  # what it left behind in its group
         child.started_at, child.ready = 0.0, False
         self._failures[name] += 1
@@ -141,7 +151,10 @@ class Supervisor:
         self._on_restart(name, how)
 
     def _give_up(self, child: SupervisedChild, what: str) -> None:
-        failed = _failed(child, what)
+        lines = "\n".join(f"  {line}" for line in child.last_lines())
+        failed = PartFailed(
+            f"the part `{child.spec.name}` {what}; its log ends with\n{lines}", hint=f"less {child.log}"
+        )
         if child.spec.essential:
             raise failed
         self._start_at[child.spec.name] = math.inf
@@ -153,24 +166,10 @@ class Supervisor:
         ready = {other.spec.name for other in self._children if other.ready}
         return time.monotonic() >= self._start_at[child.spec.name] and ready.issuperset(child.spec.needs)
 
-    def _trim_logs(self) -> None:
-        if time.monotonic() > self._trim_at:
-            self._trim_at = time.monotonic() + TRIM_EVERY_SEC
-            # Also those that the parts write themselves, as a device its executions.
-            for log in self._logs.glob("*.log"):
-                trim_log(log)
-
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.stopping:  # asked twice: no more grace
             self._signal_all(self._children, signal.SIGKILL)
         self.stopping = True
-
-    def _stop_all(self) -> None:
-        self.stopping = True
-        # The others stand on the children that need nothing: those go last.
-        standing = [child for child in self._children if child.spec.needs]
-        for group in (standing, [child for child in self._children if not child.spec.needs]):
-            self._end(group)
 
     def _end(self, group: Sequence[SupervisedChild]) -> None:
         self._signal_all(group, signal.SIGTERM)
@@ -185,16 +184,3 @@ class Supervisor:
     def _signal_all(children: Sequence[SupervisedChild], number: signal.Signals) -> None:
         for child in children:
             child.signal_group(number)
-
-
-def _how_it_ended(exit_code: int | None) -> str:
-    if exit_code is not None and exit_code < 0:
-        return f"was killed by {signal.Signals(-exit_code).name}"
-    return f"ended with exit code {exit_code}"
-
-
-def _failed(child: SupervisedChild, what: str) -> PartFailed:
-    lines = "\n".join(f"  {line}" for line in child.last_lines())
-    return PartFailed(
-        f"the part `{child.spec.name}` {what}; its log ends with\n{lines}", hint=f"less {child.log}"
-    )

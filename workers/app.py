@@ -27,11 +27,7 @@ def _enlist(**_signal: object) -> None:
 
     tunes = queues.ROUNDS in app.amqp.queues.consume_from
     runtime().enlist(tunes, met=lambda device: send(queues.MEASURE_MACHINE, device))
-    _look_at_the_host()
-
-
-def _look_at_the_host() -> None:
-    """Say at once what every candidate would fail for; a worker that trains and plans may go on without."""
+    # Say at once what every candidate would fail for; a worker that trains and plans may go on without.
     from workers.process.worker_health import what_ails
 
     if (error := what_ails(tunes=True)) is not None:

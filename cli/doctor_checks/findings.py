@@ -33,18 +33,14 @@ def tell(findings: Iterable[Finding], as_json: bool, states: States, all_well: s
     for finding in findings:
         found.append(finding)
         if not as_json:
-            _print(finding, states)
+            state = "ok" if finding.ok else states.bad if finding.necessary else states.weak
+            width = max(map(len, (states.bad, states.weak))) + 2
+            stdout().print(f"{state:{width}}{finding.name:13}{finding.words}", markup=False)
+            if finding.hint:
+                stdout().print(f"{'':{width + 13}}next: {finding.hint}", markup=False)
     if as_json:
         print_json(found)
     if any(each.necessary and not each.ok for each in found):
         raise typer.Exit(1)
     if not as_json:
         print_note(all_well)
-
-
-def _print(finding: Finding, states: States) -> None:
-    state = "ok" if finding.ok else states.bad if finding.necessary else states.weak
-    width = max(map(len, (states.bad, states.weak))) + 2
-    stdout().print(f"{state:{width}}{finding.name:13}{finding.words}", markup=False)
-    if finding.hint:
-        stdout().print(f"{'':{width + 13}}next: {finding.hint}", markup=False)

@@ -40,7 +40,8 @@ class Counts(Repository):
     def grow(self, settled_sec: float = SETTLED_SEC) -> int:
         """Move the mark on, over rows that are as old as this; by how much."""
         self.hold(COUNTS)
-        mark, rows = self._mark(), select(Measurement.id, Measurement.created_at).order_by(Measurement.id)
+        mark = self._mark()
+        rows = select(Measurement.id, Measurement.created_at).order_by(Measurement.id)
         next_rows = rows.where(Measurement.id > mark).limit(AT_A_TIME).subquery().c
         young = case((next_rows.created_at > now() - settled_sec, next_rows.id))
         last, unsettled = self.session.execute(select(func.max(next_rows.id), func.min(young))).one()

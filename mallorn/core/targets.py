@@ -142,17 +142,13 @@ def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
         return cast(TargetAttrs, value)
     text = value.strip()
     if text.startswith("{"):
-        return _json_object(text)
+        try:
+            return cast(TargetAttrs, dict(read_json(text)))
+        except ValueError as error:
+            raise InvalidTarget(f"the target is not valid JSON: {error}", hint=_USE) from None
     if text.startswith("nvidia/"):
         return {"kind": "cuda", "tag": text}
     return _legacy_attributes(text)
-
-
-def _json_object(text: str) -> TargetAttrs:
-    try:
-        return cast(TargetAttrs, dict(read_json(text)))
-    except ValueError as error:
-        raise InvalidTarget(f"the target is not valid JSON: {error}", hint=_USE) from None
 
 
 def _legacy_attributes(text: str) -> TargetAttrs:
@@ -162,13 +158,9 @@ def _legacy_attributes(text: str) -> TargetAttrs:
         name, equals, value = flag.lstrip("-").partition("=")
         if not equals or not flag.startswith("-"):
             raise InvalidTarget(f"cannot read {flag[:TOLD]!r} in target {text[:TOLD]!r}", hint=_USE)
-        attrs[name] = _value(name, value)
+        attrs[name] = int(value) if _NUMBER.fullmatch(value) else value
+        if name in _LISTS:
+            attrs[name] = value.split(",")
     if kind not in KINDS:
         raise InvalidTarget(f"unknown target {text[:TOLD]!r}", hint=_USE)
     return cast(TargetAttrs, attrs)
-
-
-def _value(name: str, text: str) -> str | int | list[str]:
-    if name in _LISTS:
-        return text.split(",")
-    return int(text) if _NUMBER.fullmatch(text) else text

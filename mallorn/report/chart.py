@@ -88,12 +88,14 @@ def chart(
     beside = {n: us for n, us in known.items() if min(ends_us) / APART <= us <= max(ends_us) * APART}
     low, high = padded([*ends_us, *beside.values()])
     frame = _Frame(axis.read(points[-1]) or 1.0, low, high)
+    beyond = "; ".join(f"{name}, {latency(us)}" for name, us in known.items() if name not in beside)
+    place = {"x": WIDTH - RIGHT, "y": TOP + 4, "text_anchor": "end", "class_": "title"}
     said = f"from {latency(points[0].total_us)} to {latency(points[-1].total_us)}"
     return el(
         "svg",
         _grid(frame, axis),
         _beside(frame, beside),
-        _beyond({name: us for name, us in known.items() if name not in beside}),
+        el("text", f"off the picture: {beyond}", **place) if beyond else None,
         el("path", d=_path(points, axis, frame), class_="curve"),
         _marks(points, axis, frame),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
@@ -120,12 +122,6 @@ def _beside(frame: _Frame, beside_us: Mapping[str, float]) -> Iterator[Html]:
         yield el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="beside")
         words = f"{name} {latency(value)}"
         yield el("text", words, x=WIDTH - RIGHT, y=y - 4, text_anchor="end", class_="title")
-
-
-def _beyond(known: Mapping[str, float]) -> Html | None:
-    words = "; ".join(f"{name}, {latency(us)}" for name, us in known.items())
-    place = {"x": WIDTH - RIGHT, "y": TOP + 4, "text_anchor": "end", "class_": "title"}
-    return el("text", f"off the picture: {words}", **place) if words else None
 
 
 def _path(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> str:

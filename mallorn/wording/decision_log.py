@@ -123,16 +123,12 @@ def _found(row: LoggedRound) -> str:
         case RoundState.CANCELLED:
             return "cancelled"
         case RoundState.DONE:
-            return _measured(row)
-
-
-def _measured(row: LoggedRound) -> str:
-    if not row.trials:
-        return "nothing left to try"
-    if row.found_us is None:
-        return f"nothing valid, {row.failures} failed"
-    verdict = {True: " (in)", False: " (out)", None: ""}[row.in_interval]
-    return f"found {latency(row.found_us)}{verdict}"
+            if not row.trials:
+                return "nothing left to try"
+            if row.found_us is None:
+                return f"nothing valid, {row.failures} failed"
+            verdict = {True: " (in)", False: " (out)", None: ""}[row.in_interval]
+            return f"found {latency(row.found_us)}{verdict}"
 
 
 def _total(row: LoggedRound) -> str:

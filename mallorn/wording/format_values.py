@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
 from mallorn.core.percent_and_command_text import percent
-from mallorn.core.values.expected_gain import Outlook
 from mallorn.core.values.job import JobStatus
 
 T = TypeVar("T")
@@ -108,18 +107,11 @@ def headroom(job: JobStatus) -> str:
     ahead = job.outlook
     if ahead is None:
         return ""
-    return "; ".join(
-        filter(None, [f"{latency(ahead.now_us)} now", _limit(ahead), _end(job, ahead), ahead.left])
-    )
-
-
-def _limit(ahead: Outlook) -> str:
-    if ahead.limit_us is None or ahead.reached is None:
-        return ""
-    return f"this machine takes at least {latency(ahead.limit_us)} ({percent(ahead.reached)} reached)"
-
-
-def _end(job: JobStatus, ahead: Outlook) -> str:
-    if not ahead.trials or job.state.final:
-        return ""
-    return f"about {latency(ahead.end_us)} expected after some {ahead.trials:,} more trials"
+    told = [f"{latency(ahead.now_us)} now"]
+    if ahead.limit_us is not None and ahead.reached is not None:
+        least, reached = latency(ahead.limit_us), percent(ahead.reached)
+        told.append(f"this machine takes at least {least} ({reached} reached)")
+    if ahead.trials and not job.state.final:
+        end = latency(ahead.end_us)
+        told.append(f"about {end} expected after some {ahead.trials:,} more trials")
+    return "; ".join([*told, ahead.left] if ahead.left else told)

@@ -31,7 +31,9 @@ class Evolutionary(PooledSearcher):
         elite = fastest(asked.history, self.elite).candidates
         if asked.model is None:
             return self._unguided(space, elite, asked.count, rng)
-        pool = self._founders(space, elite, rng)
+        founders = dict.fromkeys(space.defaults(), DEFAULT) | dict.fromkeys(elite, MEASURED)
+        strangers = space.sample(rng, max(1, self.population - len(founders)))
+        pool = founders | {c: RANDOM for c in strangers if c not in founders}
         parents = list(pool)
         for _ in range(self.generations):
             promise = score(space, asked.model, parents).promise(self.optimism)
@@ -52,13 +54,6 @@ class Evolutionary(PooledSearcher):
         shuffled = rng.permutation(len(pool))
         items = list(pool.items())
         return dict(items[at] for at in shuffled)
-
-    def _founders(
-        self, space: Space, elite: list[Candidate], rng: np.random.Generator
-    ) -> dict[Candidate, str]:
-        founders = dict.fromkeys(space.defaults(), DEFAULT) | dict.fromkeys(elite, MEASURED)
-        strangers = space.sample(rng, max(1, self.population - len(founders)))
-        return founders | {c: RANDOM for c in strangers if c not in founders}
 
     def _children(
         self, space: Space, parents: list[Candidate], promise: NDArray[np.float32], rng: np.random.Generator

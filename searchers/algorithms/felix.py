@@ -91,7 +91,11 @@ class Felix(Learner):
     learning: bool = True
 
     def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        self._teach(scout, rng)
+        # Look at what surrogates learn from: candidates from anywhere, and mutants of the best.
+        many = self.considered // 8
+        scout.look_at(scout.space.sample(rng, many), RANDOM)
+        best = [candidate for sight in scout.starts(many, self.greed, rng) for candidate in _of(sight)]
+        scout.look_at(scout.space.mutate_all(rng, best), MUTATION)
         count = min(self.begun, max(2, (self.considered - len(scout)) // self.steps))
         measured = dict(zip(sample.candidates, sample.label.tolist(), strict=True))
         starts = self._starts(scout, count, rng)
@@ -99,13 +103,6 @@ class Felix(Learner):
             if rows := starts.get(known.sketch.key):
                 passed = self._climbed(np.concatenate(rows), known, measured, rng)
                 scout.look([(known.sketch, passed)], ASCENT)
-
-    def _teach(self, scout: Scorer, rng: np.random.Generator) -> None:
-        """Look at what surrogates learn from: candidates from anywhere, and mutants of the best."""
-        many = self.considered // 8
-        scout.look_at(scout.space.sample(rng, many), RANDOM)
-        best = [candidate for sight in scout.starts(many, self.greed, rng) for candidate in _of(sight)]
-        scout.look_at(scout.space.mutate_all(rng, best), MUTATION)
 
     def _starts(self, scout: Scorer, count: int, rng: np.random.Generator) -> dict[str, list[Rows]]:
         """By sketch; half of them good, half anywhere."""

@@ -31,17 +31,14 @@ class Mcts(Learner):
 
     def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         forest = [SketchTrees(sketch, self.trees) for sketch in scout.space.sketches]
-        self._plant(forest, scout, rng)
-        for _ in range(max(1, (self.considered - len(scout)) // self.batch)):
-            self._take_up(forest, scout, rng)
-            self._roll_out(forest, scout, rng)
-
-    def _plant(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
-        """Start every tree with the paths of its own draw of the best known candidates."""
+        # Start every tree with the paths of its own draw of the best known candidates.
         drawn = {s.sketch.key: s for s in scout.starts(self.elite * self.trees, self.greed, rng)}
         for trees in forest:
             if sight := drawn.get(trees.sketch.key):
                 trees.plant(self._told(sight), rng.integers(self.trees, size=len(sight)))
+        for _ in range(max(1, (self.considered - len(scout)) // self.batch)):
+            self._take_up(forest, scout, rng)
+            self._roll_out(forest, scout, rng)
 
     def _take_up(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
         drawn = {s.sketch.key: s for s in scout.starts(self.elite, self.greed, rng)}

@@ -84,7 +84,8 @@ def _over(sums: Column, body: Body, machine: Machine) -> Column:
 
 def _crowded(loops: Loops, machine: Machine) -> Column:
     """How much slower rows are read that share their places in the first cache with each other."""
-    slower, ways = np.ones(loops.count), max(1, machine.caches[0].bytes // PERIOD - 1)  # one for other data
+    slower = np.ones(loops.count)
+    ways = max(1, machine.caches[0].bytes // PERIOD - 1)  # one for other data
     for read in loops.nest.reads:
         for axis in range(loops.spatial - 1):
             if stride := read.stride(axis):

@@ -40,7 +40,15 @@ class Tiled:
         self.tiles = tiles
         self.loops = Loops(nest, tiles)
         self.moving = moving_us(self.loops, machine)
-        self.aspects = _aspects(block, tiles)
+        # Chunks, tiles beside, registers, depth and vectors of each row, as a number each.
+        starts = np.array([columns.start for columns in _columns(block)])
+        spatial, reduced = starts[: len(block.spatial)], starts[len(block.spatial) :]
+        groups = [tiles[:, spatial + level] for level in (0, 2, 3)] + [
+            tiles[:, reduced + 1],
+            tiles[:, spatial[-1:] + 3],
+        ]
+        named = [np.unique(group, axis=0, return_inverse=True)[1].reshape(-1) for group in groups]
+        self.aspects = np.column_stack(named).astype(np.int64)
         self._machine = machine
         self._working: dict[float, Column] = {}
 
@@ -204,15 +212,3 @@ def _columns(block: Block) -> list[slice]:
     """Where the tiles of each axis lie in a row of the block alone."""
     ends = np.cumsum([0, *(place.choice.width for place in block.places)])
     return [slice(int(start), int(end)) for start, end in pairwise(ends)]
-
-
-def _aspects(block: Block, tiles: Rows) -> Indices:
-    """Chunks, tiles beside, registers, depth and vectors of each row, as a number each."""
-    starts = np.array([columns.start for columns in _columns(block)])
-    spatial, reduced = starts[: len(block.spatial)], starts[len(block.spatial) :]
-    groups = [tiles[:, spatial + level] for level in (0, 2, 3)] + [
-        tiles[:, reduced + 1],
-        tiles[:, spatial[-1:] + 3],
-    ]
-    named = [np.unique(group, axis=0, return_inverse=True)[1].reshape(-1) for group in groups]
-    return np.column_stack(named).astype(np.int64)

@@ -69,7 +69,9 @@ def add_page(app: FastAPI, about: Mapping[str, object], directory: Path = STATIC
 
     def icon() -> Response:
         file = directory / "icon.svg"
-        return FileResponse(file, media_type="image/svg+xml") if file.is_file() else Response(status_code=404)
+        if not file.is_file():
+            return Response(status_code=404)
+        return FileResponse(file, media_type="image/svg+xml")
 
     app.add_api_route("/", page, include_in_schema=False, response_model=None)
     app.add_api_route("/icon.svg", icon, include_in_schema=False, response_model=None)

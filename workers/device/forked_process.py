@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from mallorn.core.errors import MallornError
 
@@ -35,7 +35,14 @@ def fork(work: Callable[[], object]) -> int:
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _run_and_exit(work, parent_pid)
+        try:
+            _detach(parent_pid)
+            work()
+            os._exit(0)
+        finally:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
     return pid
 
 
@@ -52,18 +59,6 @@ def waits_for(pid: int, number: int) -> bool:
     except OSError:
         return False
     return len(words) > 1 and words[1] == hex(number)
-
-
-def _run_and_exit(work: Callable[[], object], parent_pid: int) -> NoReturn:
-    # Leaves by _exit alone: the clean-up that the parent has registered is not ours to run.
-    try:
-        _detach(parent_pid)
-        work()
-        os._exit(0)
-    finally:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
 
 
 def _detach(parent_pid: int) -> None:

@@ -31,20 +31,16 @@ def lines_of(nest: TracedNest) -> list[Line]:
     for ordinal, block in enumerate(nest.blocks):
         node = root
         for loop in () if block.inlined else block.path:
-            node = _child(node, loop)
+            found = next((child for child in node.children if child.loop is loop), None)
+            if found is None:
+                found = _Node(loop)
+                node.children.append(found)
+            node = found
         node.children.append(_Node(block=block, ordinal=ordinal))
     lines = [Line(-1)]
     for line in _below(root, 0, lines):
         lines.append(line)
     return lines
-
-
-def _child(node: _Node, loop: Loop) -> _Node:
-    found = next((child for child in node.children if child.loop is loop), None)
-    if found is None:
-        found = _Node(loop)
-        node.children.append(found)
-    return found
 
 
 def _below(node: _Node, at: int, lines: list[Line]) -> Iterator[Line]:

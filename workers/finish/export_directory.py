@@ -88,7 +88,8 @@ def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
     counts, since points are timed one after the other, and what else a host does makes runs longer only; of a
     point that is larger than needed, the longest.
     """
-    manifest, timed = read_manifest(directory / MANIFEST), [point.latency_us.get(TUNED) for point in points]
+    manifest = read_manifest(directory / MANIFEST)
+    timed = [point.latency_us.get(TUNED) for point in points]
     bursts = [latency.bursts or [latency.median] for latency in timed if latency is not None]
     if manifest.dynamic is None or not bursts or len(bursts) < len(manifest.dynamic.points):
         return

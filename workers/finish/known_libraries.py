@@ -39,7 +39,8 @@ class KnownLibraries:
         """Of the job's model as its import found it."""
         job, graph = claimed.job, claimed.graph
         compiler = VERSION, digest(), version("apache-tvm")
-        asked = graph.model_dump(mode="json", include={"recipe", "dynamic"}), claimed.options.input_shapes
+        found = graph.model_dump(mode="json", include={"recipe", "dynamic"})
+        asked = found, claimed.options.input_shapes
         name = _digest([job.owner, job.model_id, claimed.target.text, asked, compiler])
         return cls(claimed.runtime.settings.data_dir / FOLDER / name)
 

@@ -24,10 +24,12 @@ from workers.whole_model.engines import TUNED
 
 # Of a network on a machine each: docs/results/tuning_gain.json, by `python -m benchmarks.tuning_gain`.
 EARLIER: Final = tuple(GapClosed(open=gap, won=won) for gap, won in (
-    (0.121, 0.016), (0.575, 0.408), (0.401, 0.029), (0.681, 0.174), (0.381, 0.06), (0.077, 0.001),
-    (0.305, 0.064), (0.306, 0.034), (0.113, 0.021), (0.169, 0.011), (0.261, 0.0), (0.121, 0.076),
-    (0.104, 0.019), (0.095, 0.009), (0.317, 0.153), (0.095, 0.017), (0.158, 0.009), (0.129, 0.013),
-    (0.149, 0.044), (0.022, 0.003), (0.022, 0.016), (0.014, 0.01), (0.013, 0.006), (0.014, 0.014),
+    (0.121, 0.016), (0.575, 0.408), (0.401, 0.029), (0.681, 0.174),
+    (0.381, 0.06), (0.077, 0.001), (0.305, 0.064), (0.306, 0.034),
+    (0.113, 0.021), (0.169, 0.011), (0.261, 0.0), (0.121, 0.076),
+    (0.104, 0.019), (0.095, 0.009), (0.317, 0.153), (0.095, 0.017),
+    (0.158, 0.009), (0.129, 0.013), (0.149, 0.044), (0.022, 0.003),
+    (0.022, 0.016), (0.014, 0.01), (0.013, 0.006), (0.014, 0.014),
     (0.027, 0.018), (0.03, 0.006), (0.002, 0.001),
 ))  # fmt: skip
 # The networks there got so many trials, ten a task or more; one took so long, its part of the job included.
@@ -72,9 +74,10 @@ def what_trials_win(claimed: StageContext, winners: Sequence[Winner], timed: Fin
     if claimed.job.trials != 0:
         return FinishReport(gaps=[task.gap for task in tasks])
     with claimed.runtime.database.session() as session:
-        told = [(*each, each[0].trials or 0) for each in Jobs(session).reports(claimed.job.context_id)]
-    seen = [gap for report, _, trials in told for gap in report.gaps if trials >= FEWEST * len(report.gaps)]
-    paces = [took_sec / trials for _, took_sec, trials in told if trials]
+        told = Jobs(session).reports(claimed.job.context_id)
+    well = [report for report, _ in told if (report.trials or 0) >= FEWEST * len(report.gaps)]
+    seen = [gap for report in well for gap in report.gaps]
+    paces = [took_sec / report.trials for report, took_sec in told if report.trials]
     trial_sec = median(paces) if paces else TRIAL_SEC
     return FinishReport(tuning_gain=predict_tuning_gain(tasks, seen, tuned.median, trial_sec))
 
@@ -119,7 +122,7 @@ def share_closed(rows: Sequence[GapClosed]) -> tuple[float, float, float]:
     Rows count by what was open, so that the noise of small gaps does not; None open tells nothing.
     """
     known = sorted((row.share, row.open) for row in rows if row.open)
-    shares, weights = [share for share, _ in known], [weight for _, weight in known]
+    shares, weights = zip(*known, strict=True)
     mean = float(np.average(shares, weights=weights))
     reached = np.cumsum(weights) / sum(weights)
     low, high = (shares[at] for at in np.searchsorted(reached, (MISSED, 1 - MISSED)))

@@ -106,8 +106,10 @@ def _finish(claimed: StageContext, undone: StepLog) -> None:
         finish_sec = round(decided.earlier_sec + time.monotonic() - started, 1)
         seconds = _seconds(claimed, undone.seconds)
         ended = FinishReport(finish_sec=finish_sec, seconds=seconds, not_done=undone.entries)
-        parts += _trials(claimed), ended
-        report = _together(*parts)
+        with claimed.runtime.database.session() as session:
+            how_far = progress(session, Jobs(session).get(claimed.job.id, None))
+        trials = FinishReport(trials=how_far.spent, outcomes=how_far.outcomes)
+        report = _together(*parts, trials, ended)
         report = _together(report, conditions(claimed, report, decided.winners))
         steps = len(_contests(decided)) if claimed.options.searches and guessed is None else 0
         _store(claimed, why, report, upload(claimed, handout.directory, report), steps)
@@ -173,12 +175,6 @@ def _expected(claimed: StageContext) -> FinishReport:
     with claimed.runtime.database.session() as session:
         ended = Events(session).newest(claimed.job.id, FinishingEvent)
     return FinishReport(outlook=ended.outlook) if ended and ended.outlook else FinishReport()
-
-
-def _trials(claimed: StageContext) -> FinishReport:
-    with claimed.runtime.database.session() as session:
-        how_far = progress(session, Jobs(session).get(claimed.job.id, None))
-    return FinishReport(trials=how_far.spent, outcomes=how_far.outcomes)
 
 
 def _seconds(claimed: StageContext, spent: dict[str, StepSeconds]) -> dict[str, StepSeconds]:

@@ -57,7 +57,13 @@ class StoredDecisions:
 
     def keep(self, session: Session, decision: Decision) -> None:
         """Store a decision. Raises LeaseLost unless the finish is still ours."""
-        step = _packed(decision)
+        contest = decision.contest
+        step = DecidedTask(
+            candidates=tuple(_pack(slot.candidate, contest) for slot in contest.slots),
+            guess=next((_pack(guess, contest) for guess in contest.guesses), None),
+            winner=None if decision.winner is None else _pack_winner(decision.winner),
+            sec=decision.sec,
+        )
         FinishSteps(session).keep(self.claimed.hold, decision.contest.task.id, self.trials, step)
 
     def _contest(self, step: DecidedTask, task: Task, workload: Workload) -> Contest:
@@ -84,16 +90,6 @@ def _winner(kept: DecidedWinner, contest: Contest) -> Winner:
         rivals=tuple(_winner(each, contest) for each in kept.rivals),
         guess=None if kept.guess is None else _winner(kept.guess, contest),
         versions=tuple(_winner(each, contest) for each in kept.versions),
-    )
-
-
-def _packed(decision: Decision) -> DecidedTask:
-    contest = decision.contest
-    return DecidedTask(
-        candidates=tuple(_pack(slot.candidate, contest) for slot in contest.slots),
-        guess=next((_pack(guess, contest) for guess in contest.guesses), None),
-        winner=None if decision.winner is None else _pack_winner(decision.winner),
-        sec=decision.sec,
     )
 
 

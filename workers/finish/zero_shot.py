@@ -78,7 +78,11 @@ def _answered(claimed: StageContext, task: Task, workload: Workload, check: Chec
         verdict = check.verify(program, slot)
         if verdict.ok:
             contest = Contest(task, workload, program, (slot,), (), {each.candidate: each.source})
-            trial = _trial(each, space, workload.flops)
+            # Nobody has timed it: a tuning record needs a time nevertheless, and has what is expected.
+            machine = space.machine
+            at_best_us = workload.flops / (machine.core_gflops * machine.cores * 1e3)
+            us = each.expected_us or modelled_us(space, each.candidate) or max(at_best_us, LEAST_US)
+            trial = Trial(each.candidate, Outcome.OK, origin=each.source, run_us=(us,))
             winner = Winner(contest, 0, trial, verdict.trace, verdict.max_error)
             return ZeroShotWinner(winner, _told(each, winner))
     return None
@@ -95,14 +99,6 @@ def _answers(claimed: StageContext, workload: Workload, space: TvmSpace) -> Iter
     *others, last = SOURCES[claimed.options.mode]
     modelled = RankedByMachine(claimed.options.cost_model, claimed.options.search)
     return islice(in_order((*others, modelled, last), ask), TRIED)
-
-
-def _trial(answer: ZeroShotAnswer, space: TvmSpace, flops: float) -> Trial:
-    """Nobody has timed it: a tuning record needs a time nevertheless, and has what is expected."""
-    machine = space.machine
-    at_best_us = flops / (machine.core_gflops * machine.cores * 1e3)
-    us = answer.expected_us or modelled_us(space, answer.candidate) or max(at_best_us, LEAST_US)
-    return Trial(answer.candidate, Outcome.OK, origin=answer.source, run_us=(us,))
 
 
 def _told(answer: ZeroShotAnswer, winner: Winner) -> Answered:

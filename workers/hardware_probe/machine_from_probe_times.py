@@ -46,16 +46,17 @@ def machine_of(timed: Sequence[Timed], cores: int) -> Machine:
     forks = [each.seconds for each in timed if each.probe.finds is Finds.FORK]
     if not (alone and curve and memory and forks):
         raise Unavailable("the probes of its target did not run on it", hint="mallorn devices")
-    lanes = _width_that_pays(alone)
+    widest, *narrower = sorted(alone, reverse=True)
+    best = {lanes: max(each.giga for each in found) for lanes, found in alone.items()}
+    lanes = next((n for n in narrower if best[n] > PAYS * best[widest]), widest)
     in_flight, registers = _sums(alone[lanes])
-    core_gflops = max(each.giga for each in alone[lanes])
     return Machine(
         cores=cores,
         lanes=lanes,
         registers=registers,
         in_flight=in_flight,
-        core_gflops=_rounded(core_gflops),
-        gflops={name: _rounded(rate) for name, rate in _by_type(peaks, core_gflops).items()},
+        core_gflops=_rounded(best[lanes]),
+        gflops={name: _rounded(rate) for name, rate in _by_type(peaks, best[lanes]).items()},
         caches=tuple(caches(curve)),
         memory_gbytes_per_sec=_rounded(max(memory)),
         fork_us=_rounded(min(forks) * 1e6),
@@ -91,12 +92,6 @@ def _levels(rates: Sequence[float]) -> Iterator[tuple[int, int]]:
 def _settled(flat: Sequence[bool], at: int) -> int:
     """Where a fall that begins at a size is over."""
     return next((later for later in range(at + 1, len(flat)) if flat[later]), len(flat))
-
-
-def _width_that_pays(alone: Mapping[int, Sequence[Timed]]) -> int:
-    widest, *narrower = sorted(alone, reverse=True)
-    best = {lanes: max(each.giga for each in found) for lanes, found in alone.items()}
-    return next((lanes for lanes in narrower if best[lanes] > PAYS * best[widest]), widest)
 
 
 def _sums(found: Sequence[Timed]) -> tuple[int, int]:

@@ -27,7 +27,11 @@ def open_lock(path: Path, mode: int) -> int:
     try:
         with suppress(FileNotFoundError):
             return _open(path, mode)
-        _make(path, mode)
+        # Whole at once, and whatever the umask of who comes first: others meet it as it is to be.
+        with NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}-") as file:
+            os.fchmod(file.fileno(), mode)
+            with suppress(FileExistsError):
+                os.link(file.name, path)
         return _open(path, mode)
     except OSError as error:
         if error.errno not in _CLOSED:
@@ -41,17 +45,10 @@ def open_lock(path: Path, mode: int) -> int:
 def _open(path: Path, mode: int) -> int:
     lock_fd = os.open(path, _HOW)
     found = os.fstat(lock_fd)
-    if found.st_uid == os.getuid() and stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != mode:
+    ours = found.st_uid == os.getuid() and stat.S_ISREG(found.st_mode)
+    if ours and stat.S_IMODE(found.st_mode) != mode:
         os.fchmod(lock_fd, mode)  # made under a closed umask
     return lock_fd
-
-
-def _make(path: Path, mode: int) -> None:
-    """Whole at once, and whatever the umask of who comes first: others meet it as it is to be."""
-    with NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}-") as file:
-        os.fchmod(file.fileno(), mode)
-        with suppress(FileExistsError):
-            os.link(file.name, path)
 
 
 LOCK_NAME: Final = "mallorn-cores.lock"

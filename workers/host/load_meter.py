@@ -65,7 +65,16 @@ class LoadMeter:
     def look(self) -> Load:
         """The load since the last look."""
         before, self._last = self._last, self._read()
-        return _between(before, self._last)
+        cores = os.cpu_count() or 1
+        ticks = max(1, self._last.total - before.total)
+        others = max(0, (self._last.busy - before.busy) - (self._last.ours - before.ours))
+        elapsed_sec = max(1e-9, self._last.clock_sec - before.clock_sec)
+        return Load(
+            cores,
+            others * cores / ticks,
+            (self._last.stolen - before.stolen) / ticks,
+            (self._last.waited_sec - before.waited_sec) / elapsed_sec,
+        )
 
     def wait_for_quiet(self, patience_sec: float) -> None:
         """Return once the host is quiet or the time is over."""
@@ -106,16 +115,3 @@ def _waited_sec(proc: Path) -> float:
     except OSError:  # before 4.20 it is not there, and where it is switched off it cannot be read
         return 0.0
     return int(text.splitlines()[0].rpartition("total=")[2]) / 1e6
-
-
-def _between(before: _Counters, after: _Counters) -> Load:
-    cores = os.cpu_count() or 1
-    ticks = max(1, after.total - before.total)
-    others = max(0, (after.busy - before.busy) - (after.ours - before.ours))
-    elapsed_sec = max(1e-9, after.clock_sec - before.clock_sec)
-    return Load(
-        cores,
-        others * cores / ticks,
-        (after.stolen - before.stolen) / ticks,
-        (after.waited_sec - before.waited_sec) / elapsed_sec,
-    )

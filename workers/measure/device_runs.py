@@ -105,7 +105,13 @@ class DeviceRuns:
     def poll(self) -> MeasureResult | None:
         """The end of the candidate on the device, once it is there."""
         try:
-            return self._advanced()
+            if self._taking is not None and self._taking.poll():
+                self._endpoint, self._taking = self._taking.result(), None
+                if self._built is not None:
+                    self._running = self._run(self._built)
+            elif self._running is not None and self._built is not None and self._running.poll():
+                return self._finish(self._built, self._running.result())
+            return None
         except ChildError as error:
             return self._failed(error)
 
@@ -127,15 +133,6 @@ class DeviceRuns:
     def _take(self, hold: bool) -> None:
         asked = self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
         self._taking = self._runner.identity.begin(*asked)
-
-    def _advanced(self) -> MeasureResult | None:
-        if self._taking is not None and self._taking.poll():
-            self._endpoint, self._taking = self._taking.result(), None
-            if self._built is not None:
-                self._running = self._run(self._built)
-        elif self._running is not None and self._built is not None and self._running.poll():
-            return self._finish(self._built, self._running.result())
-        return None
 
     def _run(self, built: Built) -> PendingCall[LibraryRun]:
         mark = DRIFT if self._again else self._purpose  # of repeats, in the device's own log

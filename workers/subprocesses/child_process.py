@@ -121,7 +121,10 @@ class Child:
         if reply is None:
             raise RuntimeError("no answer yet: answered() first")
         self._busy = False
-        self._tidy()
+        if self._max_calls is not None and self._calls >= self._max_calls:
+            self.kill()
+        elif self._log is not None:
+            self._log.trim()
         if reply.head == ERROR:
             raise unpack_error(json.loads(reply.body))
         return reply.body
@@ -132,12 +135,15 @@ class Child:
 
     def expire(self, timeout_sec: float) -> ChildError:
         """Kill the process for taking too long; the error to raise."""
-        was_ready, starved = self.ready, ProcessorShare.of(self.pid).is_small_since(self._share_before)
+        was_ready = self.ready
+        starved = ProcessorShare.of(self.pid).is_small_since(self._share_before)
         self.kill()
         if not was_ready:
             return ChildNotStarted(f"{self.name} did not start")
         said = f"{self.name} took longer than {timeout_sec:g} s"
-        return ChildStarved(f"{said}; it mostly waited for a processor") if starved else ChildTimeout(said)
+        if starved:
+            return ChildStarved(f"{said}; it mostly waited for a processor")
+        return ChildTimeout(said)
 
     def fileno(self) -> int:
         """Where to wait for progress, with `events` for `select.poll`."""
@@ -227,9 +233,3 @@ class Child:
         if died_of is signal.SIGKILL and killed_for_memory() > self._killed_before:
             kind, how = ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
         return kind(f"{self.name} {how}" + (f"\n{tail}" if tail else ""), died_of=died_of)
-
-    def _tidy(self) -> None:
-        if self._max_calls is not None and self._calls >= self._max_calls:
-            self.kill()
-        elif self._log is not None:
-            self._log.trim()

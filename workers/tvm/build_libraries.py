@@ -78,17 +78,13 @@ def _export(library: Any, out_path: str) -> None:
         if library.imports:
             library.export_library(out_path, fcompile=link_shared)
         else:
-            _export_single(library, out_path)
+            # What `export_library` does for one host module, without its temporary directory.
+            object_path = Path(out_path).with_suffix(".o")
+            try:
+                library.write_to_file(str(object_path))
+                link_shared(out_path, [str(object_path)])
+            finally:
+                object_path.unlink(missing_ok=True)
     except RuntimeError:  # TVM's own error tells only in words that a file could not be written
         blame_the_host(Path(out_path).absolute().parent)
         raise
-
-
-def _export_single(library: Any, out_path: str) -> None:
-    """What `export_library` does for one host module, without its temporary directory."""
-    object_path = Path(out_path).with_suffix(".o")
-    try:
-        library.write_to_file(str(object_path))
-        link_shared(out_path, [str(object_path)])
-    finally:
-        object_path.unlink(missing_ok=True)

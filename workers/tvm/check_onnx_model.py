@@ -51,7 +51,10 @@ def graph_inputs(graph: GraphProto) -> list[Any]:
 
 
 def _check(model: ModelProto) -> None:
-    _refuse_foreign(model)
+    own = {(function.domain, function.name) for function in model.functions}
+    strange = {(n.domain, n.op_type) for n in _nodes(model) if not _is_known(n)} - own
+    if strange:
+        raise _unknown(sorted(f"{domain}.{name}" if domain else name for domain, name in strange))
     _refuse_newer(model)
     if not model.graph.output:
         raise InvalidModel("the model has no outputs", hint="export it again, with what it shall compute")
@@ -89,8 +92,9 @@ def _checkable(model: ModelProto) -> ModelProto:
     result = ModelProto()
     result.CopyFrom(model)
     given = {value.name for value in model.graph.input}
-    heavy = [tensor for tensor in model.graph.initializer if tensor.data_location == TensorProto.EXTERNAL]
-    light = [tensor for tensor in model.graph.initializer if tensor.data_location != TensorProto.EXTERNAL]
+    tensors, outside = model.graph.initializer, TensorProto.EXTERNAL
+    heavy = [tensor for tensor in tensors if tensor.data_location == outside]
+    light = [tensor for tensor in tensors if tensor.data_location != outside]
     result.graph.ClearField("initializer")
     result.graph.initializer.extend(light)
     result.graph.input.extend(
@@ -98,11 +102,12 @@ def _checkable(model: ModelProto) -> ModelProto:
         for tensor in heavy
         if tensor.name not in given
     )
-    homeless = [node for node in result.graph.node if node.op_type in lower_contrib_operators.HOMELESS]
-    for node in homeless:
-        node.domain = lower_contrib_operators.DOMAIN
-    if homeless and all(entry.domain != lower_contrib_operators.DOMAIN for entry in result.opset_import):
-        result.opset_import.append(helper.make_opsetid(lower_contrib_operators.DOMAIN, 1))
+    domain, homeless = lower_contrib_operators.DOMAIN, lower_contrib_operators.HOMELESS
+    found = [node for node in result.graph.node if node.op_type in homeless]
+    for node in found:
+        node.domain = domain
+    if found and all(entry.domain != domain for entry in result.opset_import):
+        result.opset_import.append(helper.make_opsetid(domain, 1))
     for value in result.graph.output:
         kind = value.type.tensor_type
         kind.elem_type = kind.elem_type or TensorProto.FLOAT
@@ -135,19 +140,14 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
         yield from function.node
 
 
-def _refuse_foreign(model: ModelProto) -> None:
-    own = {(function.domain, function.name) for function in model.functions}
-    strange = {(n.domain, n.op_type) for n in _nodes(model) if not _is_known(n)} - own
-    if strange:
-        raise _unknown(sorted(f"{domain}.{name}" if domain else name for domain, name in strange))
-
-
 def _is_known(node: NodeProto) -> bool:
     """Whether ONNX has heard of the operator in any version, or onnxruntime may have added it."""
     if node.op_type in lower_contrib_operators.HOMELESS:
         return True
     standard = node.domain in inline_functions.DOMAINS
-    return onnx.defs.has(node.op_type, onnx.defs.onnx_opset_version()) if standard else node.domain in DOMAINS
+    if not standard:
+        return node.domain in DOMAINS
+    return onnx.defs.has(node.op_type, onnx.defs.onnx_opset_version())
 
 
 def refuse_unknown_operators(model: ModelProto, known: Set[str]) -> None:

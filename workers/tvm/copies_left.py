@@ -39,7 +39,7 @@ def copies_left(mod: Any) -> list[CopyLeft]:
 def _moves(mod: Any) -> Iterator[tuple[str, str, str]]:
     functions = {var.name_hint: function for var, function in mod.functions.items()}
     kinds = {name: kind_of_copy(function) for name, function in functions.items()}
-    operators = {name: kinds[name] or _operator(name, function) for name, function in functions.items()}
+    operators = {name: kinds[name] or _operator(name, each) for name, each in functions.items()}
     for name, *ends in _calls(mod["main"]):
         if kind := kinds.get(name):
             made_by, read_by = (operators.get(end, end) for end in ends)
@@ -74,7 +74,9 @@ def _called(value: Any) -> str:
 def _origin(var: Any, bound: Mapping[int, Any]) -> int:
     """The variable behind views."""
     value = bound.get(hash(var))
-    viewed = relax.analysis.free_vars(value) if value is not None and _called(value) in VIEWS else []
+    if value is None or _called(value) not in VIEWS:
+        return hash(var)
+    viewed = relax.analysis.free_vars(value)
     return _origin(viewed[0], bound) if viewed else hash(var)
 
 
@@ -87,7 +89,8 @@ def kind_of_copy(function: Any) -> str:
     if not loads or any(_computed(value, extents) for value in moved):
         return ""
     written = {hash(store.buffer) for store in stores}
-    sources = {hash(load.source): load.source for load in loads if hash(load.source) not in written}
+    buffers = {hash(load.source): load.source for load in loads}
+    sources = {name: each for name, each in buffers.items() if name not in written}
     if len(sources) > 1:
         return "concatenation"
     results = [param for param in function.params if hash(param) in written]
@@ -108,7 +111,9 @@ def _stored(value: Any) -> list[Any]:
             choice, *chosen = value.args
         case _:
             return [value]
-    return [value] if collect(choice, TensorLoad) else [each for part in chosen for each in _stored(part)]
+    if collect(choice, TensorLoad):
+        return [value]
+    return [each for part in chosen for each in _stored(part)]
 
 
 def _extents(function: Any) -> Values:
@@ -121,12 +126,12 @@ def _extents(function: Any) -> Values:
 def _computed(value: Any, extents: Values) -> bool:
     """Whether a value is neither a constant nor an element whose place the loops alone tell."""
     loaded = isinstance(value, TensorLoad)
-    inside = value.indices if loaded else [value]
     known = extents if loaded else {}
-    return any(
-        collect(each, TensorLoad) or any(hash(var) not in known for var in collect(each, Var))
-        for each in inside
-    )
+    for each in value.indices if loaded else [value]:
+        names = {hash(var) for var in collect(each, Var)}
+        if names - known.keys() or collect(each, TensorLoad):
+            return True
+    return False
 
 
 def _elements(buffers: Iterable[Any]) -> int:

@@ -43,16 +43,19 @@ def explain_kernels(
 ) -> dict[str, list[str]]:
     """What is found in the code of each kernel, by the name of its task. Raises as `compile_model` does."""
     after = [step_json(step) for step in recipe_of(recipe).after]
-    tvm_target, told = as_tvm_target(target), None if dynamic is None else dynamic.model_dump(mode="json")
+    tvm_target = as_tvm_target(target)
+    told = None if dynamic is None else dynamic.model_dump(mode="json")
     mods, _, _ = networks(model_path, target, recipe, input_shapes, dynamic)
     weights = dict(known for mod in mods.values() for known in _weights(mod))
     with tempfile.TemporaryDirectory() as scratch:
         read_database(schedules_dir, target, scratch)
         mod = stock.scheduled(mods, told, after, tvm_target, scratch)
-    called = relax.transform.DeadCodeElimination()(mod).functions.items()
-    names = {var.name_hint.removesuffix(PREPACKED): each for var, each in called}
-    kernels = {name: each for name, each in names.items() if isinstance(each, PrimFunc)}
-    return {name: explain(each, tvm_target, weights.get(name, ())) for name, each in kernels.items()}
+    found = {}
+    for var, kernel in relax.transform.DeadCodeElimination()(mod).functions.items():
+        if isinstance(kernel, PrimFunc):
+            name = var.name_hint.removesuffix(PREPACKED)
+            found[name] = explain(kernel, tvm_target, weights.get(name, ()))
+    return found
 
 
 def explain(kernel: Any, target: Any, weights: Collection[int]) -> list[str]:
@@ -89,15 +92,11 @@ def _weights(mod: Any) -> Iterator[tuple[str, Collection[int]]]:
 def library_calls(target_kind: str, text: str) -> list[str]:
     """The functions by name, without those that move memory."""
     isa, functions = instruction_set(target_kind, text), functions_of(text)
-    jumps = [
-        each.operands.partition("@")[0]
-        for function in functions
-        for each in function.instructions
-        if isa.does(each) in (Does.CALL, Does.JUMP)
-    ]
-    return sorted(
-        {name for name in jumps if _LIBRARY.match(name)} - {function.name for function in functions}
-    )
+    code = [each for function in functions for each in function.instructions]
+    jumps = [each for each in code if isa.does(each) in (Does.CALL, Does.JUMP)]
+    names = {each.operands.partition("@")[0] for each in jumps}
+    own = {function.name for function in functions}
+    return sorted(filter(_LIBRARY.match, names - own))
 
 
 def strided_loads(function: Any, weights: Collection[int]) -> list[str]:
@@ -107,9 +106,10 @@ def strided_loads(function: Any, weights: Collection[int]) -> list[str]:
     """
     loop = _hottest(function) if static(function) else None
     loads = [] if loop is None else collect(loop.body, TensorLoad)
+    apart = {hash(load.source) for load in loads if _lies_apart(load, loop)}
     arguments = enumerate(map(hash, function.params))
     roles = {name: "weight" if number in weights else "input" for number, name in arguments}
-    return sorted({roles.get(hash(load.source), "intermediate") for load in loads if _lies_apart(load, loop)})
+    return sorted({roles.get(source, "intermediate") for source in apart})
 
 
 def _hottest(function: Any) -> Any | None:

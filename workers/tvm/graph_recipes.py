@@ -63,17 +63,13 @@ def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
     """
     recipe: Recipe = resolve("recipe", name)
     if precision == "bf16":
-        return _in_bf16(recipe, target)
+        if not target.is_cpu:
+            raise InvalidRequest("bf16 is for CPUs", hint="--precision float32")
+        if recipe.name not in _IN_BF16:
+            hint = "--recipe tuned --precision bf16"
+            raise InvalidRequest(f"the {recipe.name} recipe computes in float32", hint=hint)
+        return _IN_BF16[recipe.name]
     return recipe if target.is_cpu else _ON_GPU.get(recipe.name, recipe)
-
-
-def _in_bf16(recipe: Recipe, target: Target) -> Recipe:
-    if not target.is_cpu:
-        raise InvalidRequest("bf16 is for CPUs", hint="--precision float32")
-    if recipe.name not in _IN_BF16:
-        hint = "--recipe tuned --precision bf16"
-        raise InvalidRequest(f"the {recipe.name} recipe computes in float32", hint=hint)
-    return _IN_BF16[recipe.name]
 
 
 def precision_of(recipe: StoredRecipe) -> str:

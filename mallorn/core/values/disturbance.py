@@ -49,7 +49,10 @@ class Disturbance(Value):
         """For people; empty where nothing is worth telling."""
         if self.slower < NOTICEABLE and not self.bounds:
             return ""
-        told = [self._who(), f"times are taken in the gaps, {self.slower:.1f} times slower"]
+        who = f"other programs want {min(self.rivals, self.cores):.1f} of {self.cores} cores"
+        if self.rivals < SOMEBODY:
+            who = "a quota, other virtual machines or short work hold the processors back"
+        told = [who, f"times are taken in the gaps, {self.slower:.1f} times slower"]
         if self.bounds:
             told.append(f"{self.bounds} of {self.timed} are only upper bounds")
         return "; ".join(told)
@@ -58,8 +61,3 @@ class Disturbance(Value):
     def hint(self) -> str:
         """What whoever wants better times may do; empty where they are good."""
         return "" if not self.bounds else WAIT if self.raised else f"{RAISE}; {WAIT}"
-
-    def _who(self) -> str:
-        if self.rivals < SOMEBODY:
-            return "a quota, other virtual machines or short work hold the processors back"
-        return f"other programs want {min(self.rivals, self.cores):.1f} of {self.cores} cores"

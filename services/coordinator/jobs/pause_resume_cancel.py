@@ -79,19 +79,15 @@ def _explain_refusal(job: Job, request: ResumeIn) -> None:
     if left or (more and came_to_finish(job)):
         return
     if job.state == JobState.DONE and not more:
-        raise Conflict(_why_done(job), hint=f"mallorn resume {job.id} --trials 100")
+        spent = "minutes" if job.trials is None else f"{job.trials} trials"
+        why = f"ended by itself: {job.tuning_ended}" if job.auto else f"has spent its {spent}"
+        raise Conflict(f"job {job.id} {why}", hint=f"mallorn resume {job.id} --trials 100")
     if job.state in (JobState.FAILED, JobState.CANCELLED):
         raise Conflict(
             f"job {job.id} has ended: {job.state}", hint="submit the model again; what was measured is reused"
         )
     if job.state not in (JobState.PAUSED, JobState.DONE):
         raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
-
-
-def _why_done(job: Job) -> str:
-    if job.auto:
-        return f"job {job.id} ended by itself: {job.tuning_ended}"
-    return f"job {job.id} has spent its {'minutes' if job.trials is None else f'{job.trials} trials'}"
 
 
 def _announce(session: Session, event: Steered, job: Job) -> JobStatus:
