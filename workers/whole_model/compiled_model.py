@@ -113,9 +113,9 @@ class WholeModel:
         env = {"TVM_NUM_THREADS": str(self.threads), **self.env}
         return Engine(env=env, name=f"{name} engine", room=self.room)
 
-    def put_away(self, name: str, engine: Held) -> None:
+    def put_away(self, name: str, engine: Held, ends: bool) -> None:
         """End an engine, or keep its process for the next one of its kind."""
-        if self.idle is not None and isinstance(engine, Engine) and engine.alive:
+        if self.idle is not None and isinstance(engine, Engine) and engine.alive and not ends:
             self.idle.put(_kind(name), engine)
         else:
             engine.kill()

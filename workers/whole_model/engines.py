@@ -112,11 +112,7 @@ class Engines:
 
     def leave_out(self, name: str) -> None:
         """Part with an engine; the others go on. One that holds a large model ends."""
-        engine = self._held.pop(name)
-        if self._large:
-            engine.kill()
-        else:
-            self._model.put_away(name, engine)
+        self._model.put_away(name, self._held.pop(name), self._large)
 
     def __contains__(self, name: str) -> bool:
         return name in self._held
