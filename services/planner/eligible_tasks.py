@@ -1,4 +1,4 @@
-"""Which tasks a policy chooses among: the first pass visits those that matter, some are over, and some rest.
+"""Which tasks a policy chooses among: a first pass visits those that matter; some are over or rest.
 
 It keeps no state: a task that rests comes back with new evidence.
 """

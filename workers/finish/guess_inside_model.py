@@ -75,7 +75,7 @@ def guess_inside(
     chosen, report = undone.attempt(CHOOSE, choose) or InsideChoice(first, None)
     winners = [replace(each, max_error=checked.error) for each in chosen.winners]
     _promote(claimed, winners)
-    is_first = chosen.directory == first.directory  # its records were written before it was timed
+    is_first = chosen.directory == first.directory  # written before it was timed
     directory = model.write(EXPORT, winners) if is_first else chosen.directory
     model.libraries.put(winners, chosen.library, chosen.compiled)
     built = replace(chosen, winners=tuple(winners), directory=directory)

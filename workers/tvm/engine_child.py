@@ -34,7 +34,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
 
     from workers.device.model_kernel_times import Kernels
 
-    # Of the kind alone: instructions of a target, which take long to read, are in the library.
+    # Of the kind alone: a target's instructions take long to read.
     device = tvm.runtime.device(tvm.target.Target(json.loads(target)["kind"]).get_target_device_type())
     module = tvm.runtime.load_module(library)
     main = relax.VirtualMachine(module, device)["main"]

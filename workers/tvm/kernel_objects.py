@@ -40,7 +40,7 @@ def _written(kernels: Any, target: Any, folder: Path) -> Sequence[str]:
     texts = [f"{target}\n{tvm.ir.save_json(kernel)}" for kernel in kernels.values()]
     keyed = dict(zip([sha256(text.encode()).hexdigest() for text in texts], kernels.items(), strict=True))
     new = {key: named for key, named in keyed.items() if key not in _known}
-    with ThreadPoolExecutor(available_cores()) as pool:  # TVM gives Python's lock away while it compiles
+    with ThreadPoolExecutor(available_cores()) as pool:  # TVM lets Python go on
         for key, code in zip(new, pool.map(partial(_compiled, target, folder), new.values()), strict=True):
             _known[key] = code
     paths = [folder / f"{key}.o" for key in keyed]

@@ -23,7 +23,7 @@ from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.run_recipe_passes import as_tvm_target
 
 FILES: Final = (WORKLOADS, RECORDS)
-# The directories that this process wrote, for which target, and their files' state since then.
+# Directories that this process wrote: for which target, and the files' state.
 _written: dict[str, tuple[str, list[tuple[int, int, int]]]] = {}
 # What TVM raises over a trace that does not fit its program, or that is no trace at all.
 BROKEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)

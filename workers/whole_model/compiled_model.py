@@ -30,7 +30,7 @@ ONNXRUNTIME: Final = "onnxruntime"  # the one that needs no library
 
 
 def _kind(engine: str) -> str:
-    """TVM's libraries take each other's place in a process; onnxruntime's threads are in none of theirs."""
+    """TVM's libraries share processes, and none with onnxruntime's threads."""
     return ONNXRUNTIME if engine == ONNXRUNTIME else "tvm"
 
 
