@@ -1,8 +1,8 @@
-"""Decides a job without trials inside the whole model: all tasks' first guesses at once (ADR 0053).
+"""Decides a job without trials inside the whole model, all tasks at once (ADR 0053).
 
 Task by task, three guesses are built, checked and timed apart, a second or two each. Here the model is
-compiled with the likeliest guess of every task, checked as a whole and exported; then with the second guesses
-and the third, and every kernel is timed where it runs. Times are kept in a context of their own.
+compiled with the likeliest guess of each task, checked as a whole and exported; then with the second
+and the third, and kernels are timed where they run. Times are kept in a context of their own.
 """
 
 import logging
@@ -64,8 +64,7 @@ def guess_inside(
     with undone.step("propose"):
         reading = None if model.libraries else placed.whole.begin_reading()
         guesses, losers = _guesses(claimed, check)
-    likeliest = [row[0] for row in guesses]
-    if not guesses or (checked := _checked(placed, likeliest, reading, undone)) is None:
+    if not guesses or (checked := _checked(placed, guesses, reading, undone)) is None:
         return None
     first = checked.built
     with undone.step("export"):
@@ -109,27 +108,27 @@ def _traced(contest: Contest, check: Checker) -> list[Winner]:
 
 
 def _checked(
-    model: JobModel, likeliest: Sequence[Winner], reading: PendingCall[None] | None, undone: StepLog
+    model: JobModel, guesses: list[list[Winner]], reading: PendingCall[None] | None, undone: StepLog
 ) -> CheckedModel | None:
-    """None where it does not compile or run, computes something else, or nothing else computes it."""
+    """None where it does not compile or run, or nothing else computes the same."""
     try:
         with Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:  # they start meanwhile
             with undone.step("build"):
                 if reading is not None:
                     reading.wait()
-                built = model.build(FIRST, likeliest)
+                built = model.build(FIRST, [row[0] for row in guesses])
             with undone.step("check"):
                 engines.load({TUNED: built.library})
                 error, allowed = engines.errors(TUNED).get(ONNXRUNTIME, inf), engines.largest_error
+                if error > allowed:
+                    raise InvalidModel(f"relative error {error:.1e}")
+                goes_on = model.whole.seat is None and any(row[1:] for row in guesses)
                 with model.alone():
-                    latency_us = engines.latencies(FEW) if model.whole.seat is None else {}
+                    latency_us = engines.latencies(FEW) if goes_on else {}
                     engines.leave_out(ONNXRUNTIME)
                     times = engines.kernel_times(KERNELS_SEC)[TUNED]
     except (ChildError, ExportFailed, InvalidModel, Unavailable) as failed:
         log.warning("first guesses are decided task by task: %s", failed.headline)
-        return None
-    if error > allowed:
-        log.warning("first guesses are decided task by task: relative error %.1e", error)
         return None
     return CheckedModel(built, error, allowed, times, latency_us)
 

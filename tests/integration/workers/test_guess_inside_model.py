@@ -219,6 +219,8 @@ def test_what_was_decided_inside_a_model_is_not_decided_again(workshop, model, m
     assert names == ["guess-1"]
     assert handed_out(workshop, again) == {"w0": 100.0, "w1": 0.1}  # as it was timed this time
     assert report(workshop, again)["found_by"] == {"default": 2}
+    told = workshop.read(lambda session: Events(session).newest(again, ExportedEvent))
+    assert told.ratio is None  # what is compared in a moment is not timed before
 
 
 def test_what_a_job_ended_with_is_not_compiled_for_the_next(workshop, model):
