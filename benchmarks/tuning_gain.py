@@ -1,6 +1,6 @@
 """How well a job without trials foretells what trials win, on networks that were run without and with them.
 
-python -m benchmarks.tuning_gain [--json FILE]
+python -m benchmarks.tuning_gain [--json FILE] [--svg FILE]
 
 Nothing is measured: times are those in docs/results of whole networks (known, latency_held_out_*) and of
 single tasks (oracle). Each network is foretold from all others, and where its tasks' operators are known once
@@ -21,6 +21,7 @@ from typing import Final
 from benchmarks.checkpoints import Raw, latency_us
 from benchmarks.hosts import describe_host
 from benchmarks.known_report import NOISE
+from benchmarks.lab.calibration_chart import Point, calibration_chart
 from mallorn.core.targets import Target
 from mallorn.core.values.expected_gain import GapClosed
 from workers.finish.predict_tuning_gain import GuessedTask, gap_closed, predict_tuning_gain
@@ -89,7 +90,9 @@ class Foretold:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--json", type=Path)
-    target = parser.parse_args().json
+    parser.add_argument("--svg", type=Path, help="whole networks: foretold and found")
+    args = parser.parse_args()
+    target = args.json
     networks = read_networks()
     told = [each for network in networks for each in foretell(network, networks)]
     figures = {
@@ -102,7 +105,17 @@ def main() -> None:
         raw |= {"earlier": rounded(earlier), "trial_sec": trial_sec(), "raw": [asdict(one) for one in told]}
         raw |= {"headline": headline(told)}
         target.write_text(json.dumps(raw, indent=1) + "\n")
+    if args.svg:
+        args.svg.write_text(drawn([one for one in told if one.whole]))
     print(*_lines(told, figures), sep="\n")
+
+
+def drawn(told: Sequence[Foretold]) -> str:
+    """A point a network and machine."""
+    points = [
+        Point(f"{one.model}, {one.machine}", one.gain, one.low, one.high, one.found, one.held) for one in told
+    ]
+    return calibration_chart(points, "What trials win of whole networks, each foretold from the others")
 
 
 def read_networks(results: Path = RESULTS) -> list[Network]:
