@@ -120,9 +120,10 @@ def _with_hint(words: str, hint: str) -> str:
 
 
 def _spent(job: JobStatus) -> list[str]:
-    """Where the time of a job without trials went: others spend theirs on trials."""
+    """Where a job without trials spent its time, the most first."""
     steps = job.finish_report.seconds if job.trials == 0 else {}
-    told = [f"{name} {step.wall:.1f}" for name, step in steps.items() if step.wall >= LEAST_TOLD_SEC]
+    most = sorted(steps.items(), key=lambda each: -each[1].wall)
+    told = [f"{name} {step.wall:.1f}" for name, step in most if step.wall >= LEAST_TOLD_SEC]
     return [f"seconds: {', '.join(told)}"] if told else []
 
 

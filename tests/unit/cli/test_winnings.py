@@ -186,5 +186,5 @@ def test_nobody_who_did_not_ask_is_told_of_other_programs() -> None:
 def test_a_job_without_trials_tells_where_its_time_went() -> None:
     seconds = {"import": {"wall": 2.5}, "probe": {"wall": 0.01}, "build": {"wall": 7.04, "processor": 6.9}}
     told = facts(job(trials=0, report=REPORT | {"seconds": seconds}))
-    assert "seconds: import 2.5, build 7.0" in told
+    assert "seconds: build 7.0, import 2.5" in told
     assert not any("seconds:" in line for line in facts(job(report=REPORT | {"seconds": seconds})))
