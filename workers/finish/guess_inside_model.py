@@ -76,7 +76,8 @@ def guess_inside(
     _promote(claimed, winners)
     is_first = chosen.directory == first.directory  # written before it was timed
     directory = model.write(EXPORT, winners) if is_first else chosen.directory
-    model.libraries.put(winners, chosen.library, chosen.compiled)
+    if not options.is_private:
+        model.libraries.put(winners, chosen.library, chosen.compiled)
     built = replace(chosen, winners=tuple(winners), directory=directory)
     handout = FinalSchedules(winners, directory, built, covered(built, report))
     return Decided(winners, losers, FinishReport()), handout
