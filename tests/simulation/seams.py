@@ -164,7 +164,7 @@ class _Model:
         self.whole = SimpleNamespace(graphs=None)
 
     @classmethod
-    def of(cls, claimed: Any, _graphs: Any, _folder: Any) -> "_Model":
+    def of(cls, claimed: Any, *_given: Any) -> "_Model":
         return cls(claimed)
 
 
