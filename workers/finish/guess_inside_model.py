@@ -43,7 +43,7 @@ from workers.whole_model.engines import TUNED, Engines
 
 CHOOSE: Final = "choose among first guesses inside the whole model"
 EXPORT: Final = "export"
-FEW: Final = 3  # bursts: a user waits for the first version
+FEW: Final = 3  # bursts: a user waits
 log = logging.getLogger(__name__)
 
 

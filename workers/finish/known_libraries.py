@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Self
 
 from pydantic import TypeAdapter
@@ -23,7 +24,6 @@ from workers.interfaces.model_compiler import Compiled
 from workers.process.leased_stage import StageContext
 
 MOST_BYTES: Final = 1 << 30  # of all; the one that was used last goes last
-FOLDER: Final = "libraries"
 _ABOUT: Final = TypeAdapter(Compiled)
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class KnownLibraries:
         found = graph.model_dump(mode="json", include={"recipe", "dynamic"})
         asked = found, claimed.options.input_shapes
         name = _digest([job.owner, job.model_id, claimed.target.text, asked, compiler])
-        return cls(claimed.runtime.settings.data_dir / FOLDER / name)
+        return cls(claimed.runtime.settings.data_dir / "libraries" / name)
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -51,25 +51,26 @@ class KnownLibraries:
     def take(self, winners: Sequence[Winner], library: Path) -> Compiled | None:
         """Copy the one with these schedules; None where there is none."""
         stored = self._stored(winners)
-        try:
+        with suppress(OSError):
             found = _ABOUT.validate_json(stored.with_suffix(".json").read_bytes())
             shutil.copyfile(stored, library)
             stored.touch()
-        except OSError:
-            return None
-        return found
+            return found
+        return None
 
     def put(self, winners: Sequence[Winner], library: Path, compiled: Compiled) -> None:
-        """Keep one for the next job. Without room for it, there is none."""
+        """Keep one for the next job, if there is room."""
         stored = self._stored(winners)
         if stored.exists() or compiled.bytes > MOST_BYTES:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            part = stored.with_suffix(".part")
-            shutil.copyfile(library, part)
-            stored.with_suffix(".json").write_bytes(_ABOUT.dump_json(compiled))
-            part.rename(stored)
+            with TemporaryDirectory(dir=self.folder) as draft:  # others may put the same
+                part = Path(draft, stored.name)
+                shutil.copyfile(library, part)
+                part.with_suffix(".json").write_bytes(_ABOUT.dump_json(compiled))
+                for kind in (".json", ".so"):
+                    part.with_suffix(kind).rename(stored.with_suffix(kind))
             _forget_oldest(self.folder.parent)
         except OSError as error:
             log.warning("the library is not kept for the next job: %s", error)

@@ -1,7 +1,7 @@
 """What trials would win after a job without any: its kernels' times beside the machine's limit tell.
 
-On the logarithmic scale trials close a share of what a first guess leaves open to the limit. How large a
-share, the jobs of this measuring context say of each operator, and beside them EARLIER of all operators.
+On the logarithmic scale trials close a share of what a guess leaves open to the limit: how large a one,
+jobs of this measuring context tell by operator, beside EARLIER of all.
 """
 
 from collections.abc import Sequence

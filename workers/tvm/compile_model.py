@@ -74,8 +74,9 @@ def compile_model(
 def read_ahead(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> None:
-    """Read a model that is compiled next, and run its recipe's first half. Raises InvalidModel."""
-    networks(model_path, target, recipe, input_shapes, dynamic)
+    """Read a model ahead, unless it is too large to keep. Raises InvalidModel."""
+    if not is_large(os.path.getsize(model_path)):
+        networks(model_path, target, recipe, input_shapes, dynamic)
 
 
 def networks(

@@ -1,7 +1,7 @@
 """Machine code of a model's kernels, kept kernel by kernel while this process lives.
 
 A job compiles its model several times, with schedules that differ in some tasks: what is there already is
-linked again. TVM's own build makes one module of all kernels, all of it anew, and on one core.
+linked again. TVM's own build makes one module of all kernels, anew and on one core.
 """
 
 import tempfile

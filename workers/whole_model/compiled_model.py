@@ -70,7 +70,7 @@ class WholeModel:
     idle: IdleEngines | None = None  # for the next comparison; None: each has processes of its own
 
     def begin_reading(self) -> PendingCall[None]:
-        """Have the model read and its graph rewritten; `graphs` is busy until the answer is taken."""
+        """Have the model read; `graphs` is busy until the answer is taken."""
         given = str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
         return self.graphs.read_ahead.begin(*given)
 
@@ -148,7 +148,7 @@ class WholeModel:
         return self.graphs.compare_models(str(outputs), str(expected))
 
     def largest_error(self, own_error: float | None = None) -> float:
-        """How far its answers may be from others'; onnxruntime's own are so far off in a quantised file."""
+        """How far its answers may be off; in a quantised file by onnxruntime's own error."""
         return max(LARGEST_ERROR[precision_of(self.recipe)], error_of_steps(self.path, own_error))
 
     def machine(self) -> Machine:

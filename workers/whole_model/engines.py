@@ -111,7 +111,7 @@ class Engines:
         return FairRace({}, (), 0.0)
 
     def leave_out(self, name: str) -> None:
-        """Part with an engine; the others go on. One that holds a large model ends."""
+        """Part with an engine; the others go on."""
         self._model.put_away(name, self._held.pop(name), self._large)
 
     def __contains__(self, name: str) -> bool:
@@ -130,9 +130,8 @@ class Engines:
     def _each(self, names: Iterable[str], step: str, work: Callable[[str, Held], T]) -> list[T]:
         found = []
         for name in [name for name in names if name in self._held]:
-            if (
-                done := self._attempt(f"{step} {title(name)}", partial(work, name, self._held[name]))
-            ) is None:
+            done = self._attempt(f"{step} {title(name)}", partial(work, name, self._held[name]))
+            if done is None:
                 self.leave_out(name)
             else:
                 found.append(done)

@@ -1,4 +1,4 @@
-"""Processes of engines between two timings of one model: starting each takes longer than most timings."""
+"""Processes of engines between two timings: to start one takes longer than most."""
 
 from collections import defaultdict
 from typing import Self
@@ -14,9 +14,8 @@ class IdleEngines:
 
     def take(self, kind: str) -> Engine | None:
         """One that goes on; None where none waits."""
-        waiting = self._waiting[kind]
-        while waiting:
-            engine = waiting.pop()
+        while self._waiting[kind]:
+            engine = self._waiting[kind].pop()
             if engine.alive:
                 engine.resume()
                 return engine

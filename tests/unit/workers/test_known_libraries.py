@@ -75,3 +75,16 @@ def test_what_is_larger_than_all_may_be_is_not_kept(
     known = KnownLibraries(tmp_path / "libraries" / "model")
     known.put(winners("a"), library, COMPILED)
     assert not known
+
+
+def test_a_disk_that_fills_up_leaves_no_half(
+    tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_source: Path, copy: Path) -> None:
+        copy.write_bytes(b"co")
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(known_libraries.shutil, "copyfile", full)
+    known = KnownLibraries(tmp_path / "libraries" / "model")
+    known.put(winners("a"), library, COMPILED)
+    assert [*known.folder.iterdir()] == []
