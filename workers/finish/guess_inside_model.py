@@ -42,7 +42,6 @@ from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import TUNED, Engines
 
 CHOOSE: Final = "choose among first guesses inside the whole model"
-EXPORT: Final = "export"
 FEW: Final = 3  # bursts: a user waits
 log = logging.getLogger(__name__)
 
@@ -74,8 +73,8 @@ def guess_inside(
     chosen, report = undone.attempt(CHOOSE, choose) or InsideChoice(first, None)
     winners = [replace(each, max_error=checked.error) for each in chosen.winners]
     _promote(claimed, winners)
-    is_first = chosen.directory == first.directory  # written before it was timed
-    directory = model.write(EXPORT, winners) if is_first else chosen.directory
+    is_first = chosen.directory == first.directory  # written untimed
+    directory = model.write("export", winners) if is_first else chosen.directory
     if not options.is_private:
         model.libraries.put(winners, chosen.library, chosen.compiled)
     built = replace(chosen, winners=tuple(winners), directory=directory)

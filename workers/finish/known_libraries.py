@@ -37,11 +37,10 @@ class KnownLibraries:
     @classmethod
     def of(cls, claimed: StageContext) -> Self:
         """Of the job's model as its import found it."""
-        job, graph = claimed.job, claimed.graph
-        compiler = VERSION, digest(), version("apache-tvm")
-        found = graph.model_dump(mode="json", include={"recipe", "dynamic"})
-        asked = found, claimed.options.input_shapes
-        name = _digest([job.owner, job.model_id, claimed.target.text, asked, compiler])
+        job, compiler = claimed.job, (VERSION, digest(), version("apache-tvm"))
+        graph = claimed.graph.model_dump(mode="json", include={"recipe", "dynamic"})
+        asked = claimed.target.text, claimed.options.input_shapes
+        name = _digest([job.owner, job.model_id, graph, asked, compiler])
         return cls(claimed.runtime.settings.data_dir / "libraries" / name)
 
     def __bool__(self) -> bool:
@@ -51,11 +50,14 @@ class KnownLibraries:
     def take(self, winners: Sequence[Winner], library: Path) -> Compiled | None:
         """Copy the one with these schedules; None where there is none."""
         stored = self._stored(winners)
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             found = _ABOUT.validate_json(stored.with_suffix(".json").read_bytes())
-            shutil.copyfile(stored, library)
-            stored.touch()
-            return found
+            if stored.stat().st_size == found.bytes:
+                shutil.copyfile(stored, library)
+                stored.touch()
+                return found
+        with suppress(OSError):
+            stored.unlink()  # torn by a power cut
         return None
 
     def put(self, winners: Sequence[Winner], library: Path, compiled: Compiled) -> None:
@@ -73,7 +75,7 @@ class KnownLibraries:
                     part.with_suffix(kind).rename(stored.with_suffix(kind))
             _forget_oldest(self.folder.parent)
         except OSError as error:
-            log.warning("the library is not kept for the next job: %s", error)
+            log.warning("the library is not kept: %s", error)
 
     def _stored(self, winners: Sequence[Winner]) -> Path:
         schedules = sorted((winner.contest.program.key, winner.trace) for winner in winners)
@@ -91,6 +93,5 @@ def _forget_oldest(root: Path) -> None:
         if excess <= 0:
             return
         for each in (file, file.with_suffix(".json")):
-            with suppress(FileNotFoundError):  # another worker was faster
-                each.unlink()
+            each.unlink(missing_ok=True)  # another worker may be faster
         excess -= size

@@ -215,7 +215,7 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> None:
-        """Read a model that is compiled next, and run its recipe's first half."""
+        """Read a model that is compiled next."""
 
     @method(limit_sec=3600.0)
     def compile_model(

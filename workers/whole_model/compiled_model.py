@@ -67,7 +67,7 @@ class WholeModel:
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
     room: Path | None = None  # all that engines can reach; None: a user's own files may lie anywhere
     seat: DevicePool | None = None  # where TVM's engines run; None: on this host
-    idle: IdleEngines | None = None  # for the next comparison; None: each has processes of its own
+    idle: IdleEngines | None = None  # None: each comparison has its own
 
     def begin_reading(self) -> PendingCall[None]:
         """Have the model read; `graphs` is busy until the answer is taken."""

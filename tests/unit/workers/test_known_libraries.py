@@ -88,3 +88,14 @@ def test_a_disk_that_fills_up_leaves_no_half(
     known = KnownLibraries(tmp_path / "libraries" / "model")
     known.put(winners("a"), library, COMPILED)
     assert [*known.folder.iterdir()] == []
+
+
+@pytest.mark.parametrize("ending", [".so", ".json"])
+def test_one_that_a_power_cut_tore_is_forgotten(tmp_path: Path, library: Path, ending: str) -> None:
+    known = KnownLibraries(tmp_path / "libraries" / "model")
+    known.put(winners("a"), library, COMPILED)
+    (torn,) = known.folder.glob(f"*{ending}")
+    torn.write_bytes(b"")
+    assert known.take(winners("a"), tmp_path / "copy.so") is None
+    known.put(winners("a"), library, COMPILED)
+    assert known.take(winners("a"), tmp_path / "copy.so") == COMPILED
