@@ -16,11 +16,11 @@ job ended there.
 
 Each finished cell is one raw file in docs/results/ablation/, written at once; a second run makes what is
 missing, and reports on all that is there. A cell that fails (a candidate too slow to be timed, say) is kept
-with its error, and the others go on. Networks that nobody tuned for: densenet and inception, which
-concatenations rule, transformer, recurrent, vit and tcn. Every cell's schedules lie in build/ablation
-(`--schedules`), for other benchmarks to time; cells are timed beside those of `zero` and `chance`, which are
-made again if theirs are gone. The headline is the latency that ours ends with over chance's, a geometric
-mean.
+with its error, and the others go on. Networks that nobody tuned for, of 6 to 12 tasks: dense-block and
+fire, which concatenations rule, decoder, recurrent, bottlenecks and mixer. Every cell's schedules lie in
+build/ablation (`--schedules`), for other benchmarks to time; cells are timed beside those of `zero` and
+`chance`, which are made again if theirs are gone. The headline is the latency that ours ends with over
+chance's, a geometric mean.
 """
 
 import argparse

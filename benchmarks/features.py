@@ -34,7 +34,7 @@ from workers.measure.base import Program
 from workers.round.feature_lookup import LOWERED
 from workers.round.round_context import descriptors
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
-from workers.tvm.tvm_space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace
 
 RECIPE = "tuned"
 MANY = 64
@@ -66,7 +66,7 @@ def _row(
     """Milliseconds a candidate, by view."""
     program = Program(task.key, task.tir, task.args, task.flops)
     work = descriptors(task.flops, task.extents)
-    space = TvmSpace(load_sketches(compiler, program, target), program, target, work, compiler)
+    space = TvmSpace(compiler.design_space(program.tir, target.text), program, target, work, compiler)
     drawn = space.sample(np.random.default_rng(seed), MANY * count)
     lowered = drawn[:count]
     costs = {f"{view}_ms": _pure_ms(space, work, view, drawn) for view in sorted(REGISTRY["features"])}

@@ -33,7 +33,7 @@ from workers.hardware_probe.measure_machine import machine_here
 from workers.interfaces.model_compiler import ModelCompiler, ModelTask
 from workers.measure.base import Program
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
-from workers.tvm.tvm_space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace
 
 RUNS, RUN_SEC = 500, 1.0
 
@@ -108,7 +108,7 @@ def _first_us(task: ModelTask, target: Target, machine: Machine, guesses: int) -
     program = Program(task.key, task.tir, task.args, task.flops)
     sizes = tuple(log2(1 + size) for size in (task.flops, *task.extents))
     with Bench(task, target) as bench:
-        sketches = load_sketches(bench.compiler, program, target)
+        sketches = bench.compiler.design_space(program.tir, target.text)
         space = TvmSpace(sketches, program, target, sizes, bench.compiler, machine)
         trials = bench.measure(first(space)[:guesses], space.by_key)
     return min(trial.time_us for trial in trials if trial.time_us is not None)

@@ -36,7 +36,6 @@ from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.measure.base import Program
 from workers.model_import.run import new_workload
 from workers.round.store_referenced_rows import store_sketches
-from workers.tvm.tvm_space import load_sketches
 
 ROW_BYTES: Final = 7  # of a row's name, which has to be positive in 64 bits
 # How the oracle's clock times; nothing else in a dataset may count as the same.
@@ -65,7 +64,7 @@ def store(database: Database, compiler: CandidateCompiler, cell: Path, host: Hos
     known = json.loads(cell.read_text())
     task, target = task_of(known["task"]), parse_target(known["target"])
     program = Program(task.key, task.tir, task.args, task.flops)
-    sketches = {sketch.key: sketch for sketch in load_sketches(compiler, program, target)}
+    sketches = {sketch.key: sketch for sketch in compiler.design_space(program.tir, target.text)}
     trials = list(read_trials(cell.with_suffix(".jsonl")))
     ours = [trial for trial in trials if trial.candidate.sketch in sketches]
     with database.transaction() as session:

@@ -18,7 +18,7 @@ from mallorn.core.values.trial import Trial
 from searchers.base import Proposal
 from workers.interfaces.model_compiler import ModelTask
 from workers.measure.base import Program
-from workers.tvm.tvm_space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace
 
 ARMS: Final = ("default", "ours", "chance", "together")
 TRIALS: Final = 256  # of our search alone, and of chance alone
@@ -77,7 +77,7 @@ class Stream:
 
     def _space(self, bench: Bench) -> TvmSpace:
         program = Program(self.task.key, self.task.tir, self.task.args, self.task.flops)
-        sketches = load_sketches(bench.compiler, program, self.target)
+        sketches = bench.compiler.design_space(program.tir, self.target.text)
         sizes = (self.task.flops, *self.task.extents)
         descriptors = tuple(log2(1 + size) for size in sizes)
         return TvmSpace(sketches, program, self.target, descriptors, bench.compiler, self._machine)

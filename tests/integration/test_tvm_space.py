@@ -18,7 +18,7 @@ from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import Program
 from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import ChildCrashed
-from workers.tvm.tvm_space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace
 
 R = TypeVar("R")
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ def compiler() -> Iterator[CandidateCompiler]:
 
 def space_of(compiler: CandidateCompiler, tir: str) -> TvmSpace:
     program, target = Program("key", tir, Arguments(()), 1.0), Target(TARGET)
-    return TvmSpace(load_sketches(compiler, program, target), program, target, (), compiler)
+    return TvmSpace(compiler.design_space(program.tir, target.text), program, target, (), compiler)
 
 
 @pytest.mark.parametrize("tir", [matmul(), softmax(), negate()], ids=["matmul", "softmax", "negate"])

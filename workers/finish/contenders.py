@@ -20,7 +20,7 @@ from workers.process.leased_stage import StageContext
 from workers.round.feature_lookup import FeatureLookup
 from workers.round.round_context import descriptors_of, program_of, work_of
 from workers.subprocesses.errors import ChildFailed
-from workers.tvm.tvm_space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace
 
 log = logging.getLogger(__name__)
 
@@ -72,12 +72,12 @@ def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: in
 def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
     """Raises ChildFailed and Unschedulable where TVM cannot schedule the workload."""
     program, compiler = program_of(workload), claimed.runtime.compiler
-    sketches = load_sketches(compiler, program, claimed.target)
-    facts = claimed.target, descriptors_of(workload), compiler, claimed.job.machine
+    target = claimed.target
+    sketches = compiler.design_space(program.tir, target.text)
+    facts = target, descriptors_of(workload), compiler, claimed.job.machine
     viewer = FeatureLookup(claimed.runtime.database, compiler)
-    work = work_of(
-        workload, claimed.job.target_id, claimed.target.text, {sketch.key: sketch for sketch in sketches}
-    )
+    by_key = {sketch.key: sketch for sketch in sketches}
+    work = work_of(workload, claimed.job.target_id, target.text, by_key)
     return TvmSpace(sketches, program, *facts, see=lambda view, seen: viewer.rows(view, work, seen))
 
 

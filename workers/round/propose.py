@@ -19,7 +19,7 @@ from workers.interfaces.candidate_compiler import Validate
 from workers.measure.base import MeasureInput
 from workers.round.feature_lookup import LOWERED, FeatureLookup
 from workers.round.round_context import RoundContext
-from workers.tvm.tvm_space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace
 
 SAFE_SEARCHER: Final = "random"  # asks neither a model nor a sampler
 WIDER: Final = 3  # drafted candidates for each that a model that needs lowering may choose
@@ -53,9 +53,8 @@ def propose(viewer: FeatureLookup, context: RoundContext, validate: Validate | N
 
 
 def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate | None) -> Proposed:
-    compiler = viewer.compiler
-    sketches = load_sketches(compiler, context.program, context.target)
-    facts = context.target, context.descriptors, compiler, context.machine, validate
+    sketches = viewer.compiler.design_space(context.program.tir, context.target.text)
+    facts = context.target, context.descriptors, viewer.compiler, context.machine, validate
     work = context.work({sketch.key: sketch for sketch in sketches})
     space = TvmSpace(sketches, context.program, *facts, lambda view, seen: viewer.rows(view, work, seen))
     searcher: type[Searcher] = resolve("search", context.row.searcher)

@@ -75,7 +75,7 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
     if full_trace(task.tir, place, trace, decisions) is None:
         raise ValueError("it does not rebuild with this version of TVM")
     insts = instructions(task.tir, trace)
-    choices = choices_of(task.tir, insts, Trace(insts, bind(insts, decisions)))
+    choices = choices_of(task.tir, insts, Trace(insts, bind(insts, decisions)), {})
     times = [float(seconds) for seconds in run_secs]
     timed = times if times and max(times) < _FAILED_SEC else []
     return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), timed, place, 0)

@@ -19,6 +19,7 @@ from workers.tvm.parsed_program_cache import instructions, is_choice, new_schedu
 
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16
+Samples = dict[str, list[list[Any]]]  # by the steps of their sketches
 
 
 @lru_cache(maxsize=64)
@@ -37,8 +38,9 @@ def design_space(tir: str, target: str) -> list[Sketch]:
 def _design_space(tir: str, target: str) -> list[Sketch]:
     schedules = tune_context(tir, target).generate_design_space()
     traces = {trace_text(schedule.trace): schedule.trace for schedule in schedules}
+    seen: Samples = {}
     return [
-        Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace), ordinal)
+        Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, seen), ordinal)
         for ordinal, (text, trace) in enumerate(traces.items())
     ]
 
@@ -64,15 +66,19 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value]
 
 
-def choices_of(tir: str, insts: Sequence[Any], trace: Any) -> tuple[Choice, ...]:
+def choices_of(tir: str, insts: Sequence[Any], trace: Any, seen: Samples) -> tuple[Choice, ...]:
     """The free choices of a sketch."""
     places = [place for place, inst in enumerate(insts) if is_choice(inst)]
     if not places:
         return ()
     choices = [insts[place] for place in places]
-    samples = list(_samples(tir, insts[: places[-1] + 1], choices))
+    # Where a result leaves its cache decides on no other loop.
+    steps = plain(trace.as_json()[0])
+    key = json.dumps([step for step in steps if step[0] != "ReverseComputeAt"])
+    if key not in seen:
+        seen[key] = list(_samples(tir, insts[: places[-1] + 1], choices))
     described = [
-        _describe(inst, [sample[position] for sample in samples]) for position, inst in enumerate(choices)
+        _describe(inst, [sample[position] for sample in seen[key]]) for position, inst in enumerate(choices)
     ]
     return tuple(
         replace(choice, suggested=tuple(decision)) if choice.kind is ChoiceKind.TILE and decision else choice

@@ -99,8 +99,3 @@ def assumed_of(target: Target, compiler: CandidateCompiler) -> Machine:
     """A target's machine before one was measured."""
     lanes = compiler.vector_lanes(target.text)
     return assumed(target.num_cores, lanes, gpu=not target.is_cpu)
-
-
-def load_sketches(compiler: CandidateCompiler, program: Program, target: Target) -> list[Sketch]:
-    """The sketches of a program on a target, alike in every process."""
-    return compiler.design_space(program.tir, target.text)

@@ -22,7 +22,6 @@ from tests.fixtures.command_line import ROOT
 from tests.fixtures.roller_constants import CONSTANTS, FACTORS, HANGS, change
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.measure.base import Program
-from workers.tvm.tvm_space import load_sketches
 
 RAW = ROOT / "docs/results/oracle.tar.xz"
 LEAST = 0.99  # of the time of what is picked today, geometric mean
@@ -67,7 +66,7 @@ def _recorded(compiler: CandidateCompiler, path: Path) -> Recorded:
     cell, timed = json.loads(path.read_text()), list(read_trials(path.with_suffix(".jsonl")))
     task, machine = task_of(cell["task"]), Machine.model_validate(cell["machine"])
     program = Program(task.key, task.tir, task.args, task.flops)
-    sketches = load_sketches(compiler, program, Target(cell["target"]))
+    sketches = compiler.design_space(program.tir, Target(cell["target"]).text)
     took_us = [np.inf if trial.time_us is None else trial.time_us for trial in timed]
     known = {sketch.key: sketch for sketch in sketches}
     return Recorded(known, compiler.nests(task.tir), machine, [trial.candidate for trial in timed], took_us)

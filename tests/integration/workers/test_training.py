@@ -20,7 +20,7 @@ from workers.round.feature_lookup import FeatureLookup
 from workers.round.propose import propose
 from workers.round.round_context import load_round
 from workers.round.train_cost_model import FIRST_ROWS, train
-from workers.tvm.tvm_space import TvmSpace, load_sketches
+from workers.tvm.tvm_space import TvmSpace
 
 FAMILY = "operator:matmul"
 
@@ -73,7 +73,7 @@ def test_training_sees_the_features_that_proposing_asks_about(workshop, seen):
     with workshop.database.session() as session:
         context = load_round(session, done.id)
     slots, *_ = propose(FeatureLookup(workshop.database, workshop.compiler), context)
-    sketches = load_sketches(workshop.compiler, context.program, context.target)
+    sketches = workshop.compiler.design_space(context.program.tir, context.target.text)
     space = TvmSpace(sketches, context.program, context.target, context.descriptors, workshop.compiler)
     asked = space.features([slot.candidate for slot in slots])
     np.testing.assert_array_equal(seen[0][0], asked)

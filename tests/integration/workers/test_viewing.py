@@ -9,17 +9,13 @@ import pytest
 
 from costmodels.views import CODE, EXECUTED, LOOPS, STATEMENTS, VIEWS, Count
 from db.session import Database
-from mallorn.core.targets import Target
 from searchers.space import Candidate, Sketch
 from tests.fixtures.inside import Inside
 from tests.fixtures.rows import Rows
 from tests.unit.tvm_space.programs import TARGET, matmul
 from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
-from workers.interfaces.tensor_arguments import Arguments
-from workers.measure.base import Program
 from workers.round.feature_lookup import LOWERED, FeatureLookup, WorkloadOnTarget
 from workers.subprocesses.errors import ChildCrashed
-from workers.tvm.tvm_space import load_sketches
 
 
 class Counting(Inside, CandidateCompiler):
@@ -63,7 +59,7 @@ def some(sketch: Sketch) -> list[Candidate]:
 
 
 def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler: CandidateCompiler) -> None:
-    sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
+    sketches = compiler.design_space(matmul(), TARGET)
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     counting = Counting(compiler)
     for view in (STATEMENTS, CODE, EXECUTED):
@@ -84,7 +80,7 @@ def test_a_real_compiler_is_asked_once(rows: Rows, database: Database, compiler:
 def test_counts_of_the_code_are_scaled_to_what_the_program_computes(
     rows: Rows, database: Database, compiler: CandidateCompiler
 ) -> None:
-    sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
+    sketches = compiler.design_space(matmul(), TARGET)
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     seen = FeatureLookup(database, compiler).rows("executed", of, some(sketches[-1]))
     counts = np.exp2(seen.astype(np.float64)) - 1
@@ -116,7 +112,7 @@ def test_a_candidate_that_kills_the_compiler_is_not_tried_again(rows: Rows, data
 def test_what_does_not_fit_its_sketch_is_not_known(
     rows: Rows, database: Database, compiler: CandidateCompiler
 ) -> None:
-    sketches = load_sketches(compiler, Program("w0", matmul(), Arguments(()), 1.0), Target(TARGET))
+    sketches = compiler.design_space(matmul(), TARGET)
     of = work(rows, {sketch.key: sketch for sketch in sketches}, matmul())
     wrong = Candidate(sketches[0].key, (4, 2, 2, 2, 8, 1, 1, 8, 12, 4, 1, 9))
     seen = FeatureLookup(database, compiler).see("statements", of, [wrong])

@@ -5,12 +5,13 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, checker, shape_inference
 
+from benchmarks.networks.ablated import ABLATED
 from benchmarks.networks.development import DEVELOPMENT
 from benchmarks.networks.held_out import HELD_OUT
 from benchmarks.networks.odd import odd
 from benchmarks.operators.models import OPERATORS, model_of
 
-NETWORKS = DEVELOPMENT | HELD_OUT | {"odd": odd}
+NETWORKS = DEVELOPMENT | HELD_OUT | ABLATED | {"odd": odd}
 
 
 @pytest.fixture(scope="module", params=NETWORKS)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from tvm.s_tir.schedule import ScheduleError
 
 from mallorn.core.errors import Unschedulable
 from searchers.space import Choice, Sketch
-from tests.unit.tvm_space.programs import TARGET, matmul, negate, softmax
-from workers.tvm.sketches import design_space, sketch_key
+from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, negate, softmax
+from workers.tvm import sketches
+from workers.tvm.sketches import choices_of, design_space, sketch_key
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -50,6 +52,16 @@ def test_compute_locations_list_where_a_block_may_go() -> None:
         assert min(location.values) >= -2
         assert len(location.weights) == len(location.values)
     assert max(len(location.values) for location in locations) > 2
+
+
+@pytest.mark.parametrize("program", [matmul, conv2d, softmax])
+def test_sketches_share_only_samples_that_each_would_draw_alone(
+    program: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = design_space(program(), TARGET)
+    monkeypatch.setattr(sketches, "choices_of", lambda *given: choices_of(*given[:3], {}))
+    design_space.cache_clear()
+    assert design_space(program(), TARGET) == shared
 
 
 def test_a_program_without_choices_is_one_candidate() -> None:
