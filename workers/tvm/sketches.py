@@ -19,7 +19,7 @@ from workers.tvm.parsed_program_cache import instructions, is_choice, new_schedu
 
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16
-Samples = dict[str, list[list[Any]]]  # by the steps of their sketches
+Samples = dict[str, list[list[Any]]]  # by their sketches' steps
 
 
 @lru_cache(maxsize=64)
@@ -72,7 +72,7 @@ def choices_of(tir: str, insts: Sequence[Any], trace: Any, seen: Samples) -> tup
     if not places:
         return ()
     choices = [insts[place] for place in places]
-    # Where a result leaves its cache decides on no other loop.
+    # Where a result leaves its cache changes no loop.
     steps = plain(trace.as_json()[0])
     key = json.dumps([step for step in steps if step[0] != "ReverseComputeAt"])
     if key not in seen:

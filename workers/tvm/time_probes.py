@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -43,13 +44,12 @@ def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
     timer = SliceTimer(on_cores=True, raised=False)
     tvm_ffi.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
     library = tvm.runtime.load_module(str(Path(folder, probes[0].library)))
+    tensor = cache(lambda *drawn: tvm.runtime.tensor(random_values(*drawn)))  # working sets share theirs
 
     def time_probe(probe: Probe) -> Slice:
-        spec = probe.args
-        ranges = [spec.ranges.get(str(index), (0.1, 1.0)) for index in range(len(spec.args))]
         tensors = [
-            tvm.runtime.tensor(random_values(shape, dtype, low, high, index))
-            for index, ((_, dtype, shape), (low, high)) in enumerate(zip(spec.args, ranges, strict=True))
+            tensor(shape, dtype, *probe.args.ranges.get(str(n), (0.1, 1.0)), n)
+            for n, (_, dtype, shape) in enumerate(probe.args.args)
         ]
         return shortest(lambda count: timer.times(library, probe.function, "cpu", 1, count, *tensors).slices)
 
