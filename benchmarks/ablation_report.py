@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from math import log, sqrt
+from statistics import fmean, stdev
 from typing import Any, Final
 
 from benchmarks.ablation_arms import CHANCE, OURS, ZERO
@@ -22,11 +23,13 @@ def report(cells: Mapping[str, Raw]) -> dict[str, Any]:
         for arm in dict.fromkeys(run["arm"] for run in runs)
     }
     ours = arms.get(OURS)
+    ratios = _ratios(runs)
     return {
         "runs": runs,
         "failed": {name: cell["failed"] for name, cell in cells.items() if "failed" in cell},
         "arms": arms,
-        "parts": _parts(runs),
+        "parts": {arm: geometric_mean(found) for arm, found in ratios.items()},
+        "noise": {arm: _noise(found) for arm, found in ratios.items()},
         "behind_chance": [
             where for where, means in (ours or {}).items() if (means["over_chance"] or 0) > NOISE
         ],
@@ -47,7 +50,8 @@ def lines(found: Mapping[str, Any]) -> list[str]:
         "at shares of the budget that all have, over that of no trials, all networks",
         *_curves(found["arms"]),
     ]
-    answer += ["", *(f"{arm}: {ratio:.3f} of what ours ends with" for arm, ratio in found["parts"].items())]
+    parts, noise = found["parts"], found["noise"]
+    answer += ["", *(f"{arm}: {parts[arm]:.3f} of what ours ends with, {noise[arm]}" for arm in parts)]
     answer += [f"failed: {name}: {why}" for name, why in found["failed"].items()]
     if found["behind_chance"]:
         answer.append(f"behind chance: {', '.join(found['behind_chance'])}")
@@ -122,17 +126,22 @@ def _shared(curves: Sequence[Mapping[float, float]]) -> dict[float, float]:
     return {share: geometric_mean([curve[share] for curve in curves]) for share in common}
 
 
-def _parts(runs: Sequence[Raw]) -> dict[str, float]:
-    """What each arm ends with over what ours does: the mean over the cells that both have."""
+def _ratios(runs: Sequence[Raw]) -> dict[str, list[float]]:
+    """What each arm ends with over what ours does, in each place that both have; the slowest arm first."""
     ends = {tuple(run[key] for key in CELL): run["over_zero"] for run in runs}
     ratios = defaultdict[str, list[float]](list)
     for (arm, *place), end in ends.items():
         ours = ends.get((OURS, *place))
         if ours is not None and arm not in (OURS, ZERO):
             ratios[arm].append(end / ours)
-    return dict(
-        sorted(((arm, geometric_mean(found)) for arm, found in ratios.items()), key=lambda each: -each[1])
-    )
+    return dict(sorted(ratios.items(), key=lambda each: -geometric_mean(each[1])))
+
+
+def _noise(ratios: Sequence[float]) -> str:
+    """How far the mean may be from that of other places, and in how many of these ours is faster."""
+    logs = list(map(log, ratios))
+    error = f"+- {stdev(logs) / sqrt(len(logs)):.3f}" if len(logs) > 1 else "once"
+    return f"{error}; ours is faster in {sum(each > 1 for each in ratios)} of {len(ratios)}"
 
 
 def _end(means: Mapping[str, Any] | None) -> str:

@@ -9,11 +9,11 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from pydantic import TypeAdapter
 
@@ -24,7 +24,7 @@ from workers.interfaces.model_compiler import Compiled
 from workers.process.leased_stage import StageContext
 
 MOST_BYTES: Final = 1 << 30  # of all; the one that was used last goes last
-_ABOUT: Final = TypeAdapter(Compiled)
+_ABOUT: Final = TypeAdapter(tuple[str, Compiled])  # and its digest
 log = logging.getLogger(__name__)
 
 
@@ -40,7 +40,8 @@ class KnownLibraries:
         job, compiler = claimed.job, (VERSION, digest(), version("apache-tvm"))
         graph = claimed.graph.model_dump(mode="json", include={"recipe", "dynamic"})
         asked = claimed.target.text, claimed.options.input_shapes
-        name = _digest([job.owner, job.model_id, graph, asked, compiler])
+        text = json.dumps([job.owner, job.model_id, graph, asked, compiler])
+        name = sha256(text.encode()).hexdigest()
         return cls(claimed.runtime.settings.data_dir / "libraries" / name)
 
     def __bool__(self) -> bool:
@@ -51,13 +52,13 @@ class KnownLibraries:
         """Copy the one with these schedules; None where there is none."""
         stored = self._stored(winners)
         with suppress(OSError, ValueError):
-            found = _ABOUT.validate_json(stored.with_suffix(".json").read_bytes())
-            if stored.stat().st_size == found.bytes:
-                shutil.copyfile(stored, library)
+            digest, found = _ABOUT.validate_json(stored.with_suffix(".json").read_bytes())
+            shutil.copyfile(stored, library)
+            if _digest(library) == digest:
                 stored.touch()
                 return found
         with suppress(OSError):
-            stored.unlink()  # torn by a power cut
+            stored.unlink()  # torn
         return None
 
     def put(self, winners: Sequence[Winner], library: Path, compiled: Compiled) -> None:
@@ -70,7 +71,7 @@ class KnownLibraries:
             with TemporaryDirectory(dir=self.folder) as draft:  # others may put the same
                 part = Path(draft, stored.name)
                 shutil.copyfile(library, part)
-                part.with_suffix(".json").write_bytes(_ABOUT.dump_json(compiled))
+                part.with_suffix(".json").write_bytes(_ABOUT.dump_json((_digest(part), compiled)))
                 for kind in (".json", ".so"):
                     part.with_suffix(kind).rename(stored.with_suffix(kind))
             _forget_oldest(self.folder.parent)
@@ -79,11 +80,13 @@ class KnownLibraries:
 
     def _stored(self, winners: Sequence[Winner]) -> Path:
         schedules = sorted((winner.contest.program.key, winner.trace) for winner in winners)
-        return self.folder / f"{_digest(schedules)}.so"
+        name = sha256(json.dumps(schedules).encode()).hexdigest()
+        return self.folder / f"{name}.so"
 
 
-def _digest(facts: Any) -> str:
-    return sha256(json.dumps(facts).encode()).hexdigest()
+def _digest(library: Path) -> str:
+    with library.open("rb") as content:
+        return file_digest(content, "sha256").hexdigest()
 
 
 def _forget_oldest(root: Path) -> None:

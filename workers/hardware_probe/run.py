@@ -121,7 +121,8 @@ def measured_by_us(
 
 
 def _better(machine: Machine, before: Machine) -> bool:
-    return _peak(machine) >= _peak(before) or (before.disturbed and not machine.disturbed)
+    now, then = (peak_gflops(each, ["float32"]) for each in (machine, before))
+    return now >= then or (before.disturbed and not machine.disturbed)
 
 
 def _attempt(
@@ -149,7 +150,3 @@ def _attempt(
     if replace(like, **{name: getattr(endpoint, name) for name in OF_A_HOST}) != like:
         return None, f"{endpoint.name} answered, which is another machine"
     return machine, ""
-
-
-def _peak(machine: Machine) -> float:
-    return peak_gflops(machine, ["float32"])

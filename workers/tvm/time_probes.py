@@ -44,7 +44,7 @@ def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
     timer = SliceTimer(on_cores=True, raised=False)
     tvm_ffi.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
     library = tvm.runtime.load_module(str(Path(folder, probes[0].library)))
-    tensor = cache(lambda *drawn: tvm.runtime.tensor(random_values(*drawn)))  # working sets share theirs
+    tensor = cache(lambda *drawn: tvm.runtime.tensor(random_values(*drawn)))
 
     def time_probe(probe: Probe) -> Slice:
         tensors = [

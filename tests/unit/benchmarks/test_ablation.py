@@ -111,6 +111,14 @@ def test_a_part_is_worth_what_the_end_without_it_is_slower() -> None:
     }
 
 
+def test_a_part_is_told_with_its_noise_and_with_how_often_it_helped() -> None:
+    ends = {"ours": (60.0, 60.0), "without-model": (66.0, 54.0)}
+    cells = [cell(arm, {}, us, seed=seed) for arm, both in ends.items() for seed, us in enumerate(both)]
+    noise = reported(*cells)["noise"]["without-model"]
+    assert noise == "+- 0.100; ours is faster in 1 of 2"
+    assert lines(reported(*cells))[-3] == f"without-model: 0.995 of what ours ends with, {noise}"
+
+
 def test_stocks_budget_is_no_share_of_chances() -> None:
     (run,) = reported(cell("stock-16", {16: 60.0}, 60.0))["runs"]
     assert run["chance_trials_share"] is None

@@ -90,12 +90,14 @@ def test_a_disk_that_fills_up_leaves_no_half(
     assert [*known.folder.iterdir()] == []
 
 
-@pytest.mark.parametrize("ending", [".so", ".json"])
-def test_one_that_a_power_cut_tore_is_forgotten(tmp_path: Path, library: Path, ending: str) -> None:
+@pytest.mark.parametrize(("ending", "left"), [(".so", b"co"), (".so", bytes(4)), (".json", b"")])
+def test_one_that_a_power_cut_tore_is_forgotten(
+    tmp_path: Path, library: Path, ending: str, left: bytes
+) -> None:
     known = KnownLibraries(tmp_path / "libraries" / "model")
     known.put(winners("a"), library, COMPILED)
     (torn,) = known.folder.glob(f"*{ending}")
-    torn.write_bytes(b"")
+    torn.write_bytes(left)
     assert known.take(winners("a"), tmp_path / "copy.so") is None
     known.put(winners("a"), library, COMPILED)
     assert known.take(winners("a"), tmp_path / "copy.so") == COMPILED
