@@ -3,14 +3,19 @@
 from inspect import getdoc
 
 from graphc.core.pass_registry import OWN_PASSES, defined, followers
-from graphc.core.reporting_pass import ReportingPass
 from graphc.phases import BEFORE_SCHEDULES, PassEntry
 
 
 def pass_table() -> list[PassEntry]:
     """All passes, in the order of the first recipe and phase that runs them."""
     return [
-        _entry(made, name, tuple(phases))
+        PassEntry(
+            name=made.name,
+            stored_name=name,
+            purpose=(getdoc(made) or "").partition("\n")[0],
+            phases=tuple(phases),
+            after=made.after,
+        )
         for name, phases in _phases_by_pass().items()
         for made in (defined(name), *followers(name))
     ]
@@ -23,13 +28,3 @@ def _phases_by_pass() -> dict[str, dict[str, None]]:
             if step.name in OWN_PASSES:
                 found.setdefault(step.name, {})[phase.name] = None
     return found
-
-
-def _entry(made: type[ReportingPass], stored_name: str, phases: tuple[str, ...]) -> PassEntry:
-    return PassEntry(
-        name=made.name,
-        stored_name=stored_name,
-        purpose=(getdoc(made) or "").partition("\n")[0],
-        phases=phases,
-        after=made.after,
-    )

@@ -46,7 +46,7 @@ class StackLayout:
 
 
 def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
-    """What the parts read; a child of `mallorn up` sees the same settings as one started by hand would."""
+    """What the parts read: the same settings as if they were started by hand."""
     from stack.valkey import socket_url
 
     return {
@@ -91,10 +91,11 @@ class StackParts:
             self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}", *tuning)
             for i in range(self.layout.workers)
         ]
+        serves = http_ok(f"{self.layout.url}/healthz")
         return [
             self._broker(),
             self._tracker(),
-            self._coordinator(),
+            ChildSpec(COORDINATOR, mallorn("serve"), serves, needs=("broker",), env=self.env),
             self._celery("control", "control"),
             self._celery("beat", "control", "--beat"),
             self._device(),
@@ -110,15 +111,6 @@ class StackParts:
     def _tracker(self) -> ChildSpec:
         probe = tracker_answers(self.layout.tracker_address, self.key)
         return ChildSpec("tracker", mallorn("tracker"), probe, needs=("broker",), env=self.env)
-
-    def _coordinator(self) -> ChildSpec:
-        return ChildSpec(
-            COORDINATOR,
-            mallorn("serve"),
-            http_ok(f"{self.layout.url}/healthz"),
-            needs=("broker",),
-            env=self.env,
-        )
 
     def _device(self) -> ChildSpec:
         probe = device_registered(self.layout.tracker_address, self.key)
@@ -147,5 +139,5 @@ class StackParts:
 
 
 def mallorn(*words: str) -> tuple[str, ...]:
-    """The command line of one of our own commands; -P keeps the user's directory off the module path."""
+    """One of our commands; -P keeps the user's directory off the module path."""
     return (sys.executable, "-P", "-m", "mallorn", *words)

@@ -25,6 +25,7 @@ from graphc.convert import import_gather, register_converters
 from graphc.core import graph_rewriting, pass_runner
 from graphc.core.pass_registry import Step
 from graphc.export import embed_weights, export_checks
+from graphc.export.code_generation import compiling, generating
 from graphc.export.onnxruntime_answers import errors_beside
 from graphc.fold import share_equal_constants
 from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
@@ -128,7 +129,7 @@ def convert(model: Any, shapes: Shapes, target: Any) -> Any:
 
 
 def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
-    """Tasks with and without a schedule, with their modules' labels: TVM leaves naive loops in the latter."""
+    """Tasks with and without a schedule, which TVM leaves as naive loops."""
     records = Path(work_dir, "database_tuning_record.json")
     if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
         importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
@@ -155,7 +156,9 @@ def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any
     """Apply the schedules in work_dir after the recipe's first half, run the second half, compile."""
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
-    return relax.build(scheduled(mods, dynamic, after, target, work_dir), target, relax_pipeline=pipeline)
+    mod = scheduled(mods, dynamic, after, target, work_dir)
+    with compiling(target):
+        return relax.build(mod, generating(target), relax_pipeline=pipeline)
 
 
 def scheduled(
@@ -167,17 +170,13 @@ def scheduled(
     holds all weights, as what is made of it does.
     """
     constants = share_equal_constants.Constants()
-    agreed = agree_on_weight_layouts.agreed(
-        [_scheduled(mods.pop(label), target, work_dir) for label in list(mods)]
-    )
+    with target, tvm.transform.PassContext(opt_level=3):
+        apply = relax.transform.MetaScheduleApplyDatabase(work_dir)
+        tuned = [apply(mods.pop(label)) for label in list(mods)]
+    agreed = agree_on_weight_layouts.agreed(tuned)
     ready = [constants.shared(pass_runner.run(mod, after, target)[0]) for mod in agreed]
     (mod,) = [dispatch_by_shape.joined(ready, dynamic)] if dynamic else ready
     return mod
-
-
-def _scheduled(mod: Any, target: Any, work_dir: str) -> Any:
-    with target, tvm.transform.PassContext(opt_level=3):
-        return relax.transform.MetaScheduleApplyDatabase(work_dir)(mod)
 
 
 def export(executable: Any, library: str, target: Any) -> None:

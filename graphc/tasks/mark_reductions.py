@@ -1,4 +1,4 @@
-"""Sums along rows, over leading axes and of windows, which TVM's rules leave to loops without vectors."""
+"""Sums along rows, over leading axes and of windows: TVM's rules make no vectors of them."""
 
 from typing import Any
 
@@ -25,7 +25,8 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
         reducing = [block for block in blocks if any(map(_is_reduction, block.iter_vars))]
         if not reducing:
             raise Leave("it reduces nothing")
-        if any(_multiplies(block) for block in reducing):
+        stored = [store.value for block in reducing for store in collect(block.body, BufferStore)]
+        if any(isinstance(value, tvm.tirx.Add) and isinstance(value.b, Mul) for value in stored):
             raise Leave("it sums products")
         fitting = [block for block in reducing if _fills(block, self.lanes)]
         if not fitting:
@@ -55,10 +56,3 @@ def _fills(block: Any, lanes: int) -> bool:
 
 def _is_reduction(axis: Any) -> bool:
     return bool(axis.iter_type == IterVar.CommReduce)
-
-
-def _multiplies(block: Any) -> bool:
-    return any(
-        isinstance(store.value, tvm.tirx.Add) and isinstance(store.value.b, Mul)
-        for store in collect(block.body, BufferStore)
-    )

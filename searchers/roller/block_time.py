@@ -11,7 +11,7 @@ from searchers.loop_nest import FLOAT_BYTES
 from searchers.roller.tiled_loops import LINE_BYTES, Loops
 from searchers.roller.unrolled_body import BESIDE, Body
 
-# tests/unit/searchers/test_roller_constants.py tries half and twice of each, and names those that matter.
+# test_roller_constants.py tries half and twice of each, and names those that matter.
 FILLED: Final = 0.5  # of a cache: the rest is for what else passes through
 HIDDEN: Final = 0.7  # of what is not the slowest: it runs beside that
 RELOAD: Final = 8.0  # steps that loading and storing a sum takes
@@ -74,7 +74,8 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
         + LOOP / body.operations
     )
     rate = machine.core_gflops / (2 * machine.lanes) * 1e3  # vector operations in a microsecond
-    return np.asarray(loops.outside[-1] / loops.width * body.vectors / rate * cost * _crowded(loops, machine))
+    operations = loops.outside[-1] / loops.width * body.vectors
+    return np.asarray(operations * cost / rate * _crowded(loops, machine))
 
 
 def _over(sums: Column, body: Body, machine: Machine) -> Column:
@@ -119,7 +120,8 @@ def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = F
     """
     write, cut = loops.nest.write, loops.cut(home or 0)
     size = loops.bytes_of(write, cut)
-    times = 1.0 if home else FILL * (machine.lanes if across else 1)
+    near = size <= machine.caches[0].bytes * FILLED
+    times = np.where(near, 1.0, FILL) if home else FILL * (machine.lanes if across else 1)
     return np.asarray(times * size * loops.outside[cut] / _reading(size, machine) / 1e3)
 
 

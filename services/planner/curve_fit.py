@@ -1,4 +1,4 @@
-"""The posterior of a learning curve: log latency of a round's best against the trials that came before it.
+"""The posterior of a learning curve: log latency of a round's best by the trials before it.
 
 `log y = start - drop * (1 - (1 + n / knot) ** -power) + noise`. For given knot, power and noise this is
 linear regression in closed form; a grid of these, weighted by evidence, gives the posterior exactly.
@@ -78,9 +78,15 @@ def fit(seen: Curve, prior: CurvePrior) -> Fit:
     """The exact posterior of a curve, and the prediction of its next round."""
     weight = 0.5 ** (np.arange(len(seen.log_us) - 1, -1, -1) / HALF_LIFE_ROUNDS)
     level = np.array(seen.log_us) - seen.log_us[0]
-    posterior = _posterior(weight, level, _fall(np.array(seen.before)), prior)
+    post = _posterior(weight, level, _fall(np.array(seen.before)), prior)
     ahead = _fall(np.array([seen.ahead]))
-    return _summary(posterior, ahead, seen.log_us[0], prior)
+    return Fit(
+        outlook=_outlook(post, ahead, seen.log_us[0]),
+        drop=_figure(prior.drop_sd**2, post.share, post.drop, post.var_drop),
+        log_noise=_figure(NOISE_SD**2, post.share, _LOG_NOISE),
+        log_knot=_figure(KNOT_SD**2, post.share, _LOG_KNOT),
+        log_power=_figure(POWER_SD**2, post.share, _LOG_POWER),
+    )
 
 
 def _fall(trials: Array) -> Array:
@@ -121,16 +127,6 @@ def _log_prior(prior: CurvePrior) -> Array:
     power = (_LOG_POWER - prior.log_power) / POWER_SD
     noise = (_LOG_NOISE - prior.log_noise) / NOISE_SD
     return np.asarray(-(knot**2 + power**2 + noise**2) / 2)
-
-
-def _summary(post: _Posterior, fall: Array, origin: float, prior: CurvePrior) -> Fit:
-    return Fit(
-        outlook=_outlook(post, fall, origin),
-        drop=_figure(prior.drop_sd**2, post.share, post.drop, post.var_drop),
-        log_noise=_figure(NOISE_SD**2, post.share, _LOG_NOISE),
-        log_knot=_figure(KNOT_SD**2, post.share, _LOG_KNOT),
-        log_power=_figure(POWER_SD**2, post.share, _LOG_POWER),
-    )
 
 
 def _figure(prior_var: float, share: Array, mean: Array, var: Array | float = 0.0) -> Figure:

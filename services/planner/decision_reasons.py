@@ -13,7 +13,8 @@ SMALLEST_US: Final = 0.01  # smaller times do not help a reader
 def reason(choice: TaskChoice, ahead: Forecast, policy: str) -> RoundNotes:
     """Why a round was planned, and its forecast."""
     told = {"policy": policy, "score": choice.score, "why": choice.why, "best_us": choice.task.best_us}
-    return RoundNotes.model_validate({**told, "forecast": _figures(ahead), **choice.figures})
+    forecast = {name: figure(getattr(ahead, name)) for name in RoundForecast.model_fields}
+    return RoundNotes.model_validate({**told, "forecast": forecast, **choice.figures})
 
 
 def in_words(arm: Arm) -> str:
@@ -33,16 +34,6 @@ def weighted_us(task: TaskView, ahead: Forecast) -> float:
 def figure(value: float) -> float:
     """A number with as many digits as a reader of the log can use."""
     return float(f"{value:.6g}")
-
-
-def _figures(ahead: Forecast) -> RoundForecast:
-    return RoundForecast(
-        expected_us=figure(ahead.expected_us),
-        low_us=figure(ahead.low_us),
-        high_us=figure(ahead.high_us),
-        gain_us=figure(ahead.gain_us),
-        promise=figure(ahead.promise),
-    )
 
 
 def _us(value: float) -> str:

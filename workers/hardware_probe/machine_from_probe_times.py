@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import log2, sqrt
 from statistics import median
 from typing import Final
@@ -14,7 +14,6 @@ from workers.device.slice_timing_result import Slice
 from workers.interfaces.hardware_probes import Finds, Probe
 
 PAYS: Final = 1.05  # narrower vectors must be so much faster to be taken
-BUSY: Final = 0.9  # of the peak: from so many sums on a core hardly waits
 UNSPILLED: Final = 0.8  # of the peak: up to so many sums none is spilled
 FALLS: Final = 0.04  # log2 of the bandwidth from one size to the next, where a cache begins to overflow
 LEVEL: Final = 0.15  # log2 of the bandwidth between two levels
@@ -97,12 +96,12 @@ def _settled(flat: Sequence[bool], at: int) -> int:
 def _sums(found: Sequence[Timed]) -> tuple[int, int]:
     """Below how many sums at once a core waits for them, and beyond how many they are spilled."""
     by_sums = sorted(found, key=lambda each: each.probe.sums)
-    peak = max(each.giga for each in by_sums)
-    busy = next(at for at, each in enumerate(by_sums) if each.giga >= BUSY * peak)
-    fits = busy
-    while fits + 1 < len(by_sums) and by_sums[fits + 1].giga >= UNSPILLED * peak:
-        fits += 1
-    return by_sums[busy].probe.sums, by_sums[fits].probe.sums
+    peak = max(by_sums, key=lambda each: each.giga)
+    # So few always wait for each other; where many stop to is chance.
+    in_flight = round(by_sums[0].probe.sums * peak.giga / by_sums[0].giga)
+    beyond = by_sums[by_sums.index(peak) :]
+    *_, last = takewhile(lambda each: each.giga >= UNSPILLED * peak.giga, beyond)
+    return in_flight, last.probe.sums
 
 
 def _by_lanes(found: Sequence[Timed]) -> dict[int, list[Timed]]:

@@ -2,9 +2,9 @@
 
 A candidate's machine code goes without what costs a compiler time and a kernel nothing:
 
-- No checks of arguments, which are most of a small kernel's code: the runner makes them as they are wanted.
-- LLVM's scheduler compares each access to memory with up to 1,000 before it in its block. That is most of the
-  time that huge unrolled bodies take, and with a fifth of it instructions come out in nearly the same order.
+- No checks of arguments, most of a small kernel's code: the runner makes them as they are wanted.
+- LLVM's scheduler compares each access to memory with up to 1,000 before it in its block: most of
+  the time of huge unrolled bodies. A fifth of it gives nearly the same order.
 """
 
 import json
@@ -18,6 +18,7 @@ from typing import Any, Final
 import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from graphc.export.code_generation import compiled
 from mallorn.core.errors import InvalidRequest
 from workers.interfaces.candidate_compiler import Library
 from workers.tvm.linker import blame_the_host, link_shared
@@ -33,8 +34,7 @@ def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> A
     """The library of a scheduled module, in memory. Raises BodyTooLarge beside those `sizes`."""
     watches = [] if sizes is None else [Watch(sizes)]
     try:
-        with tvm.transform.PassContext(config={"tirx.disable_assert": True}, instruments=watches):
-            return tvm.tirx.build(module, target=_compiled_for(target))
+        return compiled(module, _compiled_for(target), watches, **{"tirx.disable_assert": True})
     except RuntimeError as error:  # TVM's own, whatever the watch raised
         for watch in watches:
             if watch.refused is not None:

@@ -1,4 +1,4 @@
-"""Probes of a CPU target: kernels whose times are its peak, its bandwidths, the cost of a parallel loop."""
+"""Kernels whose times are a CPU's peak, its bandwidths, the cost of a parallel loop."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from workers.tvm.parsed_program_cache import parse_tvm_target, vector_lanes
 from workers.tvm.tile_probes import probe_tiles, tile_instructions
 
 COLUMNS: Final = 2  # vectors in a row, as a tile of a product has them
-ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 15)
+ROWS: Final = (1, 4, 5, 6, 7, 8, 12, 13, 14, 15)
 FEW_ROWS: Final = (4, 5, 6)  # of which one fits and fills every machine
 LEAST_LANES: Final = 4
 DEPTH, STEPS = 64, 64  # what is multiplied stays in the nearest cache
@@ -32,7 +32,9 @@ def build_probes(target: str, folder: str) -> list[Probe]:
     """Write libraries into `folder`; what to call in them. A type that the target lacks is left out."""
     libraries = {
         "float32": list(_products(target)),
-        "float64": list(_wide_products(target)),
+        "float64": [
+            _product("float64", _cores(target), vector_lanes(target) // 2, rows) for rows in FEW_ROWS
+        ],
         **{dot.dtype: list(_dotted(target, dot)) for dot in dots(parse_tvm_target(target))},
         **{
             f"{by.numbers.weights}_tiles": [probe_tiles(by, _cores(target))]
@@ -74,14 +76,10 @@ def _products(target: str) -> Iterator[Sourced]:
     """One core with all numbers of sums, and all cores with a few, of whole vectors and of half ones."""
     widest = vector_lanes(target)
     for lanes in (each for each in (widest, widest // 2) if each >= LEAST_LANES):
-        for cores, rows in (*((1, rows) for rows in ROWS), *((_cores(target), rows) for rows in FEW_ROWS)):
-            yield _product("float32", cores, lanes, rows)
-
-
-def _wide_products(target: str) -> Iterator[Sourced]:
-    lanes, cores = vector_lanes(target) // 2, _cores(target)
-    for rows in FEW_ROWS:
-        yield _product("float64", cores, lanes, rows)
+        for rows in ROWS:
+            yield _product("float32", 1, lanes, rows)
+        for rows in FEW_ROWS:
+            yield _product("float32", _cores(target), lanes, rows)
 
 
 def _product(dtype: str, cores: int, lanes: int, rows: int) -> Sourced:

@@ -1,4 +1,4 @@
-"""What holds a model's kernels back that no tiles change: calls of a library, and loads of single numbers."""
+"""What holds kernels back whatever their tiles: library calls, loads of single numbers."""
 
 import re
 import tempfile
@@ -14,6 +14,7 @@ from tvm.tirx import For, ForKind, PrimFunc, Var
 
 from graphc.core.graph_rewriting import collect, static
 from graphc.export import compile_network as stock
+from graphc.export.code_generation import compiled
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
 from workers.device.model_kernel_times import PREPACKED
@@ -41,7 +42,7 @@ def explain_kernels(
     input_shapes: Shapes,
     dynamic: Dynamic | None,
 ) -> dict[str, list[str]]:
-    """What is found in the code of each kernel, by the name of its task. Raises as `compile_model` does."""
+    """What each task's code tells. Raises as `compile_model` does."""
     after = [step_json(step) for step in recipe_of(recipe).after]
     tvm_target = as_tvm_target(target)
     told = None if dynamic is None else dynamic.model_dump(mode="json")
@@ -61,9 +62,8 @@ def explain_kernels(
 def explain(kernel: Any, target: Any, weights: Collection[int]) -> list[str]:
     """The same for one kernel, of whose arguments some are constant."""
     loops = _Loops()
-    with tvm.transform.PassContext(instruments=[loops]):
-        mod = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
-        code = tvm.tirx.build(mod, target=target).inspect_source("asm")
+    mod = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
+    code = compiled(mod, target, [loops]).inspect_source("asm")
     found = {
         "scalar calls: ": library_calls(target.kind.name, code),
         "strided loads of ": strided_loads(loops.function, weights),

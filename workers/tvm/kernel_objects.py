@@ -1,7 +1,7 @@
 """Machine code of a model's kernels, kept kernel by kernel while this process lives.
 
-A job compiles its model several times, with schedules that differ in some tasks: what is there already is
-linked again. TVM's own build makes one module of all kernels, anew and on one core.
+A job compiles its model several times, with schedules that differ in some tasks: what is there is
+linked again. TVM's own build makes all kernels anew, on one core.
 """
 
 import tempfile
@@ -16,6 +16,7 @@ import tvm
 from tvm import relax
 from tvm.relax import vm_build
 
+from graphc.export.code_generation import compiled
 from workers.device.detect_host import available_cores
 from workers.tvm.link_thread_pool import export_with_pool
 
@@ -54,5 +55,5 @@ def _written(kernels: Any, target: Any, folder: Path) -> Sequence[str]:
 def _compiled(target: Any, folder: Path, named: tuple[Any, Any]) -> bytes:
     name, kernel = named
     path = folder / f"new-{name.name_hint}.o"
-    tvm.tirx.build(tvm.IRModule({name: kernel}), target=target).write_to_file(str(path))
+    compiled(tvm.IRModule({name: kernel}), target).write_to_file(str(path))
     return path.read_bytes()

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
-import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.support import nvcc
 
 from costmodels.views import CODE, EXECUTED, STATEMENTS
+from graphc.export.code_generation import compiled
 from searchers.space import Matrix
 from workers.features.assembly_counts_view import describe_code
 from workers.features.executed_instructions_view import describe_executed
@@ -54,7 +54,7 @@ def _generated(target: str, schedule: Any) -> tuple[str, str]:
     """The kind of the target, and the text of what runs there."""
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     parsed = parse_tvm_target(target)
-    return parsed.kind.name, _assembly(tvm.tirx.build(module, target=parsed), parsed)
+    return parsed.kind.name, _assembly(compiled(module, parsed), parsed)
 
 
 def _assembly(library: Any, target: Any) -> str:

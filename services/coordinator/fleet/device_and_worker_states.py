@@ -1,4 +1,4 @@
-"""What a device or a worker does right now, from what it said last and when, and what `local` means so."""
+"""What devices and workers do now, by what they said last; what `local` means."""
 
 from typing import Final
 
@@ -53,13 +53,10 @@ def local_target(session: Session) -> Target:
     now_sec = read_clock(session)
     online = [device for device in here if is_online(device, now_sec - device.last_seen)]
     if not online:
-        raise _silent(max(here, key=lambda device: device.last_seen), now_sec)
+        last = max(here, key=lambda device: device.last_seen)
+        raise NoDevice(
+            f"`local` is the device {last.name}, which was last seen {now_sec - last.last_seen:.0f} s ago",
+            hint="mallorn device   (it is seen by workers: mallorn workers)",
+        )
     known = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
     return max(known, key=lambda each: (each[0].info.is_local, each[1].is_cpu, each[0].last_seen))[1]
-
-
-def _silent(device: Device, now_sec: float) -> NoDevice:
-    return NoDevice(
-        f"`local` is the device {device.name}, which was last seen {now_sec - device.last_seen:.0f} s ago",
-        hint="mallorn device   (it is seen by workers: mallorn workers)",
-    )

@@ -1,4 +1,4 @@
-"""The grouping `dynamic`: starts with operators, then splits and merges by how models rank fresh batches."""
+"""The grouping `dynamic`: operators, split and merged by how models rank fresh batches."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,11 @@ def merges(members: Sequence[Member]) -> Mapping[int, Placement]:
     for stays, goes in combinations(sorted({member.family for member in members}), 2):
         last = [*shares.get((stays, goes), ())[-ROUNDS:], *shares.get((goes, stays), ())[-ROUNDS:]]
         if len(last) == 2 * ROUNDS and min(last) > WELL_RANKED:
-            place = Placement(stays, _words(goes, min(last)))
+            why = (
+                f"came with {goes}, which merged: each one's model had at least {min(last):.2f} of the "
+                f"pairs of the other's last batches in order, above {WELL_RANKED:.2f}"
+            )
+            place = Placement(stays, why)
             return {member.id: place for member in members if member.family == goes}
     return {}
 
@@ -34,13 +38,6 @@ def _shares(members: Sequence[Member]) -> Shares:
             for other, share in ranking.others.items():
                 found.setdefault((member.family, other), []).append(share)
     return found
-
-
-def _words(goes: str, least: float) -> str:
-    return (
-        f"came with {goes}, which merged: each one's model had at least {least:.2f} of the pairs of the "
-        f"other's last batches in order, above {WELL_RANKED:.2f}"
-    )
 
 
 REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]] = (splits, merges)
@@ -83,7 +80,7 @@ def _first_place(member: Member, placed: Sequence[Member]) -> Placement:
     if alike:
         return Placement(_most(alike), f"joins workloads of its operator, {member.op}, and of its structure")
     start = operator_family(member.op)
-    # Families that were split off are for their structure only; one of another operator has merged with ours.
+    # What was split off is for its structure only; a family of another operator merged with ours.
     whole = [other.family for other in operator if not other.family.startswith(f"{start}/")]
     if whole:
         return Placement(_most(whole), f"joins workloads of its operator, {member.op}")
