@@ -92,7 +92,7 @@ def _tune(networks: Mapping[Network, None], args: argparse.Namespace) -> None:
 
 
 def _quantise(network: Network, args: argparse.Namespace) -> None:
-    ranges = read_exported(network.schedules(args.trials, FLOAT), None).input_ranges
+    ranges = read_exported(network.schedules(args.trials, FLOAT), None).manifest.input_ranges
     samples = network.work / f"{network.name}.npz"
     with ModelCompiler() as graphs:
         drawn = []
