@@ -62,10 +62,16 @@ def test_levels_grow_outward_and_slow_down(curve: dict[int, float]) -> None:
     assert rates == sorted(rates, reverse=True)
 
 
-def test_a_core_waits_below_as_many_sums_as_few_are_slower_and_too_many_are_spilled() -> None:
+def test_few_sums_tell_how_many_a_core_waits_for_and_many_when_one_is_spilled() -> None:
     machine = machine_of([*WIDE, *REST], cores=2)
     assert (machine.lanes, machine.in_flight, machine.registers, machine.core_gflops) == (16, 4, 28, 117)
     assert machine.measured
+
+
+@pytest.mark.parametrize("shoulder", [90, 117])
+def test_what_a_core_waits_for_hangs_on_no_single_run_near_the_peak(shoulder: float) -> None:
+    chance = timed(Finds.PEAK, shoulder, lanes=16, sums=4)
+    assert machine_of([*[each for each in WIDE if each.probe.sums != 4], chance, *REST], 2).in_flight == 4
 
 
 @pytest.mark.parametrize(("half", "lanes"), [(120.0, 16), (160.0, 8)])
