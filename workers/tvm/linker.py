@@ -1,5 +1,6 @@
 """Links libraries with the linker itself where there is one: a compiler driver takes four times as long."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -10,11 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from mallorn.core.errors import HostFault, StorageFull
+from mallorn.core.errors import HostFault, MallornError, StorageFull
+from mallorn.core.os_errors import os_error
 
 INSTALL: Final = "apt-get install gcc"
 LEAST_FREE_BYTES: Final = 1 << 20
 _LINKERS = ("ld.lld", "ld")
+_NO_PROGRAM: Final = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC})
 _DRIVERS = ("cc", "gcc", "clang", "c++", "g++")
 
 
@@ -50,12 +53,20 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
-    except OSError as error:  # it was there when it was looked for
+    except OSError as error:
         link_command.cache_clear()
-        raise HostFault(f"cannot run the linker {command[0]}: {error.strerror}", hint=INSTALL) from error
+        raise _not_run(command[0], error) from error
     if done.returncode != 0:
         blame_the_host(Path(output).absolute().parent)
         raise LinkError(f"{' '.join(command)}\n{done.stdout.strip()}")
+
+
+def _not_run(linker: str, error: OSError) -> MallornError:
+    """Say why the linker did not start: its file is gone or no program, or the host ran out of something."""
+    words = f"cannot run the linker {linker}: {error.strerror}"
+    if error.errno in _NO_PROGRAM:
+        return HostFault(words, hint=INSTALL)
+    return os_error(error) or HostFault(words, hint="ulimit -a; free -h")
 
 
 def prepare_linking() -> None:

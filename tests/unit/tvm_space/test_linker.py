@@ -1,6 +1,7 @@
 """Linking finds what is installed, and says what is missing."""
 
 import ctypes
+import errno
 import os
 import shutil
 import subprocess
@@ -108,6 +109,28 @@ def test_a_linker_that_is_gone_is_a_fault_of_the_host(
     (bin_dir / "cc").unlink()
     with pytest.raises(HostFault, match="cannot run the linker"):
         link_shared(str(tmp_path / "a.so"), [str(answer)])
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "hint"),
+    [
+        (errno.EMFILE, "too many open files", "ulimit -n"),
+        (errno.ENFILE, "too many open files", "ulimit -n"),
+        (errno.ENOMEM, "no more memory", "free"),
+        (errno.EAGAIN, "cannot run the linker", "ulimit -a"),
+    ],
+)
+def test_a_linker_that_is_there_is_not_to_be_installed_where_the_host_refuses_to_start_it(
+    answer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str, hint: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(HostFault, match=words) as refused:
+        link_shared(str(tmp_path / "a.so"), [str(answer)])
+    assert hint in refused.value.hint
+    assert "install" not in refused.value.hint
 
 
 def test_a_disk_without_room_is_the_reason_whatever_the_linker_says(
