@@ -24,9 +24,9 @@ def write_archive(directory: Path) -> list[Path]:
 
 
 @cache
-def digest() -> str:
-    """What tells this package from one with other sources."""
-    return sha256(repr(_sources(files("graphc"), "graphc")).encode()).hexdigest()
+def digest(package: str = "graphc") -> str:
+    """Return a hash of a package's sources, of its subpackages too, as they are on disk at the first call."""
+    return sha256(repr(_sources(files(package), package)).encode()).hexdigest()
 
 
 def _sources(folder: Traversable, path: str) -> list[tuple[str, bytes]]:

@@ -1,0 +1,61 @@
+"""One digest names the code that generates code."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from workers.tvm import code_digest as code
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> Iterator[None]:
+    code.code_parts.cache_clear()
+    yield
+    code.code_parts.cache_clear()
+
+
+def _parts(monkeypatch: pytest.MonkeyPatch, parts: Mapping[str, str]) -> str:
+    monkeypatch.setattr(code, "code_parts", lambda: parts)
+    return code.code_digest()
+
+
+def test_it_is_the_same_when_asked_again_and_names_tvm_sources_compiler_and_linker() -> None:
+    first = code.code_digest()
+    code.code_parts.cache_clear()
+    assert code.code_digest() == first
+    assert {
+        "graphc",
+        "workers.tvm",
+        "workers.features",
+        "apache-tvm",
+        "apache-tvm-ffi",
+    } <= code.code_parts().keys()
+    assert {"compiler", "linker"} <= code.code_parts().keys()
+    assert code.builder() == f"{code.TVM_VERSION}+{first}"
+
+
+@pytest.mark.parametrize("part", ["graphc", "workers.tvm", "apache-tvm", "compiler", "linker"])
+def test_each_part_changes_it(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = dict(code.code_parts())
+    before = code.code_digest()
+    assert _parts(monkeypatch, parts | {part: "another"}) != before
+
+
+def test_a_linker_of_another_version_changes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "ld.lld"
+    seen = set()
+    for version in ("18.1", "19.0"):
+        program.write_text(f"#!/bin/sh\necho LLD {version}\necho more\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(code, "link_command", lambda: (str(program), "-shared"))
+        code.code_parts.cache_clear()
+        assert code.code_parts()["linker"] == f"ld.lld LLD {version}"
+        seen.add(code.code_digest())
+    assert len(seen) == 2
+
+
+def test_a_host_without_compiler_has_a_digest_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(code, "compiler", lambda: str(tmp_path / "gone"))
+    code.code_parts.cache_clear()
+    assert code.code_parts()["compiler"] == code.ABSENT

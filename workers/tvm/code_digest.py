@@ -1,0 +1,73 @@
+"""One name for the code that generates code: what it made before a change is not taken for what it makes now.
+
+The parent of the children uses it, so nothing here loads TVM. Compiler flags stand in the sources.
+"""
+
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from graphc.export.zip_graphc import digest
+from mallorn.core.errors import HostFault
+from workers.tvm.linker import compiler, link_command
+
+CHARS: Final = 12
+TVM_VERSION: Final = version("apache-tvm")
+ABSENT: Final = "absent"
+_PACKAGES: Final = ("graphc", "workers.tvm", "workers.features")
+_WHEELS: Final = ("apache-tvm", "apache-tvm-ffi")
+
+
+def code_digest() -> str:
+    """Return a short hash of `code_parts`."""
+    return sha256(repr(sorted(code_parts().items())).encode()).hexdigest()[:CHARS]
+
+
+def builder() -> str:
+    """Return the text that names who builds here: TVM's version and the digest of the code around it."""
+    return f"{TVM_VERSION}+{code_digest()}"
+
+
+@cache
+def code_parts() -> Mapping[str, str]:
+    """Return each part of the code that generates code with its digest or version.
+
+    The first call decides for the life of this process.
+    """
+    return source_parts() | {"compiler": _version_of(compiler()), "linker": _version_of(_linker())}
+
+
+def source_parts() -> dict[str, str]:
+    """Return the parts that a process imports: sources and wheels."""
+    sources = {name: digest(name)[:CHARS] for name in _PACKAGES}
+    return sources | {name: version(name) for name in _WHEELS}
+
+
+def _linker() -> str | None:
+    try:
+        return link_command()[0]
+    except HostFault:
+        return None
+
+
+def _version_of(program: str | None) -> str:
+    """Return the program's name and the first line that it says of its version."""
+    if program is None:
+        return ABSENT
+    command = [program, "--version"]
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError:  # it cannot be run, so it makes nothing
+        return ABSENT
+    return f"{Path(program).name} {done.stdout.partition(chr(10))[0].strip()}"
