@@ -17,7 +17,7 @@ _KEY: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "ca
 
 @dataclass(frozen=True, slots=True)
 class ViewOf:
-    """The key of a cache: view and version, workload, target, compiler."""
+    """The key of a cache: view and version, workload, target, and who lowers (as in `contexts.built_by`)."""
 
     workload_id: int
     target_id: int

@@ -115,7 +115,9 @@ class _Task(NamedTuple):
 
 def _tasks(session: Session, job_ids: Sequence[str]) -> Mapping[str, list[_Task]]:
     query = select(Task.job_id, Task.id, Task.weight, best_of_task()).join(Job, Job.id == Task.job_id)
-    return _by_job(_Task(*row) for row in session.execute(query.where(Task.job_id.in_(job_ids))))
+    return _by_job(
+        _Task(*row) for row in session.execute(query.where(Task.job_id.in_(job_ids), Task.weight > 0))
+    )
 
 
 class _Visit(NamedTuple):

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import exists, select
 
 from db.repositories.base import Repository
-from db.tables import Context, Job, Measurement
+from db.tables import Context, Measurement
 
 
 class Contexts(Repository):
@@ -23,7 +23,10 @@ class Contexts(Repository):
         evaluator: Mapping[str, object],
         built_by: str | None = None,
     ) -> Context:
-        """The context with these fields, written if it is new; `built_by` None: by the device's TVM."""
+        """Return the context with these fields, written if it is new.
+
+        `built_by` names the builder: TVM's version and the digest of the code around it. None: nobody said.
+        """
         fields: dict[str, object] = {
             "target_id": target_id,
             "host_class": host_class,
@@ -31,7 +34,7 @@ class Contexts(Repository):
             "threads": threads,
             "evaluator": evaluator,
         }
-        if built_by not in (None, tvm_version):  # else it is the context that it was before this was told
+        if built_by not in (None, tvm_version):  # else the key stays what it was before builders were named
             fields["built_by"] = built_by
         key = _key(fields)
         once = self.insert(Context).values(key=key, **fields)
@@ -42,11 +45,21 @@ class Contexts(Repository):
         """The context that differs from another one in how it is timed, written if it is new."""
         return self.ensure(**_fields(other) | {"evaluator": evaluator})
 
-    def rebind(self, job_id: str, was: Context, built_by: str) -> bool:
-        """Give a job the context that differs in who builds; False: it has measured in its own already."""
-        context_id = self.ensure(**_fields(was) | {"built_by": built_by}).id
-        unmeasured = Job.id == job_id, ~exists().where(Measurement.job_id == job_id)
-        return self.changed(update(Job).where(*unmeasured).values(context_id=context_id)) == 1
+    def built_by(self, other: Context, built_by: str, tvm_version: str) -> Context:
+        """Return the context that differs in its builder and its device's TVM, written if it is new."""
+        return self.ensure(**_fields(other) | {"built_by": built_by, "tvm_version": tvm_version})
+
+    def built_otherwise(self, context_id: int) -> Sequence[int]:
+        """Return the contexts that differ from this one in their builder or their device's TVM alone."""
+        own = self.get(context_id)
+        same = Context.target_id == own.target_id, Context.host_class == own.host_class
+        others = select(Context).where(*same, Context.threads == own.threads, Context.id != context_id)
+        return [row.id for row in self.session.scalars(others) if row.evaluator == own.evaluator]
+
+    def has_measured(self, context_id: int, job_id: str) -> bool:
+        """Return whether a job has measurements in this context."""
+        of_job = Measurement.job_id == job_id, Measurement.context_id == context_id
+        return bool(self.session.scalar(select(exists().where(*of_job))))
 
     def timed_as(self, other: Context, evaluator: Mapping[str, object]) -> Context | None:
         """The same; None where nothing was timed so."""

@@ -1,8 +1,9 @@
 """Tasks of jobs, and their state."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Final
 
 from sqlalchemy import ColumnElement, and_, bindparam, case, exists, func, select, update
 
@@ -10,6 +11,8 @@ from db.repositories.base import Repository
 from db.repositories.measurement_filters import best_of_task, failed
 from db.tables import Job, Measurement, Round, Task, Workload
 from mallorn.core.states import MeasurementKind, RoundState
+
+GONE: Final = "its model has no such task any more: the code that imports models was replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +56,47 @@ class Tasks(Repository):
             rows = [fresh | asdict(task) for task in tasks]
             self.for_each(self.insert(Task).on_conflict_do_nothing(), rows)
 
+    def replace(self, job_id: str, tasks: Sequence[NewTask]) -> None:
+        """Make these a job's tasks, however often its model is imported.
+
+        A task whose workload the job had already keeps its row. Tasks that the model no longer has stay as
+        rows that the model calls 0 times: their rounds refer to them.
+        """
+        query = select(Task.id, Task.workload_id).where(Task.job_id == job_id).order_by(Task.index)
+        stored = defaultdict[int, list[int]](list)
+        for task_id, workload_id in self.session.execute(query):
+            stored[workload_id].append(task_id)
+        if stored:  # out of the way: a job's indices are unique at any time
+            self.changed(update(Task).where(Task.job_id == job_id).values(index=-1 - Task.index))
+        kept = [(stored[task.workload_id].pop(0), task) for task in tasks if stored.get(task.workload_id)]
+        gone = [task_id for ids in stored.values() for task_id in ids]
+        rows = [
+            {"of": task_id, "at": task.index, "called": task.name, "calls": task.weight, "why": ""}
+            for task_id, task in kept
+        ]
+        rows += [
+            {"of": task_id, "at": len(tasks) + place, "called": None, "calls": 0, "why": GONE}
+            for place, task_id in enumerate(gone)
+        ]
+        if rows:
+            new = {"index": bindparam("at"), "weight": bindparam("calls"), "retired": bindparam("why")}
+            new["name"] = func.coalesce(bindparam("called"), Task.name)
+            self.for_each(update(Task).where(Task.id == bindparam("of")).values(new), rows)
+        again = {task.index for _, task in kept}
+        self.add_many(job_id, [task for task in tasks if task.index not in again])
+
     def get(self, task_id: int) -> Task:
         """The task of a round; its id comes from the database, so it exists."""
         return self.session.get_one(Task, task_id)
 
     def list(self, job_id: str) -> Sequence[Task]:
         """In the order of the model."""
-        return self.session.scalars(select(Task).where(Task.job_id == job_id).order_by(Task.index)).all()
+        return self.session.scalars(select(Task).where(_of(job_id)).order_by(Task.index)).all()
 
     def programs(self, job_id: str) -> Sequence[tuple[Task, Workload]]:
         """A job's tasks with their workloads, in the order of the model."""
         query = select(Task, Workload).join(Workload, Workload.id == Task.workload_id)
-        rows = self.session.execute(query.where(Task.job_id == job_id).order_by(Task.index))
+        rows = self.session.execute(query.where(_of(job_id)).order_by(Task.index))
         return [(task, workload) for task, workload in rows]
 
     def retire(self, reasons: Mapping[int, str]) -> None:
@@ -85,7 +117,7 @@ class Tasks(Repository):
             select(*task, *workload, best_of_task().label("best_us"))
             .join(Workload, Workload.id == Task.workload_id)
             .join(Job, Job.id == Task.job_id)
-            .where(Task.job_id == job_id)
+            .where(_of(job_id))
             .order_by(Task.index)
         )
         return [
@@ -109,6 +141,11 @@ class Tasks(Repository):
             counted["failures"][task_id] += failures
             counted["in_flight"][task_id] += size - trials if RoundState(state).open else 0
         return counted
+
+
+def _of(job_id: str) -> ColumnElement[bool]:
+    """Whether a task is of this job, and the job's model has it as today's code imports it."""
+    return and_(Task.job_id == job_id, Task.weight > 0)
 
 
 def workload_is_busy() -> ColumnElement[bool]:

@@ -95,7 +95,7 @@ class Networks(Repository):
             .join(Task, Task.job_id == Job.id)
             .join(Workload, Workload.id == Task.workload_id)
             .join(Model, Model.id == Job.model_id, isouter=True)
-            .where(~Job.private)
+            .where(~Job.private, Task.weight > 0)
             .group_by(Job.model_id, Workload.key)
             .order_by(Job.model_id, Workload.key)
         )

@@ -63,9 +63,14 @@ class Context(Base):
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     host_class: Mapped[str]
     tvm_version: Mapped[str]  # of the device
-    built_by: Mapped[str | None]  # the builders' TVM; None: the same
+    built_by: Mapped[str | None]  # TVM's version and the digest of the code around it; None: nobody said
     threads: Mapped[int]  # TVM_NUM_THREADS of the measuring process, as it reported it
     evaluator: Mapped[Json]  # number, repeat, min_repeat_ms, cache state, stopping rule
+
+    @property
+    def builder(self) -> str:
+        """Who built what was timed; of contexts that name no builder the device's TVM."""
+        return self.built_by or self.tvm_version
 
     @property
     def measured_on(self) -> MeasuredOn:

@@ -15,7 +15,7 @@ class FeatureRow(Base):
     target_id: Mapped[int] = mapped_column(BigId, ForeignKey("targets.id"), primary_key=True)
     view: Mapped[str] = mapped_column(primary_key=True)  # its name, e.g. "statements"
     version: Mapped[int] = mapped_column(SmallInteger, primary_key=True)  # of the view
-    tvm_version: Mapped[str] = mapped_column(primary_key=True)  # another compiler makes another program
+    tvm_version: Mapped[str] = mapped_column(primary_key=True)  # with the digest of the code around it
     candidate: Mapped[str] = mapped_column(primary_key=True)  # searchers.space.Candidate.key
     numbers: Mapped[bytes | None] = mapped_column(LargeBinary)  # zstd of float32; None: cannot be lowered
 

@@ -12,6 +12,8 @@ from mallorn.core.targets import Target, parse_target
 
 DEVICE: Final = "tvm"  # the measurer that stands in for nobody
 STAND_INS: Final = frozenset({"replay", "simulated"})
+UNSAID: Final = "the measurer tells times of no device, and does not say so"
+SAY_SO: Final = 'stands_in = "simulated" in its class   (workers/measure/base.py)'
 
 
 def stand_in(target: Target) -> str:

@@ -18,10 +18,9 @@ from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import NewWorkload, Workloads, tir_of
 from db.tables import Task, Workload
-from graphc.export.zip_graphc import digest
 from mallorn.core.errors import ClassRefused, InvalidModel, InvalidRequest
 from mallorn.core.job_options import KeptOptions
-from mallorn.core.stand_in_measurers import measured_target, stand_in
+from mallorn.core.stand_in_measurers import SAY_SO, UNSAID, measured_target, stand_in
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
 from mallorn.core.values.graph_report import StoredRecipe
@@ -30,9 +29,10 @@ from workers.interfaces.model_compiler import Extraction, ModelTask
 from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
 from workers.measure.base import Measurer, VirtualDevice
 from workers.process.leased_stage import StageContext, leased_stage
+from workers.process.match_devices_and_builder import builder_of, wait_for_builder
 from workers.process.worker_runtime import Runtime
-from workers.round.store_referenced_rows import SAY_SO, UNSAID
 from workers.subprocesses.errors import ChildFailed
+from workers.tvm.code_digest import code_digest
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 NAMES_TOLD: Final = 12
@@ -44,6 +44,7 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
     with leased_stage(runtime, job_id, JobState.IMPORTING) as claimed:
         if claimed is not None:
             with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
+                _leave_to_its_builder(claimed)
                 measurer = runtime.measurer(claimed.options)
                 claimed = _on_its_target(claimed, measurer)
                 found = _extract(claimed)
@@ -57,6 +58,13 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
                         _bind(session, claimed, instead)
             return claimed.job.id
     return None
+
+
+def _leave_to_its_builder(claimed: StageContext) -> None:
+    """Raise Unavailable where the job has measured already, and another live worker has its builder."""
+    if (ours := builder_of(claimed.options)) is not None:
+        with claimed.runtime.database.session() as session:
+            wait_for_builder(session, claimed.job.id, ours, claimed.runtime.name, tuning=False)
 
 
 def _on_its_target(claimed: StageContext, measurer: Measurer) -> StageContext:
@@ -88,7 +96,7 @@ def _extract(claimed: StageContext) -> Extraction:
             except ChildFailed as error:
                 message = f"TVM cannot turn this model into tasks: {error.headline}"
                 raise InvalidModel(message, hint=error.hint or CHECK) from None
-    return replace(found, graph=found.graph.model_copy(update={"recipe": recipe, "code": digest()}))
+    return replace(found, graph=found.graph.model_copy(update={"recipe": recipe, "code": code_digest()}))
 
 
 def _found_before(claimed: StageContext, recipe: StoredRecipe) -> Extraction | None:
@@ -99,7 +107,7 @@ def _found_before(claimed: StageContext, recipe: StoredRecipe) -> Extraction | N
             options, graph = KeptOptions.model_validate(job.options), job.graph
             bound = options.input_shapes, options.dynamic, options.is_private
             alike = bound == (asked.input_shapes, asked.dynamic, asked.is_private)
-            if graph and alike and (graph.code, graph.recipe) == (digest(), recipe):
+            if graph and alike and (graph.code, graph.recipe) == (code_digest(), recipe):
                 return Extraction(
                     graph, tuple(_model_task(*each) for each in Tasks(session).programs(job.id))
                 )
@@ -158,7 +166,7 @@ def _store(session: Session, claimed: StageContext, found: Extraction) -> None:
         NewTask(index, task.name, task.weight, ids[task.key], known_at_start=known.get(ids[task.key], 0))
         for index, task in enumerate(found.tasks)
     ]
-    Tasks(session).add_many(claimed.job.id, tasks)
+    Tasks(session).replace(claimed.job.id, tasks)
     Jobs(session).record(claimed.job.id, graph=found.graph)
     told = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
     claimed.end(session, JobState.TUNING, "", told)

@@ -5,8 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from importlib.metadata import version
-from typing import Final
 
 from db.repositories.base import ERROR_CHARS
 from db.repositories.devices import Devices, MachineKey, SeenDevice, like_of
@@ -20,10 +18,10 @@ from mallorn.core.surviving_loop import tell
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo
 from workers.measure.tracked_devices import Fleet, TrackedDevice
+from workers.tvm.code_digest import TVM_VERSION, builder
 
 log = logging.getLogger(__name__)
 
-TVM_VERSION: Final = version("apache-tvm")
 EVERY_SEC = 5.0
 ENOUGH_SEC = 3.0  # so lately somebody else's roll call has seen a device: that does for all
 MISSED_SEC = 2 * EVERY_SEC  # a tracker that starts again is without its devices for a moment
@@ -52,7 +50,8 @@ class Heartbeat:
         whose machine nothing is known.
         """
         self._meet = met or self._meet
-        about = {"tunes": tunes, "cost_models": runnable(), "sandbox": sandbox, "tvm_version": TVM_VERSION}
+        code = {"tvm_version": TVM_VERSION, "builder": builder()}
+        about = {"tunes": tunes, "cost_models": runnable(), "sandbox": sandbox, **code}
         self._info = WorkerInfo.model_validate({"pid": os.getpid(), **about})
         self._thread.start()
 

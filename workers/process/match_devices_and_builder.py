@@ -5,14 +5,15 @@ from sqlalchemy.orm import Session
 from db.repositories.devices import MachineKey, like_of
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
+from db.repositories.replaced_code import ReplacedCode
 from db.repositories.workers import FRESH_SEC, Workers
-from db.tables import Job
-from mallorn.core.errors import HostFault, Unavailable
+from db.tables import Context, Job
+from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.stand_in_measurers import DEVICE
 from workers.device.device_class import DeviceClass
-from workers.process.heartbeat import TVM_VERSION
 from workers.process.worker_runtime import Runtime
+from workers.tvm.code_digest import builder
 
 
 def class_of(like: MachineKey) -> DeviceClass:
@@ -28,28 +29,42 @@ def class_of_job(session: Session, job: Job) -> DeviceClass | None:
 
 
 def builder_of(options: JobOptions) -> str | None:
-    """The TVM that builds here what a job times; None where a measurer of another kind does as it likes."""
-    return TVM_VERSION if options.measurer == DEVICE else None
+    """Return what builds here what a job times; None where its measurer builds by other means than TVM."""
+    return builder() if options.measurer == DEVICE else None
+
+
+def live_builders(session: Session, tuning: bool = False) -> set[str]:
+    """Return the builders of all live workers; `tuning`: of those that run rounds."""
+    infos = [each.info for each in Workers(session).list(FRESH_SEC)]
+    live = [info for info in infos if not info.stopped and (info.tunes or not tuning)]
+    return {info.builder or info.tvm_version for info in live}
+
+
+def wait_for_builder(
+    session: Session, job_id: str, ours: str, worker: str, tuning: bool = True
+) -> Context | None:
+    """Return the job's context if it names another builder than `ours` and no live worker has that one.
+
+    Raises Unavailable where a live worker has it.
+    """
+    context_id = Jobs(session).get(job_id, None).context_id
+    context = None if context_id is None else Contexts(session).get(context_id)
+    if context is None or context.builder == ours:
+        return None
+    if context.builder in live_builders(session, tuning):
+        words = f"job {job_id} is built by TVM {context.builder}, and worker {worker} has {ours}"
+        raise Unavailable(f"{words}; it waits for another", hint="mallorn workers")
+    return context
 
 
 def settle_builder(runtime: Runtime, job_id: str) -> None:
-    """See that what a job times is built by one TVM: what its context says, or ours if nobody has that one.
+    """See that what a job times is built by one builder: the one that its context names, or ours.
 
-    Raises Unavailable where another worker has it, HostFault where it was that of a worker that is gone.
+    Where no live worker has the one that it names any more, the job goes over to a context with ours.
+    Raises Unavailable where another live worker has it.
     """
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
-        job = Jobs(session).get(job_id, None)
-        ours = builder_of(KeptOptions.model_validate(job.options))
-        if job.context_id is None or ours is None:
-            return
-        context = Contexts(session).get(job.context_id)
-        wanted = context.built_by or context.tvm_version
-        if wanted == ours:
-            return
-        words = f"job {job_id} is built by TVM {wanted}, and worker {runtime.name} has {ours}"
-        others = [each.info for each in Workers(session).list(FRESH_SEC) if each.info.tunes]
-        if any(each.tvm_version == wanted and not each.stopped for each in others):
-            raise Unavailable(f"{words}; it waits for another", hint="mallorn workers")
-        if not Contexts(session).rebind(job_id, context, ours):
-            raise HostFault(words, hint=f"start a worker with TVM {wanted}, or tune the model anew")
+        ours = builder_of(KeptOptions.model_validate(Jobs(session).get(job_id, None).options))
+        if ours is not None and (was := wait_for_builder(session, job_id, ours, runtime.name)) is not None:
+            ReplacedCode(session).rebind(job_id, was, ours)

@@ -68,7 +68,7 @@ def _shares(
 def _asked(session: Session, context: RoundContext) -> list[str]:
     """The job's other families, each in its turn where there are many."""
     tasks = Tasks(session).list(context.row.job_id)
-    own = next(task.family for task in tasks if task.id == context.row.task_id)
+    own = next((task.family for task in tasks if task.id == context.row.task_id), "")
     families = sorted({task.family for task in tasks} - {own})
     first = context.row.index * MOST_OTHERS % max(1, len(families))
     return (families[first:] + families[:first])[:MOST_OTHERS]

@@ -13,15 +13,13 @@ from db.repositories.targets import Targets
 from db.tables import Context
 from mallorn.core.errors import ClassRefused
 from mallorn.core.job_options import JobOptions
-from mallorn.core.stand_in_measurers import STAND_INS, stand_in
+from mallorn.core.stand_in_measurers import SAY_SO, STAND_INS, UNSAID, stand_in
 from mallorn.core.targets import Target
 from searchers.space import Sketch
 from workers.device.device_class import Endpoint
-from workers.process.heartbeat import TVM_VERSION
 from workers.process.match_devices_and_builder import builder_of
+from workers.tvm.code_digest import TVM_VERSION
 
-UNSAID: Final = "the measurer tells times of no device, and does not say so"
-SAY_SO: Final = 'stands_in = "simulated" in its class   (workers/measure/base.py)'
 SPACE: Final = "post-order-apply/1"  # name and version: another version's sketches may not rebuild
 
 

@@ -66,6 +66,10 @@ class WorkerInfo(Value):
         list[str] | None, Field(description="Those whose libraries it has; null: it did not say.")
     ] = None
     tvm_version: Annotated[str, Field(description="What it builds with; empty: it did not say.")] = ""
+    builder: Annotated[
+        str,
+        Field(description="TVM's version and the digest of the code around it; empty: it did not say."),
+    ] = ""
     sandbox: Annotated[
         str,
         Field(description="Walls around its helper processes: `full`, `off`, or what is missing."),

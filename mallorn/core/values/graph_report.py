@@ -77,4 +77,4 @@ class GraphReport(Value):
         Dynamic | None, Field(description="Of a job for a range of shapes; shapes here are the largest.")
     ] = None
     tvm_version: str = ""
-    code: Annotated[str, Field(description="Digest of the graph compiler that found it out.")] = ""
+    code: Annotated[str, Field(description="Digest of the code that found it out.")] = ""

@@ -1,0 +1,60 @@
+"""Jobs whose code was replaced: their times begin anew or their models are imported anew; no row is lost."""
+
+from typing import Final
+
+from sqlalchemy import update
+
+from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from db.repositories.jobs import Jobs
+from db.repositories.measuring_contexts import Contexts
+from db.repositories.rounds import Rounds
+from db.repositories.search_and_finish_states import FinishSteps
+from db.tables import Context, Job, LeaseRow
+from mallorn.core.states import JobState, WorkKind
+
+SOURCE: Final = "an upgrade"
+IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its tasks was replaced"
+
+
+class ReplacedCode(Jobs):
+    """What becomes of a job that goes on with other code than it began with."""
+
+    def rebind(self, job_id: str, was: Context, built_by: str, tvm_version: str | None = None) -> None:
+        """Give a job the context that differs from `was` in its builder and, if it is given, its device's TVM.
+
+        Its machine is settled again. A job with measurements in `was` gets a warning.
+        """
+        new = Contexts(self.session).built_by(was, built_by, tvm_version or was.tvm_version)
+        same = Job.id == job_id, Job.context_id == was.id
+        moved = self.changed(update(Job).where(*same).values(context_id=new.id, machine=None)) == 1
+        if moved and Contexts(self.session).has_measured(was.id, job_id):
+            before, now = (row.builder for row in (was, new))
+            self._warn(
+                job_id,
+                f"what builds and times its candidates was replaced ({before}, now {now}). Earlier times do "
+                "not compare with new ones: they guide the search and are measured again before they count. "
+                "Trials that were spent stay spent",
+                f"mallorn resume {job_id} --trials N   (to add trials)",
+            )
+
+    def import_anew(self, job_id: str) -> bool:
+        """Send a job that tunes or finishes back to its import; False if it is in another state.
+
+        Its open rounds end, with what they measured kept, and nothing that its finish decided is used again.
+        """
+        if not self.move(job_id, [JobState.TUNING, JobState.FINISHING], JobState.QUEUED, IMPORTED_ANEW):
+            return False
+        Rounds(self.session).cancel_open(job_id)
+        FinishSteps(self.session).forget(job_id)
+        # Nobody sends its message now: the next sweep does.
+        waits = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.subject == job_id
+        self.changed(update(LeaseRow).where(*waits).values(sent_at=0.0))
+        self._warn(
+            job_id,
+            "the code that makes tasks of its model was replaced, so the model is imported anew. Tasks that "
+            "are still the same keep their trials; tasks that the model no longer has get no further ones",
+        )
+        return True
+
+    def _warn(self, job_id: str, message: str, hint: str = "") -> None:
+        Warnings(self.session).add(job_id, NewJobWarning(SOURCE, message, hint))
