@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, func, insert, select, update
 
 from db.repositories.base import Repository
 from db.tables import CostModelRow, TargetRow
@@ -34,6 +34,7 @@ class Head(NamedTuple):
     seen_upto: int
     rows: int
     base: str | None  # the version that it is built on
+    view: str  # what it reads, as its trainer told it; empty: an earlier version trained it
 
 
 class BaseHead(NamedTuple):
@@ -42,6 +43,7 @@ class BaseHead(NamedTuple):
     id: int
     name: CostModelName
     rows: int
+    view: str  # what it reads, as its trainer told it; empty: an earlier version trained it
 
 
 class BaseElsewhere(NamedTuple):
@@ -90,25 +92,27 @@ class CostModels(Repository):
         active = self.session.execute(query.where(CostModelRow.active)).one_or_none()
         if active is None:  # no version was good enough so far
             return None
-        base = active.metrics.get("base")
-        return Head(active.id, active.version, newest.seen_upto, newest.rows, base)
+        base, view = active.metrics.get("base"), str(active.metrics.get("view", ""))
+        return Head(active.id, active.version, newest.seen_upto, newest.rows, base, view)
 
     def bases(self, op: str, target_id: int) -> Sequence[BaseHead]:
         """The active versions of all models that were pre-trained for an operator, the newest first."""
         family = base_family(op)
-        columns = CostModelRow.id, CostModelRow.name, CostModelRow.version, CostModelRow.rows
+        facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
+        columns = CostModelRow.id, CostModelRow.name, *facts
         same = CostModelRow.family == family, CostModelRow.target_id == target_id, CostModelRow.active
         rows = self.session.execute(select(*columns).where(*same).order_by(CostModelRow.id.desc()))
-        return [BaseHead(row.id, CostModelName(family, row.name, row.version), row.rows) for row in rows]
+        return [_base(family, row) for row in rows]
 
     def bases_elsewhere(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
         """The active bases of an operator on other targets, those that learned from most rows first."""
         family = base_family(op)
-        columns = CostModelRow.id, CostModelRow.name, CostModelRow.version, CostModelRow.rows, TargetRow.text
+        facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
+        columns = CostModelRow.id, CostModelRow.name, *facts, TargetRow.text
         other = CostModelRow.family == family, CostModelRow.target_id != target_id, CostModelRow.active
         query = select(*columns).join(TargetRow, TargetRow.id == CostModelRow.target_id).where(*other)
         return [
-            BaseElsewhere(BaseHead(row.id, CostModelName(family, row.name, row.version), row.rows), row.text)
+            BaseElsewhere(_base(family, row), row.text)
             for row in self.session.execute(query.order_by(CostModelRow.rows.desc(), CostModelRow.id.desc()))
         ]
 
@@ -120,6 +124,11 @@ class CostModels(Repository):
     def get(self, cost_model_id: int) -> CostModelRow:
         """A cost model whose id came from the database."""
         return self.session.get_one(CostModelRow, cost_model_id)
+
+
+def _base(family: str, row: Row[*tuple[Any, ...]]) -> BaseHead:
+    name = CostModelName(family, row.name, row.version)
+    return BaseHead(row.id, name, row.rows, str(row.metrics.get("view", "")))
 
 
 def _line(family: str, target_id: int, name: str) -> tuple[ColumnElement[bool], ...]:

@@ -105,29 +105,35 @@ class Devices(Repository):
             (each for each in found if each is not None), key=lambda each: each.at or 0.0, default=None
         )
 
-    def machine_seen(self, target_id: int) -> Machine | None:
+    def machine_seen(self, target_id: int) -> DeviceMachine | None:
         """That of any device of this target, of whatever class; the one that was measured last."""
         found = self.session.scalars(select(Device.machine).where(Device.target_id == target_id))
         measured = [each for each in found if each is not None and each.machine is not None]
-        newest = max(measured, key=lambda each: each.at or 0.0, default=None)
-        return None if newest is None else newest.machine
+        return max(measured, key=lambda each: each.at or 0.0, default=None)
 
-    def fresh_machine_of(self, like: MachineKey, again_sec: float) -> DeviceMachine | None:
-        """The same; None also where it could not be measured undisturbed, and that is longer ago."""
+    def fresh_machine_of(self, like: MachineKey, again_sec: float, builder: str) -> DeviceMachine | None:
+        """Return what is known of these devices' machine; None where it is to be measured (again).
+
+        It is where other code measured it. Where it could not be measured, or not undisturbed, it is once
+        that is longer ago.
+        """
         known = self.machine_of(like)
-        if known is None or (known.machine is not None and not known.machine.disturbed):
-            return known
-        return None if self._age_sec(known) > again_sec else known
+        if known is None:
+            return None
+        is_good = known.machine is not None and not known.machine.disturbed and known.builder == builder
+        was_tried = known.builder == builder or (known.machine is not None and bool(known.why))
+        return known if is_good or (was_tried and self._age_sec(known) <= again_sec) else None
 
-    def machine_before(self, like: MachineKey, ago_sec: float) -> Machine | None:
-        """What was measured, if that is so long ago that it may be doubted."""
+    def machine_before(self, like: MachineKey, ago_sec: float, builder: str) -> Machine | None:
+        """Return what this builder's probes measured, if that is so long ago that it may be doubted."""
         known = self.machine_of(like)
-        return known.machine if known is not None and self._age_sec(known) > ago_sec else None
+        old = known is not None and known.builder == builder and self._age_sec(known) > ago_sec
+        return known.machine if known is not None and old else None
 
-    def found_out(self, like: MachineKey, machine: Machine | None, why: str) -> DeviceMachine:
-        """Store what was found out about all devices like this."""
+    def found_out(self, like: MachineKey, machine: Machine | None, why: str, builder: str) -> DeviceMachine:
+        """Store what was found out about all devices like this, by probes of this builder."""
         at = self.session.execute(select(now())).scalar_one()
-        found = DeviceMachine(machine=machine, why=why, at=at)
+        found = DeviceMachine(machine=machine, why=why, at=at, builder=builder)
         self.changed(update(Device).where(alike(like)).values(machine=found))
         return found
 

@@ -20,7 +20,7 @@ class ReplacedCode(Jobs):
     """What becomes of a job that goes on with other code than it began with."""
 
     def rebind(self, job_id: str, was: Context, built_by: str, tvm_version: str | None = None) -> None:
-        """Give a job the context that differs from `was` in its builder and, if it is given, its device's TVM.
+        """Give a job the context that differs from `was` in its builder and, if given, its device's TVM.
 
         Its machine is settled again. A job with measurements in `was` gets a warning.
         """

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, not_, or_, select, tuple_
 from sqlalchemy.orm import aliased
 
 from db.repositories.base import Repository
@@ -29,6 +29,7 @@ class WorkloadRound:
     size: int
     trials: int
     best_us: float | None  # without candidates found wrong
+    elsewhere: bool  # all its times are of other contexts than the job's
     wall_sec: float | None
     closed_at: float | None
 
@@ -108,7 +109,10 @@ def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
     counted = or_(Round.job_id == job.id, and_(Job.context_id == job.context_id, ~in_flight))
     wall = Round.finished_at - Round.started_at
     columns = Round.workload_id, Round.job_id, Round.state, Round.size
-    trials = func.count(Measurement.id), func.min(_right(workloads, job))
+    best = func.min(_right(workloads, job))
+    timed = func.max(Measurement.latency_us).is_not(None)
+    here = func.max(case((Measurement.context_id == job.context_id, Measurement.latency_us))).is_not(None)
+    trials = func.count(Measurement.id), best, and_(timed, not_(here))
     trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
     return (
         select(*columns, *trials, wall, Round.finished_at)

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, bindparam, case, exists, func, select, update
 
@@ -75,12 +75,16 @@ class Tasks(Repository):
             for task_id, task in kept
         ]
         rows += [
-            {"of": task_id, "at": len(tasks) + place, "called": None, "calls": 0, "why": GONE}
-            for place, task_id in enumerate(gone)
+            {"of": task_id, "at": len(tasks) + at, "called": None, "calls": 0, "why": GONE}
+            for at, task_id in enumerate(gone)
         ]
         if rows:
-            new = {"index": bindparam("at"), "weight": bindparam("calls"), "retired": bindparam("why")}
-            new["name"] = func.coalesce(bindparam("called"), Task.name)
+            new: dict[str, ColumnElement[Any]] = {
+                "index": bindparam("at"),
+                "name": func.coalesce(bindparam("called"), Task.name),
+                "weight": bindparam("calls"),
+                "retired": bindparam("why"),
+            }
             self.for_each(update(Task).where(Task.id == bindparam("of")).values(new), rows)
         again = {task.index for _, task in kept}
         self.add_many(job_id, [task for task in tasks if task.index not in again])

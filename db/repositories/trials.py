@@ -4,13 +4,14 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, func, or_, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from db.columnar_rows import Columns
 from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
 from db.repositories.measurement_filters import bounded, eligible, is_imported, is_not_withdrawn, undisturbed
+from db.repositories.measuring_contexts import Contexts
 from db.tables import Job, Measurement, SketchRow, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
@@ -92,10 +93,17 @@ class Trials(Repository):
         query = select(Measurement.id).where(*failed, Measurement.error.startswith(words, autoescape=True))
         return self.session.scalar(query.limit(1)) is not None
 
-    def best_brought(self, workload_id: int, target_id: int, count: int = 1) -> Sequence[Trial]:
-        """The fastest distinct candidates of other datasets, by the times that were taken there."""
-        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, is_imported()]
-        return self._fastest(same, count)
+    def best_brought(
+        self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
+    ) -> Sequence[Trial]:
+        """Return the fastest distinct candidates whose times do not compare with the job's, by those times.
+
+        They are of other datasets, or of other builders than that of the job's context.
+        """
+        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
+        others = () if context_id is None else Contexts(self.session).built_otherwise(context_id)
+        built_otherwise = and_(Measurement.context_id.in_(others), eligible())
+        return self._fastest([*same, or_(is_imported(), built_otherwise)], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
         """The valid candidates of a round in their order, whichever attempt committed them; and contexts."""

@@ -27,6 +27,17 @@ class Workers(Repository):
         found = [worker for worker in self.list(FRESH_SEC) if worker.info.tunes and not worker.info.stopped]
         return {worker.id for worker in found if not worker.info.resting}
 
+    def builder(self) -> str | None:
+        """Return the builder of the newest worker that runs rounds now; None where none tells its own."""
+        able = self.able()
+        named = [row.info.builder for row in self.list(FRESH_SEC) if row.id in able and row.info.builder]
+        return named[-1] if named else None
+
+    def builds_no_more(self, builder: str) -> bool:
+        """Return whether live workers run rounds, and none of them has this builder."""
+        tuning = [row.info for row in self.list(FRESH_SEC) if row.info.tunes and not row.info.stopped]
+        return bool(tuning) and all(builder not in (info.builder, info.tvm_version) for info in tuning)
+
     def hosts(self, ids: Collection[str]) -> set[str]:
         """The machines of these workers."""
         return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))

@@ -25,6 +25,7 @@ from research.pretraining.evaluate_splits import figures, mean
 from research.pretraining.feature_rows import Lowering, rows_for
 from research.pretraining.training_arrays import Rows, thinned
 from research.pretraining.training_data import TaskData, TrainingData
+from workers.round.select_cost_model import view_of
 
 BASE_ROWS: Final = 20_000  # a base learns from so many: a minute or so, once
 FEWEST_ROWS: Final = 32  # valid ones, below which it would tell noise
@@ -174,7 +175,7 @@ def _store(
                 name=model,
                 seen_upto=training_data.upto,
                 rows=rows,
-                metrics=metrics.model_dump(exclude_unset=True),
+                metrics=metrics.model_dump(exclude_unset=True) | {"view": view_of(model)},
                 blob=blob,
                 parent_id=head.id if head else None,
                 snapshot=training_data.snapshot,

@@ -12,11 +12,13 @@ from db.repositories.fail_pause_cancel_job import fail_job
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
+from db.repositories.replaced_code import ReplacedCode
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
 from db.repositories.task_histories import TaskHistories, TaskHistory
 from db.repositories.tasks import Tasks
-from db.tables import Device, Job
+from db.repositories.workers import Workers
+from db.tables import Context, Device, Job
 from mallorn.core import queues
 from mallorn.core.allowed_classes import check_classes
 from mallorn.core.device_wait_hint import WAITING
@@ -24,7 +26,7 @@ from mallorn.core.errors import ClassRefused, MallornError, PluginFailed, Unknow
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.settings import settings
-from mallorn.core.stand_in_measurers import stand_in
+from mallorn.core.stand_in_measurers import DEVICE, stand_in
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import PlannedRound
@@ -108,8 +110,24 @@ def _fitting(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
     """Those whose times compare with what the job has measured."""
     if step.job.context_id is None or not step.options.searches:
         return devices
-    like = like_of(Contexts(step.session).get(step.job.context_id))
-    return [device for device in devices if like_of(device) == like]
+    context = Contexts(step.session).get(step.job.context_id)
+    fitting = [device for device in devices if like_of(device) == like_of(context)]
+    return fitting or _upgraded(step, context, devices)
+
+
+def _upgraded(step: _JobStep, context: Context, devices: Sequence[Device]) -> Sequence[Device]:
+    """Return devices that an upgrade gave another TVM; the job goes over to a context of theirs.
+
+    It was one where no worker has the job's builder any more, either.
+    """
+    like, workers = like_of(context), Workers(step.session)
+    found = [each for each in devices if replace(like_of(each), tvm_version=like.tvm_version) == like]
+    ours = workers.builder() if step.options.measurer == DEVICE else None
+    if not found or ours is None or not workers.builds_no_more(context.builder):
+        return ()
+    ReplacedCode(step.session).rebind(step.job.id, context, ours, found[0].tvm_version)
+    step.session.refresh(step.job)
+    return found
 
 
 def _bind(step: _JobStep, device: Device) -> None:

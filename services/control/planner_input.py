@@ -9,8 +9,10 @@ from db.repositories.fair_shares import FairShares
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.task_histories import TaskHistory, WorkloadRound
+from db.repositories.workers import Workers
 from db.tables import Device, Job
 from mallorn.core.job_options import JobOptions
+from mallorn.core.stand_in_measurers import DEVICE
 from mallorn.core.states import RoundState
 from mallorn.core.values.machine import limit_us
 from services.planner.planner_values import JobView, Point, TaskView
@@ -18,7 +20,7 @@ from services.planner.planner_values import JobView, Point, TaskView
 
 def points(job: Job, task: TaskHistory) -> Iterator[Point]:
     """The rounds that measured something, in closing order, on top of what was known before them."""
-    measured = [row for row in task.rounds if has_run(row) and row.trials]
+    measured = [row for row in task.rounds if has_run(row) and row.trials and not row.elsewhere]
     # The job counted the dataset's rows when it was imported; those that are points now count once.
     counted = [row for row in measured if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
     trials = max(0, task.known_at_start - sum(row.trials for row in counted))
@@ -58,7 +60,8 @@ def lost(closed: Sequence[WorkloadRound]) -> int:
 def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
     """The context in which all times of a job with these options are taken on this class of host."""
     host = device.host_class, device.tvm_version, device.threads
-    return Contexts(session).ensure(device.target_id, *host, options.timing()).id
+    builder = Workers(session).builder() if options.measurer == DEVICE else None
+    return Contexts(session).ensure(device.target_id, *host, options.timing(), builder).id
 
 
 def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
@@ -82,7 +85,7 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Ta
 
 def _task_view(job: Job, task: TaskHistory, only: Sequence[str]) -> TaskView:
     own = [row for row in task.rounds if row.job_id == job.id]
-    closed = [row for row in own if has_run(row)]
+    closed = [row for row in own if has_run(row) and not row.elsewhere]
     return TaskView(
         id=task.id,
         index=task.index,
@@ -99,7 +102,8 @@ def _task_view(job: Job, task: TaskHistory, only: Sequence[str]) -> TaskView:
         seconds_per_trial=seconds_per_trial(task.rounds),
         failed_rounds=barren(closed),
         lost_rounds=lost(closed),
-        left_out=bool(only) and not any(fnmatchcase(task.name, pattern) for pattern in only),
+        # The model calls a task 0 times that only replaced code made of it.
+        left_out=not task.weight or (bool(only) and not any(fnmatchcase(task.name, each) for each in only)),
         exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed),
         retired=task.retired,
         limit_us=limit_us(job.machine, task.flops, task.args["args"]),

@@ -30,7 +30,7 @@ WITHIN: Final = 1.15
 # A version for busy machines may be slower than that alone.
 TOP_BESIDE: Final = 5
 WITHIN_BESIDE: Final = 1.5
-# What another dataset found fastest may be that here, too: it is measured and checked like the others.
+# What another dataset or another builder found fastest may be that here, too: it is measured and checked like the others.
 BROUGHT: Final = 1
 Entry = tuple[Candidate, Sketch]
 
@@ -111,7 +111,7 @@ def _measured(session: Session, claimed: StageContext, task: Task, count: int = 
         count, within = max(count, TOP_BESIDE), WITHIN_BESIDE
     best = known.best(task.workload_id, job.target_id, count, job.context_id)
     best = [row for row in best if (row.latency_us or 0) <= within * (best[0].latency_us or 0)]
-    brought = known.best_brought(task.workload_id, job.target_id, BROUGHT if best else TOP)
+    brought = known.best_brought(task.workload_id, job.target_id, BROUGHT if best else TOP, job.context_id)
     guesses = known.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP)
     return _found(session, (*best, *_busy(session, claimed, task), *brought, *guesses[:1]), guesses)
 

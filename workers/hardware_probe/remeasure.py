@@ -21,6 +21,7 @@ from workers.hardware_probe.run import measured_by_us
 from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.measure.roofline_check import REFUSED
 from workers.process.worker_runtime import Runtime
+from workers.tvm.code_digest import builder
 
 BEATEN: Final = 1.05  # times the peak: a clock varies by less
 SURE_SEC: Final = 600.0  # for which what was just measured is not doubted: operations may be counted wrongly
@@ -37,7 +38,7 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
         if job.context_id is None or job.state != JobState.DONE:
             return
         like = like_of(Contexts(session).get(job.context_id))
-        machine = Devices(session).machine_before(like, SURE_SEC)
+        machine = Devices(session).machine_before(like, SURE_SEC, builder())
         if machine is None:
             return
         # A peak that was measured far too low has honest times refused, which then beat nothing.
@@ -47,7 +48,7 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
             return
         target = Target(Targets(session).get(job.target_id).text)
     log.warning("%s: what its machine computes is measured once more", like.host_class)
-    measured_by_us(runtime, like, target, machine)
+    measured_by_us(runtime, like, target, doubted=True)
 
 
 def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:

@@ -21,6 +21,7 @@ from workers.process.lease_renewal import LeaseKeeper
 from workers.process.match_devices_and_builder import class_of
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.shutdown import STOP, ShutdownRequested
+from workers.tvm.code_digest import builder
 from workers.tvm.tvm_space import assumed_of
 
 AGAIN_SEC: Final = 3600.0  # after which a machine that could not be measured is tried again
@@ -48,11 +49,11 @@ def ensure_machine(
         like = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
     if not measuring:
         with runtime.database.session() as session:
-            machine = Devices(session).machine_seen(job.target_id)
+            found = Devices(session).machine_seen(job.target_id)
     else:
         found = None if like is None else _found_out(runtime, like, target, patience_sec)
-        machine = None if found is None else found.machine
-    machine = machine or assumed_of(target, runtime.compiler)
+    known = None if found is None else found.seen_by(builder())
+    machine = known or assumed_of(target, runtime.compiler)
     with runtime.database.transaction() as session:
         Jobs(session).bind_machine(job_id, machine)
 
@@ -64,7 +65,7 @@ def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
         if job.context_id is None:
             return None
         known = Devices(session).machine_of(like_of(Contexts(session).get(job.context_id)))
-    return None if known is None else known.machine
+    return known.machine if known is not None and known.builder == builder() else None
 
 
 def measure_device(runtime: Runtime, name: str) -> None:
@@ -81,12 +82,18 @@ def measure_device(runtime: Runtime, name: str) -> None:
 def _found_out(
     runtime: Runtime, like: MachineKey, target: Target, patience_sec: float
 ) -> DeviceMachine | None:
-    """What is known in the end: by us, or by another worker, for which we wait."""
+    """Return what is known in the end: by us, or by another worker, for which we wait.
+
+    What other code measured serves where that takes too long.
+    """
     deadline_sec = time.monotonic() + patience_sec
     while (known := _known(runtime, like)) is None:
         known = measured_by_us(runtime, like, target)
-        if known is not None or time.monotonic() >= deadline_sec:
+        if known is not None:
             return known
+        if time.monotonic() >= deadline_sec:
+            with runtime.database.session() as session:
+                return Devices(session).machine_of(like)
         STOP.check()
         time.sleep(LOOK_SEC)
     return known
@@ -94,13 +101,17 @@ def _found_out(
 
 def _known(runtime: Runtime, like: MachineKey) -> DeviceMachine | None:
     with runtime.database.session() as session:
-        return Devices(session).fresh_machine_of(like, AGAIN_SEC)
+        return Devices(session).fresh_machine_of(like, AGAIN_SEC, builder())
 
 
 def measured_by_us(
-    runtime: Runtime, like: MachineKey, target: Target, before: Machine | None = None
+    runtime: Runtime, like: MachineKey, target: Target, doubted: bool = False
 ) -> DeviceMachine | None:
-    """None where another worker is at it. What was measured before stays unless the machine computes more."""
+    """Measure a machine and return what is stored of it then; None where another worker is at it.
+
+    What was measured before stays where this attempt fails, and where it is `doubted` but of the same code
+    and the machine does not compute more.
+    """
     words = "/".join(map(str, (like.target_id, like.host_class, like.tvm_version, like.threads)))
     with runtime.database.transaction() as session:
         hold = Leases(session).claim(
@@ -109,12 +120,16 @@ def measured_by_us(
         if hold is None:
             return None
         died = Leases(session).get(hold.item).deaths >= MAX_LOSSES
+        known = Devices(session).machine_of(like) or DeviceMachine()
     try:
         machine, why = (None, DIED) if died else _attempt(runtime, hold, like, target)
-        if before is not None and (machine is None or not _better(machine, before)):
-            machine, why = before, ""
+        ours, before, is_ours = builder(), known.machine, known.builder == builder()
+        if before is not None and machine is None:
+            machine, ours, why = before, known.builder, "" if is_ours else why
+        elif machine is not None and doubted and is_ours and before and not _better(machine, before):
+            machine = before
         with runtime.database.transaction() as session:
-            return Devices(session).found_out(like, machine, why)
+            return Devices(session).found_out(like, machine, why, ours)
     finally:
         with runtime.database.transaction() as session:
             Leases(session).end(hold)

@@ -14,11 +14,14 @@ from db.session import Database
 from mallorn.core.registry import resolve
 from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.process.heartbeat import TVM_VERSION
-from workers.subprocesses.errors import ChildError
+from workers.subprocesses.crash_retry_and_advice import lacks_memory
+from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed
+from workers.tvm.code_digest import builder
 
 # The views that a compiler fills, and for how many candidates it is asked at once.
 LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4}
+# What this process asked for in vain: it is not asked again, and not stored.
+_unanswered: set[tuple[ViewOf, str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +68,47 @@ class FeatureLookup:
         self, view: View, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None
     ) -> FeatureRows:
         by_key = {candidate.key: candidate for candidate in candidates}
-        of = ViewOf(work.workload_id, work.target_id, view.name, view.version, TVM_VERSION)
+        of = ViewOf(work.workload_id, work.target_id, view.name, view.version, builder())
         with self.database.session() as session:
             found = Features(session).known(of, list(by_key))
-        missing = [candidate for key, candidate in by_key.items() if key not in found][:most_new]
+        missing = [
+            candidate
+            for key, candidate in by_key.items()
+            if key not in found and (of, key) not in _unanswered
+        ][:most_new]
         batch = LOWERED[view.name]
         for start in range(0, len(missing), batch):
-            fresh = self._ask(view.name, work, missing[start : start + batch])
+            asked = missing[start : start + batch]
+            fresh = self._ask(view.name, work, asked)
             with self.database.transaction() as session:
                 Features(session).keep(of, fresh)
             found |= fresh
+            _unanswered.update((of, each.key) for each in asked if each.key not in fresh)
         return _seen(view, [found.get(candidate.key) for candidate in candidates])
 
     def _ask(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
     ) -> dict[str, bytes | None]:
-        """Ask the compiler for all at once, and for each alone where one of them kills it."""
+        """Ask the compiler for all at once, and for each alone where one of them kills it.
+
+        None: the compiler answered that a candidate cannot be lowered, or the candidate crashes it. What the
+        host may be at fault for has no entry, and is asked again by the next process.
+        """
         traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:
             packed = self.compiler.lowered(view, work.tir, work.target, traced)
-        except ChildError:
+        except ChildError as error:
             if len(candidates) == 1:
-                return {candidates[0].key: None}
+                return {candidates[0].key: None} if _is_candidates(error) else {}
             return {key: row for each in candidates for key, row in self._ask(view, work, [each]).items()}
         return {each.key: row for each, row in zip(candidates, packed, strict=True)}
+
+
+def _is_candidates(error: ChildError) -> bool:
+    """Return whether a candidate alone is to blame: neither its host nor the time and memory that it has."""
+    if lacks_memory(error) or isinstance(error, HOSTS_DOING):
+        return False
+    return isinstance(error, (ChildFailed, ChildCrashed))
 
 
 def _seen(view: View, packed: Sequence[bytes | None]) -> FeatureRows:

@@ -16,7 +16,7 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
 from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from workers.round.round_context import RoundContext
-from workers.round.select_cost_model import model_of
+from workers.round.select_cost_model import model_of, reads_todays_view
 
 FEWEST: Final = 4  # valid candidates, below which the order says nothing
 MOST_OTHERS: Final = 3  # models of other families, so that a round ends at once however many there are
@@ -49,7 +49,11 @@ def _others(session: Session, context: RoundContext) -> dict[str, CostModel]:
         family: CostModels(session).latest(family, context.row.target_id, name)
         for family in _asked(session, context)
     }
-    return {family: model_of(row) for family, row in stored.items() if row is not None}
+    return {
+        family: model_of(row)
+        for family, row in stored.items()
+        if row is not None and reads_todays_view(name, str(row.metrics.get("view", "")))
+    }
 
 
 def _shares(

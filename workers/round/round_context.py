@@ -27,7 +27,7 @@ from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.measure.base import Program
 from workers.process.match_devices_and_builder import class_of_job
 from workers.round.feature_lookup import WorkloadOnTarget
-from workers.round.select_cost_model import model_of
+from workers.round.select_cost_model import model_of, reads_todays_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,8 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     options = KeptOptions.model_validate(job.options)
     workload = Workloads(session).get(row.workload_id)
     proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
+    if proposer is not None and not reads_todays_view(proposer.name, str(proposer.metrics.get("view", ""))):
+        proposer = None  # an earlier attempt of the round settled it, by other code
     history = Trials(session).history(row.workload_id, row.target_id, row.seen_upto, job.context_id)
     return RoundContext(
         row=row,

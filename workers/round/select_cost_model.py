@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel
 from costmodels.transfer_model_base import ManyDomains, TransferModel
+from costmodels.views import VIEWS
 from db.repositories.cost_models import BaseHead, CostModels
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads
@@ -19,6 +20,7 @@ from mallorn.core.registry import resolve
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
+from workers.tvm.code_digest import builder
 
 
 def model_of(row: CostModelRow) -> CostModel:
@@ -34,6 +36,32 @@ def _loaded(name: str, blob: bytes) -> CostModel:
             return kind.load(blob)
     except InvalidRequest as error:  # bytes of another version, or damaged
         raise PluginFailed(error.message, hint=error.hint, seam="cost_model", name=name) from error
+
+
+def view_of(name: str) -> str:
+    """Return what models of this name read: the view with its version, and the builder that fills it.
+
+    Views that need no compiler have no builder. Raises UnknownName, PluginFailed, MissingPackage.
+    """
+    kind: type[CostModel] = resolve("cost_model", name)
+    view = VIEWS.get(kind.view)
+    if view is None:  # a user's own, whose versions nobody counts
+        return kind.view
+    return f"{view.name}/{view.version}" + (f" {builder()}" if view.lowered else "")
+
+
+def reads_todays_view(name: str, view: str) -> bool:
+    """Return whether a stored model reads what its view is today; `view` as its trainer told it.
+
+    Earlier versions told none. They all had the first version of each view, and other builders. A model whose
+    class cannot be loaded passes: whoever loads it says why.
+    """
+    try:
+        with blame_plugins(("cost_model", name)):
+            today = view_of(name)
+    except MallornError:
+        return True
+    return view == today or (not view and today in (f"{today.partition('/')[0]}/1", today.partition("/")[0]))
 
 
 class Beginning(NamedTuple):
@@ -61,6 +89,8 @@ def proposer(session: Session, row: Round, family: str, name: str) -> int | None
     is only asked where this one has neither.
     """
     own = CostModels(session).head(family, row.target_id, name)
+    if own is not None and not reads_todays_view(name, own.view):
+        own = None  # until it is refitted from the same rows in today's view
     if own is not None and (row.seen_upto or own.base):
         return own.id
     op = Workloads(session).get(row.workload_id).op
@@ -96,8 +126,9 @@ def _of_kin(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
 
 
 def _usable(known: Sequence[BaseHead]) -> list[BaseHead]:
-    """Those for which this worker has what they need: a library, or a registration."""
-    return [head for head in known if _is_installed(head.name.name)]
+    """Return those whose library or registration this worker has, and whose view is today's."""
+    installed = [head for head in known if _is_installed(head.name.name)]
+    return [head for head in installed if reads_todays_view(head.name.name, head.view)]
 
 
 def _is_installed(name: str) -> bool:

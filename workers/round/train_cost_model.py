@@ -33,7 +33,7 @@ from workers.process.worker_runtime import Runtime
 from workers.round.fallback import warn
 from workers.round.feature_lookup import FeatureLookup, FeatureRows, WorkloadOnTarget
 from workers.round.round_context import work_of
-from workers.round.select_cost_model import Beginning, beginning
+from workers.round.select_cost_model import Beginning, beginning, reads_todays_view, view_of
 
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8  # with a time, below which a model would tell noise
@@ -100,6 +100,8 @@ def _line(session: Session, job_id: str, task_id: int) -> _Line:
     name = KeptOptions.model_validate(job.options).cost_model
     family = Tasks(session).get(task_id).family
     head = CostModels(session).head(family, job.target_id, name)
+    if head is not None and not reads_todays_view(name, head.view):
+        head = None
     return _Line(family, job.target_id, name, head, job.machine)
 
 
@@ -120,7 +122,7 @@ def _fit(line: _Line, data: _Data, start: Beginning, viewer: FeatureLookup) -> N
     if np.count_nonzero(timed(label)) < FIRST_ROWS:
         return None
     model.fit(seen.rows[seen.known], label, groups, seed=data.total)
-    metrics = {"trained_on": len(groups), "groups": len(np.unique(groups))}
+    metrics = {"trained_on": len(groups), "groups": len(np.unique(groups)), "view": view_of(line.name)}
     return NewCostModel(
         family=line.family,
         target_id=line.target_id,

@@ -25,6 +25,11 @@ _GIB: Final = 1024**3
 _NO_MEMORY: Final = ("bad_alloc", "MemoryError", "Cannot allocate memory")
 
 
+def lacks_memory(error: ChildError) -> bool:
+    """Return whether a helper process says that it reached its limit of memory."""
+    return any(words in error.message for words in _NO_MEMORY)
+
+
 def advice(error: ChildError, config: Settings) -> str:
     """The next thing to try; a hint of the error itself goes first."""
     if error.hint:
@@ -36,7 +41,7 @@ def advice(error: ChildError, config: Settings) -> str:
         return "give the worker (its container, its group) more memory, or start it with MALLORN_BUILDERS=1"
     if isinstance(error, ChildKilled):
         return "most likely the host ran out of memory: start the worker with MALLORN_BUILDERS=1"
-    if isinstance(error, ChildCrashed) and any(words in error.message for words in _NO_MEMORY):
+    if isinstance(error, ChildCrashed) and lacks_memory(error):
         limit_bytes = config.child_memory_bytes
         return (
             f"a compiler may use {limit_bytes / _GIB:.0f} GiB of address space: start the worker with "

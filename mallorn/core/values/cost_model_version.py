@@ -27,6 +27,10 @@ class CostModelMetrics(SplitFigures):
     foreign: Annotated[int | None, Field(description="Of those, other tuners'; null: none.")] = None
     groups: Annotated[int | None, Field(description="Workloads and contexts; not of a base.")] = None
     base: Annotated[str, Field(description="The pre-trained model that it began from; may be empty.")] = ""
+    view: Annotated[
+        str,
+        Field(description="What it reads: view, version and, of a compiled view, the builder; may be empty."),
+    ] = ""
     tasks: Annotated[int | None, Field(description="Workloads that a base learned from.")] = None
     targets: Annotated[int | None, Field(description="Targets that a base learned from.")] = None
     split: Annotated[str, Field(description="How rows were held out for the figures; may be empty.")] = ""

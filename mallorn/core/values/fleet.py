@@ -55,6 +55,15 @@ class DeviceMachine(Value):
     machine: Annotated[Machine | None, Field(description="Null: it is not measured.")] = None
     why: Annotated[str, Field(description="Why it is not measured.")] = ""
     at: Annotated[float | None, Field(description="When that was found out, by the database's clock.")] = None
+    builder: Annotated[
+        str, Field(description="TVM's version and the digest of the code that measured it; may be empty.")
+    ] = ""
+
+    def seen_by(self, builder: str) -> Machine | None:
+        """Return the machine; one that other code measured is a mere assumption."""
+        if self.machine is None or self.builder == builder:
+            return self.machine
+        return self.machine.model_copy(update={"measured": False})
 
 
 class WorkerInfo(Value):

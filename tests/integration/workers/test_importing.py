@@ -112,7 +112,7 @@ def test_it_is_imported_anew_by_other_code_and_for_another_owner(workshop, job, 
     workshop.graph_answers["extract"] = found("w1")
     by_other_code = waiting(workshop)
     with monkeypatch.context() as changed:
-        changed.setattr("workers.model_import.run.digest", lambda: "other")
+        changed.setattr("workers.model_import.run.code_digest", lambda: "other")
         import_job(workshop, by_other_code)
     workshop.write(lambda session: session.execute(update(Job).values(owner="somebody")))
     workshop.graph_answers["extract"] = found("w2")
