@@ -24,8 +24,10 @@ def send(name: str, *args: object) -> None:
 @worker_ready.connect
 def _enlist(**_signal: object) -> None:
     from workers.process.worker_runtime import runtime
+    from workers.tvm.code_digest import remember_sources
 
     tunes = queues.ROUNDS in app.amqp.queues.consume_from
+    remember_sources()
     runtime().enlist(tunes, met=lambda device: send(queues.MEASURE_MACHINE, device))
     # Say at once what every candidate would fail for; a worker that trains and plans may go on without.
     from workers.process.worker_health import what_ails

@@ -26,7 +26,11 @@ def write_archive(directory: Path) -> list[Path]:
 @cache
 def digest(package: str = "graphc") -> str:
     """Return a hash of a package's sources, of its subpackages too, as they are on disk at the first call."""
-    return sha256(repr(_sources(files(package), package)).encode()).hexdigest()
+    found = sha256()
+    for path, content in _sources(files(package), package):
+        found.update(f"{path} {len(content)}\n".encode())
+        found.update(content)
+    return found.hexdigest()
 
 
 def _sources(folder: Traversable, path: str) -> list[tuple[str, bytes]]:

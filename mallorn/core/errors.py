@@ -123,6 +123,10 @@ class HostFault(Unavailable):
     """This host lacks what every candidate needs; mend it, then resume the job."""
 
 
+class CodeReplaced(Unavailable):
+    """The code of this worker was replaced while it ran; restart it."""
+
+
 class StoreAway(Unavailable):
     """The artifact store does not answer; what needs it waits."""
 

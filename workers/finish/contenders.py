@@ -30,7 +30,8 @@ WITHIN: Final = 1.15
 # A version for busy machines may be slower than that alone.
 TOP_BESIDE: Final = 5
 WITHIN_BESIDE: Final = 1.5
-# What another dataset or another builder found fastest may be that here, too: it is measured and checked like the others.
+# What another dataset or another builder found fastest may be that here, too: it is measured and checked
+# like the others.
 BROUGHT: Final = 1
 Entry = tuple[Candidate, Sketch]
 

@@ -22,6 +22,8 @@ from workers.process.retry_rules import PROPOSING, retry_rule_for
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.crash_retry_and_advice import advice
 from workers.subprocesses.errors import ChildError
+from workers.subprocesses.shutdown import STOP
+from workers.tvm.code_digest import sources_replaced
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +51,9 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
 
     `begin` runs in the transaction of the claim. An error lets go of the work as `ending` says.
     """
-    held = _claim(runtime, item, begin)
+    if sources_replaced():
+        STOP.replaced()
+    held = None if STOP.asked else _claim(runtime, item, begin)
     if held is None:
         yield None
         return

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Final, Self, TypeVar
 
+from mallorn.core.errors import CodeReplaced
 from workers.sandbox.sandbox import SandboxSpec
 from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.cgroups import killed_for_memory
@@ -126,7 +127,11 @@ class Child:
         elif self._log is not None:
             self._log.trim()
         if reply.head == ERROR:
-            raise unpack_error(json.loads(reply.body))
+            error = unpack_error(json.loads(reply.body))
+            if isinstance(error, CodeReplaced):
+                STOP.replaced()
+                STOP.check()
+            raise error
         return reply.body
 
     def wait(self, timeout_sec: float) -> None:

@@ -4,12 +4,15 @@ The one thing of a worker that is global to its process: a process stops once, a
 """
 
 import contextlib
+import logging
 import os
 import signal
 import threading
 
 from mallorn.core.errors import LeaseLost
 from workers.subprocesses.cpu_share import processor_sec
+
+log = logging.getLogger(__name__)
 
 
 class ShutdownRequested(LeaseLost):
@@ -38,6 +41,12 @@ class Shutdown:
         self._asked.set()
         for pid in tuple(self._groups):
             _kill_group(pid)
+
+    def replaced(self) -> None:
+        """End this worker, whose supervisor restarts it with the code that is there now."""
+        log.error("the code of this worker was replaced, so it ends: its supervisor restarts it")
+        self.ask()
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def check(self) -> None:
         """Raise Stopping once the worker was asked to stop."""

@@ -22,7 +22,7 @@ _TAIL_BYTES = 2000
 _LIMIT_BYTES = 1 << 20
 _NAMES: Final = (
     *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"),
-    *("CC", "CXX", "CPATH", "LIBRARY_PATH", "NO_COLOR", "COLUMNS"),
+    *("CC", "CXX", "CPATH", "LIBRARY_PATH", "NO_COLOR", "COLUMNS", "MALLORN_CODE"),
 )
 #: Of compilers, drivers, numerical libraries, languages and Python itself.
 _BEGINNINGS: Final = (

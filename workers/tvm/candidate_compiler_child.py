@@ -10,6 +10,7 @@ from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
 from workers.tvm.build_libraries import build
+from workers.tvm.code_digest import same_code
 from workers.tvm.cpu_probes import build_one_probe, build_probes
 from workers.tvm.linker import prepare_linking
 from workers.tvm.loop_nests import nests
@@ -32,4 +33,4 @@ ANSWERS: Final = (
 
 if __name__ == "__main__":
     prepare_linking()
-    serve(serving(CandidateCompiler, *ANSWERS))
+    serve(same_code(serving(CandidateCompiler, *ANSWERS)))

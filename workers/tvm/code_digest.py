@@ -3,6 +3,7 @@
 The parent of the children uses it, so nothing here loads TVM. Compiler flags stand in the sources.
 """
 
+import os
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from graphc.export.zip_graphc import digest
-from mallorn.core.errors import HostFault
+from mallorn.core.errors import CodeReplaced, HostFault
+from workers.subprocesses.typed_method import Served
 from workers.tvm.linker import compiler, link_command
 
 CHARS: Final = 12
+VARIABLE: Final = "MALLORN_CODE"
 TVM_VERSION: Final = version("apache-tvm")
 ABSENT: Final = "absent"
 _PACKAGES: Final = ("graphc", "workers.tvm", "workers.features")
@@ -45,6 +48,30 @@ def source_parts() -> dict[str, str]:
     """Return the parts that a process imports: sources and wheels."""
     sources = {name: digest(name)[:CHARS] for name in _PACKAGES}
     return sources | {name: version(name) for name in _WHEELS}
+
+
+def remember_sources() -> None:
+    """Have every child of this process refuse to serve once sources differ from those of now."""
+    os.environ[VARIABLE] = _sources()
+
+
+def sources_replaced() -> bool:
+    """Return whether sources differ from those that were remembered, by this process or its parent."""
+    digest.cache_clear()
+    return VARIABLE in os.environ and os.environ[VARIABLE] != _sources()
+
+
+def same_code(methods: Served) -> Served:
+    """Return what a child serves: its methods or, if its parent runs other sources, errors that say so."""
+
+    def refuse(_params: bytes) -> bytes:
+        raise CodeReplaced
+
+    return dict.fromkeys(methods, refuse) if sources_replaced() else methods
+
+
+def _sources() -> str:
+    return sha256(repr(sorted(source_parts().items())).encode()).hexdigest()[:CHARS]
 
 
 def _linker() -> str | None:

@@ -19,6 +19,7 @@ from workers.device.detect_host import physical_cores
 from workers.interfaces.whole_model_engine import Engine, LoadedEngine
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
+from workers.tvm.code_digest import same_code
 from workers.tvm.time_probes import clock
 
 WARM_UP_CALLS: Final = 2
@@ -140,4 +141,4 @@ ANSWERS: Final = (
 )
 
 if __name__ == "__main__":
-    serve(serving(Engine, *ANSWERS))
+    serve(same_code(serving(Engine, *ANSWERS)))

@@ -10,6 +10,7 @@ from workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Sh
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
 from workers.tvm.check_onnx_model import read_model
+from workers.tvm.code_digest import same_code
 from workers.tvm.compare_outputs import compare, compare_models
 from workers.tvm.compile_model import compile_default, compile_model, read_ahead
 from workers.tvm.explain_kernels import explain_kernels
@@ -82,4 +83,4 @@ ANSWERS: Final = (
 )
 
 if __name__ == "__main__":
-    serve(serving(ModelCompiler, *ANSWERS))
+    serve(same_code(serving(ModelCompiler, *ANSWERS)))

@@ -27,6 +27,7 @@ from workers.measure.check_reported_times import ImpossibleTime, check_times
 from workers.measure.stopping.base import NamedRule
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
+from workers.tvm.code_digest import same_code
 from workers.tvm.library_timer import SEC_US, LibraryTimer
 from workers.tvm.time_probes import shortest
 
@@ -297,4 +298,4 @@ ANSWERS: Final = (
 if __name__ == "__main__":
     # The client's side of RPC needs no compiler: the runtime alone starts faster and stays small.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
-    serve(serving(Runner, *ANSWERS))
+    serve(same_code(serving(Runner, *ANSWERS)))
