@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,8 @@ from workers.tvm.code_digest import builder
 
 # The views that a compiler fills, and for how many candidates it is asked at once.
 LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4}
-# What this process asked for in vain: it is not asked again, and not stored.
-_unanswered: set[tuple[ViewOf, str]] = set()
+# What this process asked for in vain, by database: it is not asked again, and not stored.
+_unanswered: WeakKeyDictionary[Database, set[tuple[ViewOf, str]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,9 @@ class FeatureLookup:
         of = ViewOf(work.workload_id, work.target_id, view.name, view.version, builder())
         with self.database.session() as session:
             found = Features(session).known(of, list(by_key))
-        missing = [
-            candidate
-            for key, candidate in by_key.items()
-            if key not in found and (of, key) not in _unanswered
-        ][:most_new]
+        in_vain = _unanswered.setdefault(self.database, set())
+        new = [key for key in by_key if key not in found and (of, key) not in in_vain]
+        missing = [by_key[key] for key in new[:most_new]]
         batch = LOWERED[view.name]
         for start in range(0, len(missing), batch):
             asked = missing[start : start + batch]
@@ -83,7 +82,7 @@ class FeatureLookup:
             with self.database.transaction() as session:
                 Features(session).keep(of, fresh)
             found |= fresh
-            _unanswered.update((of, each.key) for each in asked if each.key not in fresh)
+            in_vain.update((of, each.key) for each in asked if each.key not in fresh)
         return _seen(view, [found.get(candidate.key) for candidate in candidates])
 
     def _ask(

@@ -9,12 +9,12 @@ from db.tables import Device, Workload
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
-from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Machine
 from tests.fixtures.workshop import ENDPOINT, Workshop
 from tests.integration.workers.test_machines import HERE, Calls, found, like, machine_of, measured
 from workers.hardware_probe import run as probing
 from workers.hardware_probe.remeasure import BEATEN, SURE_SEC, remeasure_if_beaten
+from workers.tvm.code_digest import builder
 
 __all__ = ["measured"]  # a fixture
 FLOPS = 1e6
@@ -29,8 +29,8 @@ def tuned(workshop: Workshop, machine: Machine, ago_sec: float = 2 * SURE_SEC) -
     """A job whose best trial takes so long, on a machine that was measured so long ago."""
     workshop.bench.times = lambda _us: TRIAL_US
     job = workshop.job(("w0",), trials=8, flops=FLOPS)
-    known = workshop.write(lambda session: Devices(session).found_out(like(workshop), machine, ""))
-    earlier = DeviceMachine(machine=machine, at=known.at - ago_sec)
+    known = workshop.write(lambda session: Devices(session).found_out(like(workshop), machine, "", builder()))
+    earlier = known.model_copy(update={"at": known.at - ago_sec})
     args = {"args": [["TENSOR", "float32", [64, 64]]]}
     workshop.write(lambda session: session.execute(update(Device).values(machine=earlier)))
     workshop.write(lambda session: session.execute(update(Workload).values(args=args)))

@@ -25,6 +25,7 @@ from workers.finish.run import finish
 from workers.hardware_probe import run as probing
 from workers.hardware_probe.run import PROBES_SEC
 from workers.measure.roofline_check import REFUSED
+from workers.tvm.code_digest import builder
 from workers.tvm.tvm_space import TvmSpace
 
 Calls = list[object]
@@ -125,7 +126,7 @@ def test_a_job_keeps_the_machine_of_its_first_round(workshop: Workshop, measured
     job = workshop.job()
     first_round(workshop, job)
     faster = HERE.model_copy(update={"core_gflops": 1000.0})
-    workshop.write(lambda session: Devices(session).found_out(like(workshop), faster, ""))
+    workshop.write(lambda session: Devices(session).found_out(like(workshop), faster, "", builder()))
     first_round(workshop, job)
     assert machine_of(workshop, job) == HERE
 
@@ -138,7 +139,7 @@ def test_what_another_worker_measures_is_waited_for(
     assert hold is not None
 
     def other_is_done(_seconds: float) -> None:
-        workshop.write(lambda session: Devices(session).found_out(like(workshop), HERE, ""))
+        workshop.write(lambda session: Devices(session).found_out(like(workshop), HERE, "", builder()))
 
     monkeypatch.setattr("workers.hardware_probe.run.time.sleep", other_is_done)
     probing.ensure_machine(workshop, job)

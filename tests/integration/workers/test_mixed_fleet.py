@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from db.repositories.jobs import Jobs
-from db.repositories.leases import MAX_LOSSES, WorkItem
+from db.repositories.leases import WorkItem
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.task_histories import TaskHistories
 from db.repositories.workers import Workers
@@ -16,6 +16,7 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
 from tests.fixtures.workshop import ENDPOINT
 from workers.finish.run import finish
+from workers.tvm.code_digest import builder
 
 OTHER = replace(ENDPOINT, name="other", host_class="another")
 
@@ -78,54 +79,55 @@ def test_the_best_that_is_planned_with_is_of_the_jobs_own_context(workshop):
 
 @pytest.fixture
 def builds(workshop, monkeypatch):
-    """The made-up measurer counts as the one whose candidates the worker's own TVM builds."""
-    for place in ("match_devices_and_builder", "heartbeat"):
-        monkeypatch.setattr(f"workers.process.{place}.TVM_VERSION", "0.28.0")
+    """The made-up measurer counts as the one whose candidates the worker's own code builds."""
     monkeypatch.setattr("workers.process.match_devices_and_builder.DEVICE", "made-up")
     return workshop
 
 
-def see_worker(workshop, name, tvm_version):
-    info = WorkerInfo(tvm_version=tvm_version)
-    workshop.write(lambda session: Workers(session).seen(name, "host", info))
+def see_worker(workshop, name, **info):
+    workshop.write(lambda session: Workers(session).seen(name, "host", WorkerInfo(**info)))
 
 
-def builder(workshop, job):
+def built_by(workshop, job):
     return workshop.read(lambda session: session.get_one(Context, own(workshop, job)).built_by)
 
 
-def test_what_another_tvm_builds_is_of_another_context(builds):
+def test_every_context_of_what_is_built_here_names_tvm_and_the_code_around_it(builds):
     job = builds.job(("w0",), trials=16)
     builds.work(job)
-    assert builder(builds, job) == "0.28.0"
+    assert built_by(builds, job) == builder()
     assert contexts(builds, job) == {own(builds, job)}
 
 
-def test_a_builder_like_the_device_writes_into_the_contexts_of_before(workshop):
+def test_contexts_without_a_builder_keep_their_keys_and_are_others(workshop):
     def ensured(**built_by):
         where = workshop.target_id, "made-up", "0.27.0", 2, {}
         return workshop.write(lambda session: Contexts(session).ensure(*where, **built_by).id)
 
-    assert ensured() == ensured(built_by="0.27.0") != ensured(built_by="0.28.0")
+    assert ensured() == ensured(built_by="0.27.0") != ensured(built_by="0.27.0+abc")
 
 
-def test_a_worker_with_another_tvm_leaves_the_round_to_one_that_has_the_jobs(builds):
-    see_worker(builds, "right", "0.27.0")
+@pytest.mark.parametrize("told", [{}, {"builder": "0.27.0+abc"}], ids=["old", "other"])
+def test_a_worker_with_other_code_leaves_the_round_to_one_that_has_the_jobs(builds, monkeypatch, told):
+    """An old worker names its TVM alone, and builds what is of a context without a builder."""
+    monkeypatch.setattr("services.control.planner_input.DEVICE", "made-up")
+    see_worker(builds, "right", tvm_version="0.27.0", **told)
     job = builds.job(("w0",), trials=16)
     round_id = builds.next_round(job)
+    assert built_by(builds, job) == told.get("builder")
     assert builds.run(round_id) is None
     assert builds.rows() == []
     assert builds.round(round_id).state == RoundState.QUEUED
     assert builds.held(WorkItem.round(round_id)).losses == 0
-    assert "is built by TVM 0.27.0, and worker w has 0.28.0; it waits" in builds.reason(job)
+    wanted = told.get("builder", "0.27.0")
+    assert f"is built by TVM {wanted}, and worker w has {builder()}; it waits" in builds.reason(job)
 
 
-def test_a_job_whose_builders_are_gone_is_paused_with_what_to_do(workshop, builds, monkeypatch):
-    job = builds.job(("w0",), trials=32)
-    builds.run(builds.next_round(job))
-    monkeypatch.setattr("workers.process.match_devices_and_builder.TVM_VERSION", "0.29.0")
-    round_id = builds.next_round(job)
-    for _ in range(MAX_LOSSES):
-        builds.run(round_id)
-    assert builds.state(job) == JobState.PAUSED
-    assert "start a worker with TVM 0.28.0" in builds.reason(job)
+def test_a_job_is_planned_for_the_newest_worker_that_runs_rounds(builds, monkeypatch):
+    monkeypatch.setattr("services.control.planner_input.DEVICE", "made-up")
+    see_worker(builds, "old", tvm_version="0.27.0")
+    see_worker(builds, "new", builder=builder())
+    see_worker(builds, "importer", builder="0.27.0+other", tunes=False)
+    job = builds.job(("w0",), trials=16)
+    builds.next_round(job)
+    assert built_by(builds, job) == builder()

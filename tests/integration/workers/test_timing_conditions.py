@@ -7,6 +7,7 @@ from mallorn.core.values.machine import assumed
 from tests.fixtures.timed_models import MadeUpMeter, finish_anyway, steps
 from tests.fixtures.workshop import ENDPOINT
 from workers.subprocesses.errors import ChildTimeout
+from workers.tvm.code_digest import builder
 
 
 def test_a_quiet_host_needs_no_words(workshop, answers):
@@ -27,7 +28,7 @@ def machine(workshop):
     found = assumed(cores=2, lanes=16).model_copy(update={"gflops": {"float32": 1e3}, "measured": True})
     like = MachineKey(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
     workshop.see_device()
-    workshop.write(lambda session: Devices(session).found_out(like, found, ""))
+    workshop.write(lambda session: Devices(session).found_out(like, found, "", builder()))
 
 
 def test_the_tuned_model_is_set_beside_what_the_machine_computes_at_most(workshop, answers, machine):
