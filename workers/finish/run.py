@@ -37,6 +37,7 @@ from workers.finish.winners import Winner
 from workers.hardware_probe.run import PROBES_SEC, ensure_machine
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.measure.base import Measurer, Need
+from workers.model_import.reimport import settle_import
 from workers.process.leased_stage import StageContext, leased_stage
 from workers.process.match_devices_and_builder import settle_builder
 from workers.process.worker_runtime import Runtime
@@ -60,6 +61,7 @@ def finish(runtime: Runtime, job_id: str) -> None:
 def _on_its_machine(claimed: StageContext) -> StageContext:
     """A job without trials has no machine yet, and defaults are made for one."""
     settle_builder(claimed.runtime, claimed.job.id)
+    settle_import(claimed.runtime, claimed.job.id)
     measuring = claimed.options.mode != ZERO_SHOT
     with suppress(ChildError, Unschedulable):  # a compiler that fails here makes no defaults either
         ensure_machine(claimed.runtime, claimed.job.id, PROBES_SEC, measuring)
