@@ -199,6 +199,42 @@ def test_another_version_of_tvm_is_another_machine(workshop: Workshop, measured:
     assert known(workshop) is None, "what was known went with the row; it is measured again"
 
 
+OLD_CODE = "0.27.0+before"
+
+
+@pytest.mark.parametrize("peak", [1.0, 1e6], ids=["lower", "higher"])
+def test_what_other_code_measured_is_measured_anew_whether_it_was_less_or_more(
+    workshop: Workshop, measured: Calls, peak: float
+) -> None:
+    other = HERE.model_copy(update={"gflops": {"float32": peak}})
+    job = workshop.job()
+    workshop.write(lambda session: Devices(session).found_out(like(workshop), other, "", OLD_CODE))
+    first_round(workshop, job)
+    assert len(measured) == 1
+    assert machine_of(workshop, job) == found(workshop) == HERE
+
+
+def test_what_other_code_measured_is_an_assumption_where_it_cannot_be_measured_now(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: Calls = []
+
+    def fails(*_asked: object) -> None:
+        calls.append(_asked)
+        raise Unavailable("the device was lost")
+
+    monkeypatch.setattr(probing, "measure", fails)
+    workshop.see_device()
+    workshop.write(lambda session: Devices(session).found_out(like(workshop), HERE, "", OLD_CODE))
+    for _ in range(2):
+        job = workshop.job()
+        first_round(workshop, job)
+        assert machine_of(workshop, job) == HERE.model_copy(update={"measured": False})
+    assert len(calls) == 1, "it is not tried for every job"
+    assert (found(workshop), why(workshop)) == (HERE, "the device was lost")
+    assert probing.known_machine(workshop, job) is None, "no report compares with its peak"
+
+
 def test_a_second_device_of_the_kind_is_known_at_once(workshop: Workshop, measured: Calls) -> None:
     workshop.job()
     probing.measure_device(workshop, ENDPOINT.name)

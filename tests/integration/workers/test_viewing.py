@@ -15,25 +15,41 @@ from tests.fixtures.rows import Rows
 from tests.unit.tvm_space.programs import TARGET, matmul
 from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
 from workers.round.feature_lookup import LOWERED, FeatureLookup, WorkloadOnTarget
-from workers.subprocesses.errors import ChildCrashed
+from workers.subprocesses.errors import (
+    ChildCrashed,
+    ChildError,
+    ChildFailed,
+    ChildKilled,
+    ChildNotStarted,
+    ChildOutOfMemory,
+    ChildStarved,
+    ChildTimeout,
+)
+from workers.tvm import code_digest
+
+CRASHED = ChildCrashed("died of SIGSEGV")
 
 
 class Counting(Inside, CandidateCompiler):
     """Counts the candidates that a compiler, if there is one, is asked about; dies of some, if told to."""
 
     def __init__(
-        self, compiler: CandidateCompiler | None = None, deadly: Collection[tuple[int, ...]] = ()
+        self,
+        compiler: CandidateCompiler | None = None,
+        deadly: Collection[tuple[int, ...]] = (),
+        error: ChildError = CRASHED,
     ) -> None:
         super().__init__()
         self.compiler = compiler
         self.deadly = deadly
+        self.error = error
         self.asked: Counter[str] = Counter()
 
     def told(self, _method: str) -> Any:
         def lower(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
             self.asked[view] += len(candidates)
             if any(tuple(decisions) in self.deadly for _, decisions in candidates):
-                raise ChildCrashed("died of SIGSEGV")
+                raise self.error
             if self.compiler is None:
                 return [bytes(4 * VIEWS[view].width)] * len(candidates)
             return self.compiler.lowered(view, tir, target, candidates)
@@ -133,3 +149,49 @@ def test_a_view_of_decisions_alone_asks_nobody(rows: Rows, database: Database) -
     seen = FeatureLookup(database, counting).see(LOOPS.name, work(rows, {"s": sketch}), [Candidate("s", ())])
     assert seen.known.all()
     assert not counting.asked
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ChildOutOfMemory("took more memory than there is"), id="out of memory"),
+        pytest.param(ChildKilled("died of SIGKILL"), id="killed"),
+        pytest.param(ChildTimeout("took longer than 30 s"), id="time-out"),
+        pytest.param(ChildStarved("took longer than 30 s"), id="starved"),
+        pytest.param(ChildNotStarted("did not start"), id="not started"),
+        pytest.param(ChildFailed("MemoryError", ""), id="memory limit"),
+        pytest.param(ChildCrashed("died of SIGABRT\nterminate called: std::bad_alloc"), id="bad_alloc"),
+    ],
+)
+def test_what_the_host_may_be_at_fault_for_is_asked_again_by_the_next_process(
+    rows: Rows, database: Database, error: ChildError
+) -> None:
+    sketch, candidate = Sketch("s", "[]", ()), Candidate("s", (0,))
+    sick, well = Counting(deadly=[candidate.decisions], error=error), Counting()
+    for _ in range(2):
+        seen = FeatureLookup(database, sick).see("code", work(rows, {"s": sketch}), [candidate])
+        assert seen.known.tolist() == [False]
+    assert sick.asked.total() == 1, "this process knows by now"
+    with Database(database.url) as of_the_next_process:
+        seen = FeatureLookup(of_the_next_process, well).see("code", work(rows, {"s": sketch}), [candidate])
+    assert seen.known.tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ChildFailed("InternalError", "cannot lower"), ChildCrashed("died of SIGSEGV")],
+    ids=["raises", "dies"],
+)
+def test_what_a_candidate_does_to_one_builder_is_asked_of_the_next(
+    rows: Rows, database: Database, monkeypatch: pytest.MonkeyPatch, error: ChildError
+) -> None:
+    sketch, candidate = Sketch("s", "[]", ()), Candidate("s", (0,))
+    of = work(rows, {"s": sketch})
+    FeatureLookup(database, Counting(deadly=[candidate.decisions], error=error)).see("code", of, [candidate])
+    mended = Counting()
+    with Database(database.url) as of_the_next_process:
+        assert not FeatureLookup(of_the_next_process, mended).see("code", of, [candidate]).known.any()
+        assert mended.asked.total() == 0
+        monkeypatch.setattr(code_digest, "code_parts", lambda: {"graphc": "another"})
+        assert FeatureLookup(of_the_next_process, mended).see("code", of, [candidate]).known.all()
+    assert mended.asked.total() == 1
