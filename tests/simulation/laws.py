@@ -8,7 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.measurement_codec import unpack_decisions
-from db.tables import Job, Measurement, Round, Schedule, SketchRow, Workload
+from db.repositories.devices import like_of
+from db.tables import Context, Job, Measurement, Round, Schedule, SketchRow, Workload
 from mallorn.core.states import Cause, JobState, MeasurementKind, RoundState
 from tests.simulation.history import COMMITTED, History
 from tests.simulation.kinds import UNMENDED, Kind
@@ -40,6 +41,7 @@ def broken_laws(
         *(() if Kind.SKEW in UNMENDED else _ticks_are_heard(history)),
         *_what_is_measured_ran(rows, history),
         *_times_compare(rows),
+        *_one_code_builds_a_context(rows, history),
         *(f"two wait for each other: {words}" for words in storage.deadlocks),
     ]
 
@@ -60,6 +62,7 @@ class _Rows:
         ran = ran.join(Workload, Workload.id == Measurement.workload_id).order_by(Measurement.id)
         ran = ran.join(SketchRow, SketchRow.id == Measurement.sketch_id)
         self.reached = session.execute(ran.where(Measurement.device_id.is_not(None))).all()
+        self.contexts = {row.id: row for row in session.scalars(select(Context))}
         self.spent = Counter(row.job_id for row in self.trials)
 
 
@@ -195,12 +198,27 @@ def _what_is_measured_ran(rows: _Rows, history: History) -> Iterator[str]:
             yield f"trial {row_id} is kept for {workload}, as which it never ran"
 
 
+def _one_code_builds_a_context(rows: _Rows, history: History) -> Iterator[str]:
+    """What is stored in a context was built by the code that the context names."""
+    for event in history.of("built"):
+        builder, contexts = event.facts
+        for context_id in contexts:
+            if (context := rows.contexts.get(context_id)) is not None and context.built_by != builder:
+                yield f"{builder} built what is stored in a context of {context.built_by}"
+
+
 def _times_compare(rows: _Rows) -> Iterator[str]:
-    """All times of a job are of one context, and a schedule's context is where it was timed."""
+    """A job's times are of its context or of one of another builder, and a schedule's of where it was timed."""
     for job in rows.jobs:
-        contexts = {row.context_id for row in rows.trials if row.job_id == job.id} - {None}
-        if contexts - {job.context_id}:
-            yield f"job {job.id} of context {job.context_id} has trials of {sorted(contexts)}"
+        contexts = {row.context_id for row in rows.trials if row.job_id == job.id} - {None, job.context_id}
+        unlike = {each for each in contexts if not _differ_in_builder(rows, each, job.context_id)}
+        if unlike:
+            yield f"job {job.id} of context {job.context_id} has trials of {sorted(unlike)}"
     for schedule, row, _workload, _sketch in rows.promoted:
         if schedule.context_id != row.context_id:
             yield f"schedule {schedule.id} of {schedule.context_id} was timed in context {row.context_id}"
+
+
+def _differ_in_builder(rows: _Rows, one: int, other: int | None) -> bool:
+    both = [like_of(rows.contexts[each]) for each in (one, other) if each in rows.contexts]
+    return len(both) == 2 and both[0] == both[1]

@@ -32,6 +32,7 @@ class Process:
     def __init__(self, name: str, pace: float = 1.0, host: Host | None = None) -> None:
         self.name = name
         self.host = host or Host(name)
+        self.code = self.host.version  # that it runs: what was installed when it began
         self.pace = pace
         self.alive = True
         self.frozen_until = 0.0

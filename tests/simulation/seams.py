@@ -36,6 +36,7 @@ from workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTa
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.tracked_devices import Fleet
 from workers.process.worker_runtime import Runtime
+from workers.tvm.code_digest import builder, code_digest
 
 COMPILER: Final = MadeUpCompiler(SyntheticSpace(16, 16, 16))
 TARGET: Final = parse_target('{"kind":"llvm","num-cores":2}')
@@ -52,6 +53,12 @@ TIMED: Final = (
     "workers.process.worker_health.time",
     "workers.process.heartbeat.time",
     "workers.hardware_probe.run.time",
+)
+#: Modules that ask whether a job's candidates are built by the workers' own code.
+BUILDING: Final = (
+    "workers.process.match_devices_and_builder",
+    "services.control.planner_input",
+    "services.control.plan_job",
 )
 Extracted = dict[str, tuple[str, ...]]
 
@@ -124,6 +131,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.process.worker_runtime.HostLock": lambda: here,
         "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.verifier": verifier_of(benches),
+        **{f"{module}.DEVICE": NAME for module in BUILDING},
         "workers.process.time_slice.TURN_SEC": 0.0,
         "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.TemporaryDirectory": lambda **_: nullcontext("."),
@@ -178,7 +186,8 @@ def _extract(loom: Loom, benches: Benches) -> Any:
             ModelTask(name, place + 1, name, "made-up", "s0", 1e4, "{}", Arguments(()), (16, 16, 16))
             for place, name in enumerate(names)
         ]
-        report = GraphReport.model_validate({"recipe": {"name": "tuned"}, "inputs": [], "outputs": []})
+        told = {"recipe": {"name": "tuned"}, "inputs": [], "outputs": [], "code": code_digest()}
+        report = GraphReport.model_validate(told)
         return Extraction(report, tuple(tasks))
 
     return extract
@@ -227,6 +236,8 @@ def _witnesses(history: History) -> Iterator[Any]:
     def added(self: Measurements, round_id: int, token: Any, rows: Any) -> int:
         new = add_batch(self, round_id, token, rows)
         history.when_committed("commit", round_id, token.attempt, tuple(row.slot for row in rows), new)
+        contexts = sorted({row.context_id for row in rows if row.context_id is not None})
+        history.when_committed("built", builder(), tuple(contexts))
         return new
 
     def pulled(self: LoopTicks, lease_sec: float) -> None:

@@ -12,6 +12,7 @@ from db.tables.base import ValueType
 from mallorn.core.job_options import JobOptions
 from mallorn.core.values.event import JobEvent
 from tests.simulation.loom import Loom
+from workers.tvm import code_digest
 
 #: What the next version will have thought of.
 NEXT: Final = "that_the_next_version_knows"
@@ -33,6 +34,10 @@ def versions_mixed(loom: Loom) -> Iterator[None]:
         return _as_written(payload(self), type(self), _version(loom))  # type: ignore[no-any-return]
 
     with ExitStack() as stack:
+        # Each version generates other code.
+        stack.enter_context(
+            patch.object(code_digest, "code_parts", lambda: {"version": str(loom.process.code)})
+        )
         stack.enter_context(patch.object(ValueType, "process_bind_param", bound))
         stack.enter_context(patch.object(Jobs, "create", created))
         stack.enter_context(patch.object(JobEvent, "payload", told))
