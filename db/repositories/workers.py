@@ -33,10 +33,10 @@ class Workers(Repository):
         named = [row.info.builder for row in self.list(FRESH_SEC) if row.id in able and row.info.builder]
         return named[-1] if named else None
 
-    def builds_no_more(self, builder: str) -> bool:
-        """Return whether live workers run rounds, and none of them has this builder."""
-        tuning = [row.info for row in self.list(FRESH_SEC) if row.info.tunes and not row.info.stopped]
-        return bool(tuning) and all(builder not in (info.builder, info.tvm_version) for info in tuning)
+    def builders(self, tuning: bool = True) -> set[str]:
+        """Return the builders of all live workers, or of those that run rounds; an old one names its TVM."""
+        live = [row.info for row in self.list(FRESH_SEC) if not row.info.stopped]
+        return {info.builder or info.tvm_version for info in live if info.tunes or not tuning}
 
     def hosts(self, ids: Collection[str]) -> set[str]:
         """The machines of these workers."""

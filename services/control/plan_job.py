@@ -123,7 +123,7 @@ def _upgraded(step: _JobStep, context: Context, devices: Sequence[Device]) -> Se
     like, workers = like_of(context), Workers(step.session)
     found = [each for each in devices if replace(like_of(each), tvm_version=like.tvm_version) == like]
     ours = workers.builder() if step.options.measurer == DEVICE else None
-    if not found or ours is None or not workers.builds_no_more(context.builder):
+    if not found or ours is None or context.builder in workers.builders():
         return ()
     ReplacedCode(step.session).rebind(step.job.id, context, ours, found[0].tvm_version)
     step.session.refresh(step.job)

@@ -208,7 +208,7 @@ def _one_code_builds_a_context(rows: _Rows, history: History) -> Iterator[str]:
 
 
 def _times_compare(rows: _Rows) -> Iterator[str]:
-    """A job's times are of its context or of one of another builder, and a schedule's of where it was timed."""
+    """A job's times are of its context or of another builder's; a schedule has the context of its time."""
     for job in rows.jobs:
         contexts = {row.context_id for row in rows.trials if row.job_id == job.id} - {None, job.context_id}
         unlike = {each for each in contexts if not _differ_in_builder(rows, each, job.context_id)}

@@ -5,10 +5,11 @@ from sqlalchemy.orm import Session
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.replaced_code import IMPORTED_ANEW, ReplacedCode
+from db.repositories.workers import Workers
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.values.graph_report import GraphReport
-from workers.process.match_devices_and_builder import builder_of, live_builders
+from workers.process.match_devices_and_builder import builder_of
 from workers.process.worker_runtime import Runtime
 from workers.tvm.code_digest import code_digest
 
@@ -36,7 +37,7 @@ def settle_import(runtime: Runtime, job_id: str) -> None:
         ours = builder_of(KeptOptions.model_validate(job.options))
         context = None if job.context_id is None else Contexts(session).get(job.context_id)
         is_ours = ours is not None and context is not None and context.builder == ours
-        waits = not is_ours and any(each.endswith(f"+{code}") for each in live_builders(session))
+        waits = not is_ours and any(each.endswith(f"+{code}") for each in Workers(session).builders())
         if not waits:
             reimport(session, job_id)
     if waits:

@@ -6,7 +6,7 @@ from db.repositories.devices import MachineKey, like_of
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.replaced_code import ReplacedCode
-from db.repositories.workers import FRESH_SEC, Workers
+from db.repositories.workers import Workers
 from db.tables import Context, Job
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import JobOptions, KeptOptions
@@ -33,13 +33,6 @@ def builder_of(options: JobOptions) -> str | None:
     return builder() if options.measurer == DEVICE else None
 
 
-def live_builders(session: Session, tuning: bool = False) -> set[str]:
-    """Return the builders of all live workers; `tuning`: of those that run rounds."""
-    infos = [each.info for each in Workers(session).list(FRESH_SEC)]
-    live = [info for info in infos if not info.stopped and (info.tunes or not tuning)]
-    return {info.builder or info.tvm_version for info in live}
-
-
 def wait_for_builder(
     session: Session, job_id: str, ours: str, worker: str, tuning: bool = True
 ) -> Context | None:
@@ -51,7 +44,7 @@ def wait_for_builder(
     context = None if context_id is None else Contexts(session).get(context_id)
     if context is None or context.builder == ours:
         return None
-    if context.builder in live_builders(session, tuning):
+    if context.builder in Workers(session).builders(tuning):
         words = f"job {job_id} is built by TVM {context.builder}, and worker {worker} has {ours}"
         raise Unavailable(f"{words}; it waits for another", hint="mallorn workers")
     return context
