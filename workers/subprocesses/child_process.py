@@ -1,7 +1,6 @@
 """A killable helper process, as its parent sees it."""
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Self, TypeVar
 
 from mallorn.core.errors import CodeReplaced
+from mallorn.core.redaction import redact
 from workers.sandbox.sandbox import SandboxSpec
 from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.cgroups import killed_for_memory
@@ -25,10 +25,16 @@ from workers.subprocesses.errors import (
     ChildTimeout,
     unpack_error,
 )
-from workers.subprocesses.frame_channel import Channel, ChannelClosed, Frame
+from workers.subprocesses.frame_channel import (
+    FRAME_LIMIT_BYTES,
+    Channel,
+    ChannelClosed,
+    Frame,
+    FrameTooLarge,
+)
 from workers.subprocesses.launch_spec import LaunchSpec
 from workers.subprocesses.pending_call import PendingCall
-from workers.subprocesses.serve_calls import ERROR, READY
+from workers.subprocesses.serve_calls import ERROR, READY, RESULT
 from workers.subprocesses.shutdown import STOP
 from workers.subprocesses.start_process import ChildLog, start_process
 
@@ -101,19 +107,23 @@ class Child:
     def answered(self) -> bool:
         """Move bytes without waiting; True when the call has its answer.
 
-        Raises ChildCrashed when the process died.
+        Raises ChildCrashed when the process died, or sent what is no answer and was killed for it.
         """
         while self._reply is None:
             try:
                 frame = self._open_channel.pump()
             except ChannelClosed:
                 raise self._crash() from None
+            except FrameTooLarge:
+                raise self._end(f"sent more than {FRAME_LIMIT_BYTES >> 20} MiB at once") from None
             if frame is None:
                 return False
-            if frame.head == READY:
-                self.ready, self.sandbox = True, frame.body.decode()
-            else:
+            if frame.head == READY and not self.ready:
+                self.ready, self.sandbox = True, frame.body.decode(errors="replace")
+            elif frame.head in (RESULT, ERROR):
                 self._reply = frame
+            else:
+                raise self._end("sent what is no answer")
         return True
 
     def take(self) -> bytes:
@@ -127,7 +137,7 @@ class Child:
         elif self._log is not None:
             self._log.trim()
         if reply.head == ERROR:
-            error = unpack_error(json.loads(reply.body))
+            error = unpack_error(reply.body)
             if isinstance(error, CodeReplaced):
                 STOP.replaced()
                 STOP.check()
@@ -189,7 +199,7 @@ class Child:
             orders = LaunchSpec(self.MODULE, self._walls, settings().sandbox, self._memory_bytes)
             self._process = start_process(orders, theirs.fileno(), self._log, self._env)
         STOP.enter(self._process.pid)
-        self._channel = Channel(ours)
+        self._channel = Channel(ours, FRAME_LIMIT_BYTES)
         self._calls, self.ready = 0, False
 
     def kill(self) -> None:
@@ -222,6 +232,11 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
+    def _end(self, why: str) -> ChildCrashed:
+        """Kill the process for what it did; return the error to raise."""
+        self.kill()
+        return ChildCrashed(f"{self.name} {why} and was killed")
+
     def _crash(self) -> ChildCrashed:
         how, died_of = "closed its connection", None
         if self._process is not None:
@@ -237,4 +252,4 @@ class Child:
             kind = ChildKilled
         if died_of is signal.SIGKILL and killed_for_memory() > self._killed_before:
             kind, how = ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
-        return kind(f"{self.name} {how}" + (f"\n{tail}" if tail else ""), died_of=died_of)
+        return kind(f"{self.name} {how}" + (f"\n{redact(tail)}" if tail else ""), died_of=died_of)

@@ -1,5 +1,6 @@
 """How a call into a child process can end badly, and the way of errors across the process border."""
 
+import json
 import signal
 import tempfile
 from typing import Any, Final
@@ -7,8 +8,9 @@ from typing import Any, Final
 from mallorn.core import errors
 from mallorn.core.errors import MallornError, StorageFull
 from mallorn.core.os_errors import FULL, lacks_handles, no_handle
+from mallorn.core.redaction import redact
 
-MESSAGE_LIMIT = 4000
+MESSAGE_LIMIT: Final = 4000
 
 
 class ChildError(MallornError):
@@ -55,6 +57,9 @@ class ChildFailed(ChildError):
         super().__init__(f"{kind}: {message}" if message else kind, hint=hint)
 
 
+_TEXTS: Final = ("kind", "message", "hint")
+
+
 def pack_error(error: Exception) -> dict[str, Any]:
     """The fields of an exception that cross the process border."""
     if isinstance(error, ChildFailed):
@@ -77,10 +82,20 @@ def pack_error(error: Exception) -> dict[str, Any]:
     return {"kind": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT], "hint": ""}
 
 
-def unpack_error(fields: dict[str, Any]) -> MallornError:
-    """The error to raise in the parent: the class of mallorn.core.errors it was, else ChildFailed."""
-    kind, message, hint = str(fields["kind"]), str(fields["message"]), str(fields["hint"])
+def unpack_error(body: bytes) -> MallornError:
+    """Return the error to raise in the parent: the class of mallorn.core.errors it was, else ChildFailed.
+
+    A child that runs strangers' code may send anything: its texts are cut and secrets in them are hidden.
+    """
+    try:
+        fields = json.loads(body)
+        kind, message, hint = (redact(str(fields[name])[:MESSAGE_LIMIT]) for name in _TEXTS)
+        suggest = fields.get("suggest")
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return ChildFailed("NoError", "a helper process sent an error that cannot be read")
+    if not isinstance(suggest, dict) or len(str(suggest)) > MESSAGE_LIMIT:
+        suggest = None
     known = getattr(errors, kind, None)
     if isinstance(known, type) and issubclass(known, MallornError):
-        return known(message, hint=hint, suggest=fields.get("suggest"))
+        return known(message, hint=hint, suggest=suggest)
     return ChildFailed(kind, message, hint=hint)

@@ -5,8 +5,10 @@ import select
 import socket
 import struct
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+#: Of what a child sends at once; large arrays travel in files.
+FRAME_LIMIT_BYTES: Final = 1 << 28
 _HEADER = struct.Struct("!Q")
 _END = b"\n"  # of a head
 _CHUNK_BYTES = 1 << 18
@@ -23,11 +25,19 @@ class ChannelClosed(Exception):
     """The other side is gone."""
 
 
-class Channel:
-    """One end of a conversation. `put` and `pump` return at once; `wait` sleeps until there is work."""
+class FrameTooLarge(Exception):
+    """The other side announced a frame beyond the limit."""
 
-    def __init__(self, end: socket.socket) -> None:
+
+class Channel:
+    """One end of a conversation. `put` and `pump` return at once; `wait` sleeps until there is work.
+
+    It keeps no more than one incoming frame, of at most `limit_bytes`: the kernel holds back the rest.
+    """
+
+    def __init__(self, end: socket.socket, limit_bytes: float = inf) -> None:
         self._socket = end
+        self._limit_bytes = limit_bytes
         self._socket.setblocking(False)
         self._outgoing = bytearray()
         self._incoming = bytearray()
@@ -54,7 +64,7 @@ class Channel:
     def pump(self) -> Frame | None:
         """Move bytes both ways; the next whole frame, or None.
 
-        Raises ChannelClosed at the end of the stream.
+        Raises ChannelClosed at the end of the stream, FrameTooLarge before it reads such a frame.
         """
         self.flush()
         closed = self._fill()
@@ -81,22 +91,30 @@ class Channel:
                 del self._outgoing[:sent]
 
     def _fill(self) -> bool:
+        """Read what has come of one frame; return True at the end of the stream."""
         try:
-            while chunk := self._socket.recv(_CHUNK_BYTES):
+            while wanted := self._missing_bytes():
+                if not (chunk := self._socket.recv(min(wanted, _CHUNK_BYTES))):
+                    return True
                 self._incoming += chunk
         except BlockingIOError:
             return False
         except ConnectionResetError:
             return True
-        return True
+        return False
+
+    def _missing_bytes(self) -> int:
+        """Return how many bytes the frame still lacks, as far as is known."""
+        if len(self._incoming) < _HEADER.size:
+            return _HEADER.size - len(self._incoming)
+        (length,) = _HEADER.unpack_from(self._incoming)
+        if length > self._limit_bytes:
+            raise FrameTooLarge
+        return int(_HEADER.size + length - len(self._incoming))
 
     def _next_frame(self) -> Frame | None:
-        if len(self._incoming) < _HEADER.size:
+        if self._missing_bytes():
             return None
-        (length,) = _HEADER.unpack_from(self._incoming)
-        end = _HEADER.size + length
-        if len(self._incoming) < end:
-            return None
-        head, _, body = bytes(memoryview(self._incoming)[_HEADER.size : end]).partition(_END)
-        del self._incoming[:end]
-        return Frame(head.decode(), body)
+        head, _, body = bytes(memoryview(self._incoming)[_HEADER.size :]).partition(_END)
+        self._incoming.clear()
+        return Frame(head.decode(errors="replace"), body)

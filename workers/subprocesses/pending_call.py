@@ -5,7 +5,7 @@ from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
 from workers.subprocesses.call_encoding import Call
-from workers.subprocesses.errors import ChildError
+from workers.subprocesses.errors import ChildError, ChildFailed
 
 R = TypeVar("R")
 START_TIMEOUT_SEC: Final = 300.0  # half a dozen may start at once, each with all of TVM to load
@@ -54,7 +54,11 @@ class PendingCall(Generic[R]):
 
     def result(self) -> R:
         """What the method returned, after `poll` found it; or raise what it raised."""
-        return self._call.read(self._process.take())
+        body = self._process.take()
+        try:
+            return self._call.read(body)
+        except ValueError:
+            raise ChildFailed("NoResult", f"{self._call.method} returned what cannot be read") from None
 
     @property
     def left_sec(self) -> float:

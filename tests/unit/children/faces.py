@@ -90,6 +90,10 @@ class Misbehaving(Child):
     def lie(self) -> int:
         """It answers with a text."""
 
+    @method(limit_sec=10.0)
+    def send_raw(self, data: bytes) -> None:
+        """It writes bytes of its own to the connection, and never returns."""
+
 
 class NoSuchModule(Misbehaving):
     MODULE = "no.such.module"

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from mallorn.core.errors import InvalidModel
@@ -107,6 +108,21 @@ def lie() -> int:
     return answer
 
 
+def send_raw(data: bytes) -> None:
+    (number,) = (int(fd.name) for fd in Path("/proc/self/fd").iterdir() if _is_socket(fd))
+    os.set_blocking(number, True)
+    while data:
+        data = data[os.write(number, data) :]
+    loop()
+
+
+def _is_socket(fd: Path) -> bool:
+    try:
+        return os.readlink(fd).startswith("socket:")
+    except FileNotFoundError:
+        return False
+
+
 METHODS = (
     allocate,
     chatter,
@@ -124,6 +140,7 @@ METHODS = (
     refuse,
     refuse_oddly,
     segfault,
+    send_raw,
     size,
     sleep,
     wait_for_file,

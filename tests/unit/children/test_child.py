@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from mallorn.core.errors import HostFault, InvalidModel, StorageFull
+from mallorn.core.redaction import hide
 from mallorn.core.settings import Settings
 from tests.fixtures.processes import beside, is_running, wait_until_gone
 from tests.unit.children.faces import Leaf, Misbehaving, NoSuchModule
@@ -27,6 +29,7 @@ from workers.subprocesses.errors import (
     ChildStarved,
     ChildTimeout,
 )
+from workers.subprocesses.frame_channel import FRAME_LIMIT_BYTES, Channel, FrameTooLarge
 from workers.subprocesses.typed_method import serving
 
 
@@ -301,3 +304,63 @@ def test_walls_can_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with Misbehaving(room=room) as free:
         free.write(str(tmp_path / "others"))
         assert free.sandbox == "off"
+
+
+def frame(head: str, body: bytes = b"") -> bytes:
+    whole = head.encode() + b"\n" + body
+    return len(whole).to_bytes(8, "big") + whole
+
+
+TOO_LONG = (FRAME_LIMIT_BYTES + 1).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        pytest.param(TOO_LONG + b"x" * 100_000, "sent more than 256 MiB at once", id="a frame without end"),
+        pytest.param(frame("ready") * 2, "sent what is no answer", id="that it is ready, again and again"),
+        pytest.param(frame("odd\xff"), "sent what is no answer", id="a frame of its own kind"),
+    ],
+)
+def test_a_child_that_floods_or_breaks_the_protocol_is_killed_and_its_work_fails(
+    child: Misbehaving, sent: bytes, said: str
+) -> None:
+    pid = child.process()
+    with pytest.raises(ChildCrashed, match=f"tester {said} and was killed"):
+        child.send_raw(sent)
+    assert not is_running(pid)
+    assert child.echo("back") == "back"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(frame("result", b"[" * 100_000), id="no result"),
+        pytest.param(frame("error", b"[" * 100_000), id="no error"),
+        pytest.param(frame("error", b'{"kind": 3}'), id="an error that lacks its fields"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_an_error_of_its_call(child: Misbehaving, sent: bytes) -> None:
+    with pytest.raises(ChildFailed, match="cannot be read"):
+        child.send_raw(sent)
+
+
+def test_the_parent_keeps_no_more_of_a_flood_than_one_frame() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, limit_bytes=1000)
+    with theirs:
+        theirs.sendall(frame("a", b"x" * 500) * 20)
+        assert channel.pump() == ("a", b"x" * 500)
+        assert not channel._incoming
+        assert [channel.pump() for _ in range(19)] == [("a", b"x" * 500)] * 19
+        theirs.sendall((1001).to_bytes(8, "big"))
+        with pytest.raises(FrameTooLarge):
+            channel.pump()
+    channel.close()
+
+
+def test_no_secret_of_the_parent_comes_back_in_an_error(child: Misbehaving) -> None:
+    hide("0123456789abcdef-the-fleets-key")
+    with pytest.raises(ChildFailed) as caught:
+        child.fail("I read 0123456789abcdef-the-fleets-key")
+    assert caught.value.message == "KeyError: 'I read ***'"
