@@ -66,7 +66,7 @@ def _findings(
         yield look("model", lambda: checks.model(graphs, existing(model), shapes))
     if address.url is not None and found:
         yield look("device", lambda: _device(found[0], address))
-    mode = Settings().sandbox
+    mode = Settings().sandbox_mode()
     yield look("sandbox", lambda: checks.sandbox(mode), necessary=mode == "require")
     yield look("cores", checks.cores, necessary=False)
     yield look("onnxruntime", checks.onnxruntime, necessary=False)

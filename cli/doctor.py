@@ -62,6 +62,7 @@ def _repaired(known: Settings) -> Iterator[Finding]:
 
 def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
     from cli.doctor_checks import data_directory
+    from db.repositories.api_keys import asks_for_keys
 
     directory = DataDir(known.data_dir.absolute())
     yield look("directory", lambda: data_directory.rights(directory.path))
@@ -69,7 +70,7 @@ def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
     yield from _stored(known, backup)
     yield look("stack", lambda: data_directory.stack(directory), necessary=False)
     yield look("leftovers", lambda: data_directory.leftovers(directory), necessary=False)
-    yield look("sandbox", lambda: data_directory.sandbox(known.sandbox))
+    yield look("sandbox", lambda: data_directory.sandbox(known.sandbox_mode(asks_for_keys(known))))
 
 
 def _asked(known: Settings, address: Address) -> Iterator[Finding]:

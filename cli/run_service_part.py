@@ -49,11 +49,13 @@ def worker(
         raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
     set_up("worker", settings())
     with installed("worker"):
+        from db.repositories.api_keys import asks_for_keys
         from stack.run_celery import run_worker
         from workers.app import app
         from workers.sandbox.sandbox_support import reached
     open_store(settings().artifacts)
-    reached(settings().sandbox)  # where it is required and not to be had, no worker starts
+    settings().sandbox = mode = settings().sandbox_mode(asks_for_keys(settings()))
+    reached(mode)  # where it is required and not to be had, no worker starts
     _check_tables(settings().database_url)
     run_worker(app, wanted, name or f"worker-{os.getpid()}")
 

@@ -55,7 +55,7 @@ def device(
             name=called,
             is_local=target in LOCAL_WORDS,
             log_path=log.absolute() if log else None,
-            sandbox=known.sandbox,
+            sandbox=known.sandbox_mode(),
             key=key,
         )
 

@@ -14,15 +14,21 @@ Say = Callable[[str], None]
 
 
 def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> None:
-    """Start every part, keep them running, and end them all when asked to, or when nobody uses them."""
+    """Start every part, keep them running, and end them all when asked to, or when nobody uses them.
+
+    Raises NoSandbox where walls are required and this host has not all of them.
+    """
     from db.backups import take_before_migrations
     from db.bundled.load_bundled import bring_along
     from db.migrate import upgrade
     from stack.valkey import socket_url
+    from workers.sandbox.sandbox_support import reached
 
+    env = environment(layout, known)
+    reached(env["MALLORN_SANDBOX"])  # said here and not by each worker in its log
     say(f"data in {layout.data.path}, logs in {layout.data.logs}")
     key = known.model_copy(update={"data_dir": layout.data.path}).fleet_key
-    parts = StackParts(layout, environment(layout, known), key)
+    parts = StackParts(layout, env, key)
     told = Announcer(layout, say)
     supervisor = Supervisor(parts.all(), layout.data.logs, told.ready, told.restart, told.given_up)
     with supervisor.running():

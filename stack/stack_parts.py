@@ -47,8 +47,10 @@ class StackLayout:
 
 def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
     """What the parts read: the same settings as if they were started by hand."""
+    from db.repositories.api_keys import asks_for_keys
     from stack.valkey import socket_url
 
+    asks = asks_for_keys(known)
     return {
         "MALLORN_DATA_DIR": str(layout.data.path),
         "MALLORN_DATABASE_URL": known.database_url,
@@ -57,21 +59,14 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
         "MALLORN_TRACKER": layout.tracker,
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
-        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * _is_ones_own(layout, known)),
+        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * (is_loopback(layout.host) and not asks)),
+        "MALLORN_SANDBOX": known.sandbox_mode(asks),
         "TMPDIR": str(layout.data.scratch),
         HOST_FOLDER_VARIABLE: str(host_folder()),
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": python_path(),
         "PATH": search_path(),
     }
-
-
-def _is_ones_own(layout: StackLayout, known: Settings) -> bool:
-    """Whether nobody but this machine's users can come in: what they name is theirs."""
-    from db.repositories.api_keys import holds_keys
-
-    asks = known.api_keys or known.oidc_issuer or holds_keys(known.database_url)
-    return is_loopback(layout.host) and not asks
 
 
 @dataclass(frozen=True)

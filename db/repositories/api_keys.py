@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Update, and_, exists, or_, select, true, update
+from sqlalchemy.exc import DBAPIError
 
 from db.database_clock import now
 from db.migrate import OldTables, check
@@ -13,6 +14,7 @@ from db.session import Database, read_clock
 from db.tables import ApiKeyRow
 from mallorn.core.api_keys import Scope, digest_of, new_id, new_key
 from mallorn.core.errors import Conflict, NotFound, Unavailable
+from mallorn.core.settings import Settings
 from mallorn.core.values.access_control import ApiKey, NewApiKey
 
 DAY_SEC: Final = 24 * 3600.0
@@ -103,6 +105,19 @@ class ApiKeys(Repository):
 
 def _one(key_id: str) -> Update:
     return update(ApiKeyRow).where(ApiKeyRow.id == key_id)
+
+
+def asks_for_keys(known: Settings) -> bool:
+    """Return whether callers need a key; True for a server that does not answer: it may hold some."""
+    if known.api_keys or known.oidc_issuer:
+        return True
+    try:
+        with Database(known.database_url) as database, database.session() as session:
+            return ApiKeys(session).exist()
+    except DBAPIError:  # it has no such table yet
+        return False
+    except Unavailable:
+        return not known.database_url.startswith("sqlite")
 
 
 def holds_keys(url: str) -> bool:

@@ -83,10 +83,11 @@ class Settings(BaseSettings):
         8 * 1024**3,
         description="Address space a compiler child may use; with a whole model eight times its size more.",
     )
-    sandbox: SandboxMode = Field(
-        "best-effort",
+    sandbox: SandboxMode | Literal[""] = Field(
+        "",
         description="Walls around what handles strangers' models: `require` refuses to work where the kernel "
-        "lacks one, `best-effort` takes those that it has, `off` none.",
+        "lacks one, `best-effort` takes those that it has, `off` none. Empty: `require` where callers need "
+        "an API key, else `best-effort`.",
     )
     keep_jobs_days: float = Field(
         0.0, ge=0, description="Days after its end until a job is deleted, as `mallorn rm` does; 0: never."
@@ -198,6 +199,11 @@ class Settings(BaseSettings):
             text = text or (self.data_dir / KEY_FILE).read_text() or "\n"
         hide(text)
         return FleetKey(text)
+
+    def sandbox_mode(self, asks_for_keys: bool = False) -> SandboxMode:
+        """Return the operator's choice, or the default; `asks_for_keys` says that callers need an API key."""
+        asks = asks_for_keys or bool(self.api_keys or self.oidc_issuer)
+        return self.sandbox or ("require" if asks else "best-effort")
 
     @property
     def tracker_address(self) -> tuple[str, int]:

@@ -22,10 +22,12 @@ from tests.fixtures.waiting import PATIENCE, wait_for
 from workers.device.detect_host import available_cores, host_fingerprint
 from workers.device.device_class import DeviceClass, Endpoint
 from workers.device.serve_device import prepare_runtime
+from workers.device.session_gateway import GatewayClient, SessionGateway
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
 from workers.interfaces.device_runner import LibraryRun, Runner
 from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.measure.tracked_devices import Fleet
+from workers.tvm import remote_device
 from workers.tvm.remote_device import CandidateUnheard, RemoteDevice
 
 EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
@@ -83,6 +85,7 @@ import os
 os.sched_setaffinity(0, last := {max(os.sched_getaffinity(0))})
 from mallorn.core.targets import parse_target
 from workers.device.serve_device import prepare_runtime
+from workers.device.session_gateway import GatewayClient, SessionGateway
 prepare_runtime(parse_target({"kind": "llvm", "num-cores": 1}))
 from workers.device.serve_rpc_session import runtime_facts
 assert runtime_facts(parse_target({"kind": "llvm", "num-cores": 1}))["threads"] == 1
@@ -193,18 +196,23 @@ def test_a_candidate_that_does_harm_costs_its_own_session_only(
     assert fleet.executions() == ["harmful", "next"]
 
 
-def test_a_stalled_network_is_not_the_candidates_time_out(fleet: TestFleet, local_target: Target) -> None:
+def test_a_stalled_network_is_not_the_candidates_time_out(
+    fleet: TestFleet, local_target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client says nothing after it has begun: so a session hears it when the network stalls."""
-    device = RemoteDevice(fleet.settings.tracker_address, local_target, PATIENCE)
+    with SessionGateway().connect() as end:
+        gateway = GatewayClient(end)
+        monkeypatch.setattr(remote_device, "_gateway", lambda: gateway)
+        device = RemoteDevice(fleet.settings.tracker_address, local_target, PATIENCE)
 
-    def stall() -> None:
-        wait_for(lambda: not fleet.sessions(), "the device to end the session")
-        device._call("mallorn.load")
+        def stall() -> None:
+            wait_for(lambda: not fleet.sessions(), "the device to end the session")
+            device._call("mallorn.load")
 
-    with pytest.raises(CandidateUnheard) as caught:
-        device.attempt("unheard", 3.0, stall)
-    assert caught.value.outcome is Outcome.WORKER_LOST
-    device.close()
+        with pytest.raises(CandidateUnheard) as caught:
+            device.attempt("unheard", 3.0, stall)
+        assert caught.value.outcome is Outcome.WORKER_LOST
+        device.close()
     fleet.wait_free(local_target)
 
 

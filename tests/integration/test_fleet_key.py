@@ -62,7 +62,7 @@ def keyed(standing: TestFleet, local_target: Target) -> TestFleet:
 
 def taken_with(key: str, fleet: TestFleet, target: Target, wait_sec: float = PATIENCE) -> str:
     """The name of the device that a runner with this key gets."""
-    with Runner(env={"MALLORN_RPC_KEY": key, "MALLORN_DATA_DIR": "/nowhere"}) as runner:
+    with Runner(key=FleetKey(key)) as runner:
         return runner.identity(fleet.address, target.text, wait_sec=wait_sec).name
 
 
@@ -143,11 +143,12 @@ def test_a_device_without_the_key_cannot_register(tmp_path: Path, local_target: 
 
 
 def test_what_answers_in_a_devices_place_is_not_believed(tmp_path: Path, local_target: Target) -> None:
-    other = f"from mallorn.core.fleet_key import FleetKey; other = [FleetKey({OTHERS!r})]\n"
+    imports = "from mallorn.core.fleet_key import FleetKey\nfrom workers.device.key_agent import KeyAgent\n"
+    other = f"{imports}other = [FleetKey({OTHERS!r})]\n"
     with running_fleet(tmp_path, KEY) as fleet:
-        fleet.start_device(local_target, before=f"{other}FleetKey.of_session = lambda *_: other\n")
+        fleet.start_device(local_target, before=f"{other}KeyAgent.of_session = lambda *_: other\n")
         fleet.wait_free(local_target)
-        with pytest.raises(Unavailable, match="what answers at"):
+        with pytest.raises(Unavailable, match="what answers in the device's place"):
             taken_with(KEY, fleet, local_target)
         assert fleet.executions() == []
 
@@ -198,7 +199,7 @@ def test_neither_a_session_nor_what_it_is_forked_from_has_the_key(
     with running_fleet(tmp_path, key) as fleet:
         fleet.start_device(local_target)
         fleet.wait_free(local_target)
-        with Runner(env={"MALLORN_RPC_KEY": key, "MALLORN_DATA_DIR": "/nowhere"}) as runner:
+        with Runner(key=FleetKey(key)) as runner:
             runner.identity(fleet.address, local_target.text, wait_sec=PATIENCE)
             device = psutil.Process(fleet.device.process.pid)
             keeper, session = sorted(device.children(), key=lambda each: each.create_time())

@@ -1,17 +1,19 @@
 """The walls around helper processes: every way out that is tried is barred, and without walls it is open."""
 
+import fnmatch
 import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures import escapes
+from workers.sandbox import system_paths
 from workers.sandbox.sandbox import WHOLE
 from workers.sandbox.sandbox_support import reached
 
@@ -35,6 +37,8 @@ OPEN_ANYWHERE = {
     "connect",
     "listen",
     "reach a socket with a file",
+    "send to a socket with a file",
+    "send a message to a socket with a file",
     "reach a socket without a file",
     "read the parent's environment",
     "signal the parent",
@@ -60,7 +64,8 @@ def outside() -> Iterator[Path]:
         (folder / "empty").mkdir()
         for name in ("secret", "moved", "removed"):
             (folder / name).write_text("secret")
-        with _unix(str(folder / "socket")):
+        with _unix(str(folder / "socket")), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
+            datagrams.bind(str(folder / "datagrams"))
             yield folder
 
 
@@ -79,7 +84,7 @@ def tried(tmp_path: Path, outside: Path, names: set[str], *walls: str) -> dict[s
     command = [sys.executable, "-P", "-m", "tests.fixtures.escapes", str(room), str(outside), *walls]
     env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
     with socket.create_server(("127.0.0.1", 0)) as tcp, _unix(f"\0{abstract}"):
-        ways = sorted(names, key=list(escapes.ALL).index)
+        ways = sorted(names, key=list(escapes.ALL | escapes.OWN).index)
         known = {"ways": ways, "port": tcp.getsockname()[1], "abstract": abstract}
         (room / "told").write_text(json.dumps(known))
         said = subprocess.run(
@@ -106,13 +111,14 @@ def test_without_walls_the_ways_are_open(tmp_path: Path, outside: Path) -> None:
 @pytest.mark.parametrize(
     ("walls", "open_"),
     [
-        pytest.param([], {}, id="of what runs candidates and models"),
+        pytest.param([], (), id="of what runs candidates and models"),
         pytest.param(["spawns"], escapes.PROGRAMS, id="of what compiles"),
-        pytest.param(["connects"], escapes.NETWORK, id="of what speaks to devices"),
+        pytest.param(["connects"], escapes.TCP_AND_UDP, id="of what speaks to devices"),
+        pytest.param(["drives_gpu"], (), id="of a session that has a GPU"),
     ],
 )
 def test_behind_walls_every_way_is_barred(
-    tmp_path: Path, outside: Path, walls: list[str], open_: dict[str, object]
+    tmp_path: Path, outside: Path, walls: list[str], open_: Iterable[str]
 ) -> None:
     ways = set(escapes.ALL) - set(open_)
     ends = tried(tmp_path, outside, ways, *walls)
@@ -130,3 +136,21 @@ def test_what_is_needed_stays_within_reach(tmp_path: Path, outside: Path) -> Non
 def test_who_speaks_to_devices_reaches_the_network(tmp_path: Path, outside: Path) -> None:
     ends = tried(tmp_path, outside, {"connect", "send a datagram"}, "connects")
     assert set(ends.values()) == {"escaped"}
+
+
+@needs_walls
+def test_cudas_driver_gets_a_socket_that_leads_nowhere(tmp_path: Path, outside: Path) -> None:
+    assert tried(tmp_path, outside, {"make a socket"}, "drives_gpu") == {"make a socket": "escaped"}
+
+
+@needs_walls
+def test_only_a_session_of_a_gpu_gets_its_nodes(
+    tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [f"/dev/{name}" for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "dri/card0")]
+    monkeypatch.setattr(system_paths, "glob", lambda pattern: fnmatch.filter(nodes, pattern))
+    own = f"/proc/{os.getpid()}"
+    assert sorted(path for path, _ in system_paths.accelerator_paths("cuda")) == sorted([*nodes[:3], own])
+    assert list(system_paths.accelerator_paths("llvm")) == []
+    assert not {str(path) for path, _ in system_paths.system_paths()} & {*nodes, "/dev/nvidia-caps"}
+    assert tried(tmp_path, outside, {"write of itself in /proc"})["write of itself in /proc"] != "escaped"

@@ -15,6 +15,7 @@ from mallorn.core.targets import Target, parse_target
 from workers.device.clock_conditions import governor, limits
 from workers.device.identity_fields import HostFacts, Identity
 from workers.device.usable_flags import feature_differences, usable_flags
+from workers.sandbox.environment import harmless
 from workers.subprocesses.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
@@ -102,7 +103,7 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
 
     Raises Unavailable when there is no answer.
     """
-    env = {name: value for name, value in os.environ.items() if name != "TVM_USE_RUNTIME_LIB"}
+    env = {name: value for name, value in harmless().items() if name != "TVM_USE_RUNTIME_LIB"}
     command = [sys.executable, "-P", "-c", program, *words]
     try:
         return subprocess.run(

@@ -51,7 +51,7 @@ class DeviceServer:
         identity: Identity,
         folder: Path,
         log_path: Path | None,
-        walled: bool,
+        sandbox: str,
         listen: Callable[[], socket.socket],
     ) -> None:
         self._registration = registration
@@ -60,7 +60,7 @@ class DeviceServer:
         self._identity = identity
         self._folder = folder
         self._log_path = log_path.absolute() if log_path else None
-        self._walled = walled
+        self._sandbox = sandbox
         self._listen = listen
         self._running: Running | None = None
 
@@ -148,7 +148,7 @@ class DeviceServer:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         # Of the fleet's key a process that runs strangers' code gets what is good for this session alone.
         key = next(iter(self._registration.fleet.of_session(self._registration.match_key)), NO_KEY)
-        session = RpcSession(self._identity, folder, self._log_path, key, self._walled)
+        session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox)
         # Said before the client is answered: from then on nobody may take us to be free.
         self._registration.set_busy(True)
         pid = fork(lambda: self._become(session, connection))

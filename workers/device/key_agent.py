@@ -1,4 +1,9 @@
-"""Keeps the fleet's key in a process of its own: a device forks strangers' sessions, and never has it."""
+"""Keeps the fleet's key in a process of its own: a device forks strangers' sessions, and never has it.
+
+python -P -m workers.device.key_agent SOCKET KEY
+
+Both are numbers of open files: where the device asks, and where the key is read.
+"""
 
 import ctypes
 import json
@@ -6,19 +11,23 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from mallorn.core.errors import MallornError
 from mallorn.core.fleet_key import FleetKey
+from mallorn.core.host_id import HOST_FOLDER_VARIABLE
 from workers.device.forked_process import fork
+from workers.sandbox.environment import harmless
 
 KEEPER_VARIABLE: Final = "MALLORN_KEEPER_FD"
-#: What a device has no use for either.
-SECRETS: Final = {
-    f"MALLORN_{name}"
-    for name in ("RPC_KEY", "API_KEY", "API_KEYS", "DATABASE_URL", "REDIS_URL", "OIDC_CLIENT_SECRET")
-}
+#: Of our own, what a device reads besides its arguments.
+_OWN: Final = (
+    *("MALLORN_TRACKER", "MALLORN_SANDBOX", "MALLORN_LOG_FORMAT", "MALLORN_LOG_LEVEL"),
+    HOST_FOLDER_VARIABLE,
+)
 _PR_SET_DUMPABLE: Final = 4
+_ROOT: Final = str(Path(__file__).resolve().parents[2])
 
 
 class KeyAgent(FleetKey):
@@ -60,31 +69,45 @@ class KeyAgent(FleetKey):
 
 
 def kept(read: Callable[[], FleetKey]) -> FleetKey:
-    """The fleet's key, as its keeper has it; none where there is none.
+    """Return the fleet's key, as its keeper has it; none where there is none.
 
-    The first call reads it, leaves it with the keeper and begins this program again, with nothing of it in
-    memory, arguments or environment.
+    The first call reads it, leaves it with the keeper and begins this program again, with no secret in
+    memory, arguments or environment: only what is on the allow-list comes along.
     """
-    if number := os.environ.pop(KEEPER_VARIABLE, ""):
+    if (number := os.environ.pop(KEEPER_VARIABLE, None)) is not None:
+        if not number:
+            return FleetKey()
         end = socket.socket(fileno=int(number))
         end.set_inheritable(False)
         return KeyAgent(end)
-    if not (key := read()):
-        return key
-    ours, theirs = socket.socketpair()
-    fork(lambda: _keep(key, theirs.detach()))
-    ours.set_inheritable(True)
-    env = {name: value for name, value in os.environ.items() if name not in SECRETS}
+    env = harmless() | {name: os.environ[name] for name in _OWN if name in os.environ}
+    env[KEEPER_VARIABLE] = ""
+    if key := read():
+        ours, theirs = socket.socketpair()
+        key_fd, writing_fd = os.pipe()
+        os.write(writing_fd, key.text.encode())
+        os.close(writing_fd)
+        fork(lambda: _become_keeper(theirs.detach(), key_fd, harmless()))
+        os.close(key_fd)
+        ours.set_inheritable(True)
+        env[KEEPER_VARIABLE] = str(ours.fileno())
     sys.stdout.flush()
-    env[KEEPER_VARIABLE] = str(ours.fileno())
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - ourselves again
 
 
-def _keep(key: FleetKey, number: int) -> None:
+def _become_keeper(socket_fd: int, key_fd: int, env: dict[str, str]) -> None:
+    for number in (socket_fd, key_fd):
+        os.set_inheritable(number, True)
+    env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
+    command = [sys.executable, "-P", "-m", __name__, str(socket_fd), str(key_fd)]
+    os.execve(sys.executable, command, env)  # noqa: S606 - a module of ours
+
+
+def _keep(number: int, key_fd: int) -> None:
     """Answer until the device is gone; nobody else of this user looks into this memory."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
-    os.closerange(3, number)
-    os.closerange(number + 1, os.sysconf("SC_OPEN_MAX"))
+    with os.fdopen(key_fd) as pipe:
+        key = FleetKey(pipe.read())
     with socket.socket(fileno=number) as end, end.makefile("r") as questions:
         for line in questions:
             name, *given = json.loads(line)
@@ -95,3 +118,7 @@ def _answer(key: FleetKey, name: str, given: list[str]) -> object:
     if name == "of_session":
         return [each.text for each in key.of_session(*given)]
     return key.proof(*given) if name == "proof" else key.proves(*given)
+
+
+if __name__ == "__main__":
+    _keep(*map(int, sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The first and the last words of a session, from the server's side of TVM's RPC."""
+"""The first and the last words of a session of TVM's RPC."""
 
 import hmac
 import logging
@@ -7,7 +7,7 @@ import struct
 from typing import Final
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH
+from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, Address, receive_exactly
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +16,10 @@ TIMEOUT_SEC = 5.0
 DEATH_NOTICE: Final = "SessionDied:"
 # And how it goes on where the session waited for its client to the last.
 UNHEARD: Final = " while it waited for its client"
+# What a session answers that cannot begin, before it says why.
+NO_SESSION: Final = "NoSession:"
 _INT = struct.Struct("<i")
+_NAME_LIMIT_BYTES: Final = 1024
 
 
 def ticket_of(match_key: str, fleet: FleetKey) -> str:
@@ -47,15 +50,43 @@ def _greet(connection: socket.socket, words: list[str], key: str, match_key: str
         log.warning("%s showed no ticket of ours and gets no session", connection.getpeername())
         connection.sendall(_INT.pack(RPC_MISMATCH))
         return False
-    name = f"server:{key}".encode()
-    connection.sendall(_INT.pack(RPC_MAGIC) + _INT.pack(len(name)) + name)
+    send_greeting(connection, f"server:{key}")
     connection.settimeout(None)
-    _notice_dead_peer(connection)
+    notice_dead_peer(connection)
     return True
 
 
-def _notice_dead_peer(connection: socket.socket) -> None:
-    """Have the kernel end the stream when the client's host disappears."""
+def ask_for_session(address: Address, match_key: str, fleet: FleetKey, timeout_sec: float) -> socket.socket:
+    """Connect to a device as the client whom the tracker gave its match key to. Raises OSError."""
+    connection = socket.create_connection(address, timeout_sec)
+    try:
+        send_greeting(connection, f"client:{ticket_of(match_key, fleet)}")
+        read_greeting(connection)
+    except OSError:
+        connection.close()
+        raise
+    connection.settimeout(None)
+    return connection
+
+
+def send_greeting(connection: socket.socket, words: str) -> None:
+    """Send what opens a connection, of either side."""
+    name = words.encode()
+    connection.sendall(_INT.pack(RPC_MAGIC) + _INT.pack(len(name)) + name)
+
+
+def read_greeting(connection: socket.socket) -> str:
+    """Return the words of a peer's greeting. Raises OSError for what is none."""
+    if _INT.unpack(receive_exactly(connection, _INT.size))[0] != RPC_MAGIC:
+        raise ConnectionError("it gives no session")
+    (size,) = _INT.unpack(receive_exactly(connection, _INT.size))
+    if not 0 < size < _NAME_LIMIT_BYTES:
+        raise ConnectionError("it speaks another protocol")
+    return receive_exactly(connection, size).decode(errors="replace")
+
+
+def notice_dead_peer(connection: socket.socket) -> None:
+    """Have the kernel end the stream when the peer's host disappears."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -19,7 +19,7 @@ from workers.device.serve_tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key
 from workers.device.tracker_registration import Registration
 from workers.host.core_lock import CoreLock
-from workers.sandbox.sandbox import BEST_EFFORT, OFF
+from workers.sandbox.sandbox import BEST_EFFORT
 from workers.sandbox.sandbox_support import reached
 
 PORTS = range(9091, 9200)
@@ -60,7 +60,7 @@ def serve_device(
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, device_key(target), listening, identity, key)
         on_ready(*listening)
-        how = Path(folder), log_path, sandbox != OFF, listening_there
+        how = Path(folder), log_path, sandbox, listening_there
         DeviceServer(registration, listener, identity, *how).serve_forever()
 
 

@@ -1,6 +1,7 @@
 """The process that serves one RPC session on a device: what a client may call, and the deadline."""
 
 import json
+import logging
 import os
 import signal
 import time
@@ -20,39 +21,60 @@ from workers.device.identity_fields import Identity, RuntimeFacts
 from workers.device.memory_poison import poison_fresh_memory
 from workers.device.model_kernel_times import Kernels
 from workers.device.random_and_saved_arrays import random_values
+from workers.device.rpc_handshake import NO_SESSION
 from workers.device.slice_timer import NEXT_SLICE, SliceTimer
 from workers.host.core_lock import CoreLock
 from workers.host.host_memory import free_bytes
 from workers.host.load_meter import LoadMeter
 from workers.host.process_priority import raise_priority
 from workers.sandbox.landlock import APPEND, READ_FILE
-from workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+from workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
+from workers.sandbox.sandbox_support import NoSandbox, checked
+from workers.sandbox.system_paths import accelerator_paths
+
+log = logging.getLogger(__name__)
 
 
 class RpcSession:
     """Holds what one client uploads, and writes down every candidate before it runs."""
 
     def __init__(
-        self, identity: Identity, folder: Path, log_path: Path | None, key: FleetKey, walled: bool
+        self, identity: Identity, folder: Path, log_path: Path | None, key: FleetKey, sandbox: str
     ) -> None:
         self._identity = identity
         self._folder = folder
         self._log_path = log_path
         self._cores = CoreLock()
-        self._on_cores = Target(identity["target"]).is_cpu
+        self._target = Target(identity["target"])
+        self._on_cores = self._target.is_cpu
         self._key = key
-        self._walled = walled
+        self._sandbox = sandbox
 
     def serve(self, connection_fd: int) -> None:
-        """Answer the client until it closes the connection."""
+        """Answer the client until it closes the connection; tell it why where the walls do not close."""
         os.chdir(self._folder)
         poison_fresh_memory()
         timer = SliceTimer(self._on_cores, self._on_cores and raise_priority())
-        if self._walled:
-            enter_sandbox(walls(self._folder, self._log_path, self._cores, self._on_cores))
+        if self._sandbox != OFF:
+            try:
+                checked(enter_sandbox(self._walls()), self._sandbox)
+            except NoSandbox as error:
+                log.error("a session ended before it began: %s; %s", error.message, error.hint)
+                rpc_api.ReturnException(connection_fd, f"{NO_SESSION} {error.message}; {error.hint}")
+                return
         for name, function in self._functions(timer).items():
             tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)
+
+    def _walls(self) -> SandboxSpec:
+        """Return what a session needs: its folder, the device's log, and its host's locks or GPU."""
+        others = list(accelerator_paths(self._target.kind))
+        if self._log_path is not None:
+            append_line(self._log_path, "")
+            others.append((str(self._log_path), APPEND))
+        if self._on_cores:
+            others += [(str(path), READ_FILE) for path in self._cores.files()]
+        return SandboxSpec(self._folder, drives_gpu=self._target.kind == "cuda", others=tuple(others))
 
     def _functions(self, timer: SliceTimer) -> dict[str, Callable[..., object]]:
         return {
@@ -100,7 +122,7 @@ class RpcSession:
         """Bytes that models may take now; -1 where TVM cannot tell."""
         if self._on_cores:
             return free_bytes()
-        device = tvm.device(Target(self._identity["target"]).kind, 0)
+        device = tvm.device(self._target.kind, 0)
         told = device.available_global_memory
         return -1 if told is None else int(told)
 
@@ -117,15 +139,6 @@ class RpcSession:
         """The candidate came back: no deadline any more, and others may time."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._cores.give_back()
-
-
-def walls(folder: Path, log_path: Path | None, cores: CoreLock, on_cores: bool) -> SandboxSpec:
-    """What a session needs: its folder, the device's log, and the locks of its host's cores."""
-    if log_path is not None:
-        append_line(log_path, "")
-    written = [(str(log_path), APPEND)] if log_path is not None else []
-    locks = [(str(path), READ_FILE) for path in cores.files()] if on_cores else []
-    return SandboxSpec(folder, others=(*written, *locks))
 
 
 def append_line(path: Path, line: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import select
 import socket
 import struct
 import time
@@ -50,15 +51,20 @@ class TrackerClient:
         """What is registered: `queue_info` by key and `server_info`, what the servers say of themselves."""
         return self._ask([SUMMARY])[1]
 
-    def request(self, key: str, timeout_sec: float, wanted: str = "") -> tuple[str, int, str] | None:
-        """Wait for a free server of `key`: its host, port and match key. None when the time is over.
+    def request(
+        self, key: str, timeout_sec: float, wanted: str = "", asker: socket.socket | None = None
+    ) -> tuple[str, int, str] | None:
+        """Wait for a free server of `key`: its host, port and match key.
 
+        None when the time is over. Raises Unavailable when `asker`, for whom it is, has closed its end.
         `wanted` is the text of a DeviceClass. A tracker of an older version takes no notice of it.
         Close the connection after None: a server that comes free would be handed to nobody.
         """
         self._socket.settimeout(timeout_sec)
         try:
             self._send([REQUEST, key, wanted, 1])
+            if asker is not None and not first_ready(self._socket, asker, timeout_sec):
+                return None
             host, port, match_key = self._receive()[1]
         except TimeoutError:
             return None
@@ -143,6 +149,17 @@ class TrackerClient:
         return Unavailable(
             f"the tracker at {host}:{port} does not answer: {error}", hint=f"mallorn tracker --port {port}"
         )
+
+
+def first_ready(readable: socket.socket, asker: socket.socket, timeout_sec: float) -> bool:
+    """Return whether there is something to read in time. Raises ConnectionError once `asker` is closed."""
+    poller = select.poll()
+    poller.register(readable, select.POLLIN)
+    poller.register(asker, select.POLLRDHUP)
+    ready = {fd for fd, _ in poller.poll(timeout_sec * 1000)}
+    if asker.fileno() in ready:
+        raise ConnectionError("who asked is gone")
+    return bool(ready)
 
 
 def receive_exactly(end: socket.socket, size: int) -> bytes:

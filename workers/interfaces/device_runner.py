@@ -1,15 +1,20 @@
 # mypy: disable-error-code="empty-body"
 """The process that holds devices, and runs on them what was built."""
 
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from mallorn.core.fleet_key import FleetKey
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.disturbance import Disturbance
 from workers.device.device_class import DeviceClass, Endpoint
+from workers.device.session_gateway import GATEWAY_VARIABLE, SessionGateway
 from workers.device.slice_timing_result import Slice
+from workers.device.tracker_client import NO_KEY
 from workers.host.load_meter import Load
 from workers.interfaces.hardware_probes import Probe
 from workers.interfaces.tensor_arguments import Arguments
@@ -67,6 +72,15 @@ class Runner(Child):
 
     MODULE = "workers.tvm.runner_child"
     CONNECTS = True
+
+    def __init__(self, *, key: FleetKey = NO_KEY, name: str = "", room: Path | None = None) -> None:
+        """`key` is the fleet's; it stays in this process, which opens the sessions."""
+        super().__init__(name=name, room=room)
+        self._gateway = SessionGateway(key)
+
+    def connections(self) -> dict[str, socket.socket]:
+        """As Child's."""
+        return {GATEWAY_VARIABLE: self._gateway.connect()}
 
     @method(limit_sec=_on_top_of("wait_sec"))
     def identity(

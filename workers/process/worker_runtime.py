@@ -89,9 +89,7 @@ class Runtime:
     @cached_property
     def runner(self) -> Runner:
         """The process that holds the RPC session with a device."""
-        # Behind its walls it reads no data directory: this one is empty.
-        told = {"MALLORN_RPC_KEY": self.settings.fleet_key.text, "MALLORN_DATA_DIR": str(self.room)}
-        return Runner(env=told, name="runner", room=self.room)
+        return Runner(key=self.settings.fleet_key, name="runner", room=self.room)
 
     def release_device(self) -> None:
         """Give the device back, if this worker holds one."""
@@ -139,7 +137,7 @@ class Runtime:
         `met` is told once of each device of whose machine nothing is known.
         """
         self.tunes = tunes
-        self.roll_call.start(reached(self.settings.sandbox), tunes, met)
+        self.roll_call.start(reached(self.settings.sandbox_mode()), tunes, met)
 
     @contextmanager
     def working_on(self, what: str) -> Iterator[None]:

@@ -34,6 +34,7 @@ class SandboxSpec:
     room: Path | None
     spawns: bool = False  # runs a linker or a compiler
     connects: bool = False  # speaks TCP
+    drives_gpu: bool = False  # by CUDA, whose driver does not start without a socket
     others: tuple[tuple[str, int], ...] = ()  # further paths, each with its rights
 
 
@@ -88,6 +89,6 @@ def _paths(walls: SandboxSpec) -> Iterator[tuple[Path, int]]:
 def _calls(walls: SandboxSpec) -> Iterator[str]:
     """What is missing of the walls around system calls."""
     try:
-        seccomp.refuse(walls.spawns, walls.connects)
+        seccomp.refuse(walls.spawns, walls.connects, walls.drives_gpu)
     except OSError as error:
         yield f"seccomp ({error.strerror})"

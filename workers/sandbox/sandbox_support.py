@@ -3,6 +3,7 @@
 python -P -m workers.sandbox.sandbox_support MODE
 """
 
+import logging
 import subprocess
 import sys
 from functools import lru_cache
@@ -12,6 +13,7 @@ from typing import Final
 from mallorn.core.errors import HostFault
 from workers.sandbox.sandbox import OFF, REQUIRE, WHOLE, SandboxSpec, enter_sandbox
 
+log = logging.getLogger(__name__)
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
 HINT: Final = "MALLORN_SANDBOX=best-effort takes what there is   (docs/security.md)"
 
@@ -29,13 +31,20 @@ def reached(mode: str) -> str:
     told = subprocess.run(
         command, env={"PYTHONPATH": _ROOT}, capture_output=True, text=True, check=False
     ).stdout.strip()
-    return checked(told or "without all: it could not be tried", mode)
+    told = checked(told or "without all: it could not be tried", mode)
+    if told != WHOLE:
+        log.warning("the sandbox around strangers' models and candidates is %s   (docs/security.md)", told)
+    return told
 
 
 def checked(told: str, mode: str) -> str:
     """What was told of the walls. Raises NoSandbox where all of them are required."""
     if mode == REQUIRE and told != WHOLE:
-        raise NoSandbox(f"the sandbox of this host is {told}", hint=HINT)
+        raise NoSandbox(
+            f"the sandbox of this host is {told}; all of it is required by MALLORN_SANDBOX=require, "
+            "which is the default where callers need an API key",
+            hint=HINT,
+        )
     return told
 
 

@@ -44,13 +44,16 @@ adjtimex 159 171, clock_adjtime 305 266, sethostname 170 161, setdomainname 171 
 _ESCAPES: Final = "setsid 112 157, setpgid 109 154"
 _PROGRAMS: Final = "fork 57 -1, vfork 58 -1, execve 59 221, execveat 322 281"
 _SOCKETS: Final = "socket 41 198"  # a pair of them leads nowhere
-# Judged by their first argument, but for clone3.
-_SPECIAL: Final = "clone 56 220, clone3 435 435, prlimit64 302 261"
+# What makes a socket lead somewhere; `sendto` does so with an address.
+_CONVERSATIONS: Final = "connect 42 203, sendmsg 46 211, sendmmsg 307 269"
+# Judged by an argument, but for clone3.
+_SPECIAL: Final = "clone 56 220, clone3 435 435, prlimit64 302 261, sendto 44 206"
 _PR_SET_SECCOMP: Final = 22
 _FILTER: Final = 2
 # Classic BPF: load a word of the call's description, jump if it is this number or has these bits, answer.
 _LOAD, _IF_EQUAL, _IF_BITS, _IF_LARGER, _ANSWER = 0x20, 0x15, 0x45, 0x25, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _FIFTH_ARGUMENT = 0, 4, 16, 48
+_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 _REFUSE: Final = 0x00050000 | errno.EPERM
 _ABSENT: Final = 0x00050000 | errno.ENOSYS  # then the C library does it in the older way
@@ -70,6 +73,7 @@ def _table(text: str) -> dict[str, tuple[int, int]]:
 NEVER: Final = _table(",".join((_OTHER_PROCESSES, _FILES_OF_OTHERS, _KERNEL, _ESCAPES)))
 PROGRAMS: Final = _table(_PROGRAMS)
 SOCKETS: Final = _table(_SOCKETS)
+CONVERSATIONS: Final = _table(_CONVERSATIONS)
 SPECIAL: Final = _table(_SPECIAL)
 
 
@@ -77,16 +81,20 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
-def refuse(spawns: bool, connects: bool) -> None:
-    """Refuse what nobody needs; without `spawns` processes, without `connects` sockets. Raises OSError."""
+def refuse(spawns: bool, connects: bool, drives_gpu: bool = False) -> None:
+    """Refuse what nobody needs. Raises OSError.
+
+    Without `spawns` there are no new processes. `connects` allows TCP and UDP, and `drives_gpu` the sockets
+    that CUDA's driver makes and does not use: they reach nobody.
+    """
     machine = platform.machine()
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
-    code = b"".join(struct.pack("<HBBI", *each) for each in _whole(machine, spawns, connects))
+    code = b"".join(struct.pack("<HBBI", *each) for each in _whole(machine, spawns, connects, drives_gpu))
     prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)))
 
 
-def _whole(machine: str, spawns: bool, connects: bool) -> Iterator[Instruction]:
+def _whole(machine: str, spawns: bool, connects: bool, drives_gpu: bool) -> Iterator[Instruction]:
     architecture, column = ARCHITECTURES[machine]
     yield (_LOAD, 0, 0, _ARCHITECTURE)
     yield (_IF_EQUAL, 1, 0, architecture)
@@ -94,13 +102,19 @@ def _whole(machine: str, spawns: bool, connects: bool) -> Iterator[Instruction]:
     yield (_LOAD, 0, 0, _NUMBER)
     if machine == X86_64:
         yield from _if((_IF_LARGER, _X32), _REFUSE)
-    refused = NEVER | ({} if spawns else PROGRAMS) | ({} if connects else SOCKETS)
+    refused = NEVER | ({} if spawns else PROGRAMS) | ({} if connects else CONVERSATIONS)
     for number in sorted(numbers[column] for numbers in refused.values() if numbers[column] >= 0):
         yield from _if((_IF_EQUAL, number), _REFUSE)
     special = {name: numbers[column] for name, numbers in SPECIAL.items()}
     yield from _if((_IF_EQUAL, special["clone3"]), _ABSENT)  # its flags lie in memory, where no filter looks
     yield from _judge(special["clone"], _of_clone(spawns))
     yield from _judge(special["prlimit64"], [*_if((_IF_EQUAL, 0), _ALLOW)])  # one's own limits alone
+    families = [_AF_INET, _AF_INET6] if connects else [_AF_UNIX] if drives_gpu else []
+    allowed = [step for family in families for step in _if((_IF_EQUAL, family), _ALLOW)]
+    yield from _judge(SOCKETS["socket"][column], allowed)
+    if not connects:  # what answers on a connection that was there before names no address
+        high = [(_LOAD, 0, 0, _FIFTH_ARGUMENT + 4), *_if((_IF_EQUAL, 0), _ALLOW)]
+        yield from _judge(special["sendto"], [(_IF_EQUAL, 0, len(high), 0), *high], _FIFTH_ARGUMENT)
     yield (_ANSWER, 0, 0, _ALLOW)
 
 
@@ -115,8 +129,10 @@ def _if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]:
     yield (_ANSWER, 0, 0, answer)
 
 
-def _judge(number: int, by_first_argument: Iterable[Instruction]) -> Iterator[Instruction]:
-    """Of this call look at the first argument; what is not allowed then is refused."""
-    steps = [(_LOAD, 0, 0, _FIRST_ARGUMENT), *by_first_argument, (_ANSWER, 0, 0, _REFUSE)]
+def _judge(
+    number: int, by_argument: Iterable[Instruction], argument: int = _FIRST_ARGUMENT
+) -> Iterator[Instruction]:
+    """Of this call look at one argument; what is not allowed then is refused."""
+    steps = [(_LOAD, 0, 0, argument), *by_argument, (_ANSWER, 0, 0, _REFUSE)]
     yield (_IF_EQUAL, 0, len(steps), number)
     yield from steps

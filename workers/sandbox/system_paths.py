@@ -1,12 +1,13 @@
 """What of a host everybody behind walls may read, run or use: its system, this Python, and our code."""
 
+import os
 import sys
 from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 from typing import Final
 
-from workers.sandbox.landlock import READ, RUN, USE
+from workers.sandbox.landlock import READ, RUN, TRUNCATE, USE, WRITE_FILE
 
 _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt")
 _FACTS: Final = ("/proc", "/sys")
@@ -36,7 +37,16 @@ _ETC: Final = (
 )
 # Wheels keep what their modules link to in a folder `numpy.libs`.
 _MODULES: Final = (".py", ".so", ".zip", ".dist-info", ".egg-info", ".libs")
-_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri/*", "kfd", "dxg")
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom")
+_NVIDIA: Final = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")
+_RENDERERS: Final = ("dri/renderD*",)
+#: By the kind of a target: what its driver opens in /dev. CUDA's nodes were measured, with nothing to spare.
+_ACCELERATORS: Final = {
+    "cuda": _NVIDIA,
+    "rocm": ("kfd", *_RENDERERS),
+    "opencl": (*_NVIDIA, "kfd", *_RENDERERS),
+    "vulkan": (*_NVIDIA, "nvidia-modeset", *_RENDERERS),
+}
 
 
 def system_paths() -> Iterator[tuple[Path, int]]:
@@ -49,12 +59,19 @@ def system_paths() -> Iterator[tuple[Path, int]]:
         yield Path("/etc", name), READ
     for pattern in _DEVICES:
         yield from ((Path(path), USE) for path in glob(f"/dev/{pattern}"))
-    for name in ("nvidia-caps", "pts"):
-        yield Path("/dev", name), READ
+    yield Path("/dev/pts"), READ
     prefixes = sys.prefix, sys.base_prefix, "/usr"
     for entry in sys.path:
         if not any(Path(entry).is_relative_to(prefix) for prefix in prefixes):
             yield from _code(Path(entry))
+
+
+def accelerator_paths(kind: str) -> Iterator[tuple[str, int]]:
+    """Yield what a session of such a target may use of its host's GPU; nothing for a CPU."""
+    for pattern in _ACCELERATORS.get(kind, ()):
+        yield from ((path, USE) for path in glob(f"/dev/{pattern}"))
+    if kind == "cuda":  # its driver names its own threads
+        yield f"/proc/{os.getpid()}", WRITE_FILE | TRUNCATE
 
 
 def _code(folder: Path) -> Iterator[tuple[Path, int]]:

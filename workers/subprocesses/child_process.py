@@ -34,7 +34,7 @@ from workers.subprocesses.frame_channel import (
 )
 from workers.subprocesses.launch_spec import LaunchSpec
 from workers.subprocesses.pending_call import PendingCall
-from workers.subprocesses.serve_calls import ERROR, READY, RESULT
+from workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
 from workers.subprocesses.shutdown import STOP
 from workers.subprocesses.start_process import ChildLog, start_process
 
@@ -195,12 +195,19 @@ class Child:
         self.kill()
         ours, theirs = socket.socketpair()
         self._log = ChildLog()
-        with theirs:
-            orders = LaunchSpec(self.MODULE, self._walls, settings().sandbox, self._memory_bytes)
-            self._process = start_process(orders, theirs.fileno(), self._log, self._env)
+        orders = LaunchSpec(self.MODULE, self._walls, settings().sandbox_mode(), self._memory_bytes)
+        with contextlib.ExitStack() as given:
+            ends = {FD_VARIABLE: given.enter_context(theirs)}
+            ends |= {name: given.enter_context(end) for name, end in self.connections().items()}
+            fds = {name: end.fileno() for name, end in ends.items()}
+            self._process = start_process(orders, fds, self._log, self._env)
         STOP.enter(self._process.pid)
         self._channel = Channel(ours, FRAME_LIMIT_BYTES)
         self._calls, self.ready = 0, False
+
+    def connections(self) -> dict[str, socket.socket]:
+        """Return what else a starting process gets open: the variables that name it, and its ends."""
+        return {}
 
     def kill(self) -> None:
         """End the process, all it started, and the call in progress."""

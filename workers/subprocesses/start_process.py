@@ -9,27 +9,16 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
 
+from workers.sandbox.environment import harmless
 from workers.subprocesses.launch_spec import LaunchSpec
-from workers.subprocesses.serve_calls import FD_VARIABLE
 
 _TAIL_BYTES = 2000
 _LIMIT_BYTES = 1 << 20
-_NAMES: Final = (
-    *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"),
-    *("CC", "CXX", "CPATH", "LIBRARY_PATH", "NO_COLOR", "COLUMNS", "MALLORN_CODE"),
-)
-#: Of compilers, drivers, numerical libraries, languages and Python itself.
-_BEGINNINGS: Final = (
-    *("LC_", "PYTHON", "TVM_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "ZIG_"),
-    *("CUDA_", "NVIDIA_", "ROCM_", "ROCR_", "HIP_", "HSA_", "AMD_", "GPU_", "OCL_", "OPENCL_", "VK_"),
-    *("MALLOC_", "GLIBC_", "ORT_", "COVERAGE_"),
-)
 _ROOT = str(Path(__file__).resolve().parents[2])
 # The kernel ties a child's life to the thread that started it: one thread, as old as we get, starts all.
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
@@ -62,11 +51,6 @@ class ChildLog:
         self.file.close()
 
 
-def harmless(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What of an environment may be passed on."""
-    return {name: value for name, value in environ.items() if name in _NAMES or name.startswith(_BEGINNINGS)}
-
-
 @lru_cache(maxsize=1)
 def compile_what_children_import() -> None:
     """Keep the bytecode of modules that only children import: behind their walls they cannot."""
@@ -75,9 +59,9 @@ def compile_what_children_import() -> None:
 
 
 def start_process(
-    orders: LaunchSpec, fd: int, log: ChildLog, env: Mapping[str, str]
+    orders: LaunchSpec, fds: Mapping[str, int], log: ChildLog, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Run what is ordered with the connection `fd`, printing to `log`."""
+    """Run what is ordered with these files open, which its environment names, printing to `log`."""
     compile_what_children_import()
     path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     room = orders.walls.room
@@ -89,17 +73,19 @@ def start_process(
         "PYTHONPATH": path,
         **scratch,
         **env,
-        FD_VARIABLE: str(fd),
+        **{name: str(fd) for name, fd in fds.items()},
     }
-    return _thread.submit(_spawn, orders, fd, log, whole).result()
+    return _thread.submit(_spawn, orders, tuple(fds.values()), log, whole).result()
 
 
-def _spawn(orders: LaunchSpec, fd: int, log: ChildLog, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(
+    orders: LaunchSpec, fds: Sequence[int], log: ChildLog, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         # -P: a file named like a module, in the directory where the user happens to be, is not imported.
         [sys.executable, "-P", "-m", "workers.subprocesses.child_main", str(os.getpid()), orders.text],
         env=env,
-        pass_fds=(fd,),
+        pass_fds=fds,
         stdin=subprocess.DEVNULL,
         stdout=log.file,
         stderr=log.file,

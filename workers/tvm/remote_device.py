@@ -2,11 +2,13 @@
 
 import json
 import logging
+import os
 import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,21 +18,19 @@ from tvm.runtime import Module, Tensor, empty
 from tvm.runtime.vm import VirtualMachine
 
 from mallorn.core.errors import Unavailable
-from mallorn.core.fleet_key import HINT, FleetKey
+from mallorn.core.fleet_key import HINT
 from mallorn.core.outcomes import Outcome
-from mallorn.core.settings import settings
 from mallorn.core.targets import Target
-from workers.device.device_class import DeviceClass, endpoint_of, none_like
-from workers.device.device_request_queue import class_of
+from workers.device.device_class import DeviceClass, endpoint_of
 from workers.device.identity_fields import Identity
-from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, ticket_of
+from workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
+from workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient, OpenSession
 from workers.device.slice_timing_result import SliceTimes
-from workers.device.tracker_client import Address, TrackerClient, device_key
+from workers.device.tracker_client import Address, device_key
 from workers.host.load_meter import Load
 from workers.interfaces.tensor_arguments import Arguments
 
 log = logging.getLogger(__name__)
-_PATIENCE_SEC = 5.0
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
 _NAP_SEC = 0.1  # no suspension is shorter, and no two looks at two clocks lie further apart
 FLOAT_RANGE = (0.1, 1.0)
@@ -265,38 +265,33 @@ def _lost(text: str) -> Unavailable:
 
 def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | None = None) -> rpc.RPCSession:
     """Wait for a free device, of a class. Raises NoDevice when none is registered, Unavailable when all stay
-    busy, or are not to be reached where they say they are."""
-    deadline_sec, fleet = time.monotonic() + wait_sec, settings().fleet_key
-    wanted, why = "" if like is None else like.text, "stayed busy"
+    busy, or are not to be reached where they say they are, or give no session."""
+    deadline_sec = time.monotonic() + wait_sec
     while True:
-        with TrackerClient(tracker, key=fleet) as client:
-            if not any(
-                server["key"] == f"server:{key}" and wanted in ("", class_of(server))
-                for server in client.summary()["server_info"]
-            ):
-                raise none_like(like)
-            left_sec = deadline_sec - time.monotonic()
-            if left_sec <= 0:
-                raise Unavailable(f"all devices {why} for {wait_sec:g} s", hint="mallorn devices")
-            offer = client.request(key, min(_PATIENCE_SEC, left_sec), wanted)
-        if offer is not None:
-            try:
-                # TVM's own connect waits for minutes for a host that is not there.
-                socket.create_connection(offer[:2], min(_PATIENCE_SEC, left_sec)).close()
-                return _session(*offer, fleet)
-            except (OSError, *_BROKEN) as error:
-                # The device died between its offer and our call; the tracker finds out in a moment.
-                why = f"stayed busy, or out of reach as {offer[0]}:{offer[1]} ({error})"
-                log.warning("a device at %s:%s is not reached: %s", *offer[:2], error)
-                time.sleep(0.1)
+        opened = _gateway().open(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
+        try:
+            return _session(opened)
+        except _BROKEN as error:
+            _, refused, why = str(error).partition(NO_SESSION)
+            if refused or time.monotonic() > deadline_sec:
+                raise _lost(why.strip() or str(error)) from None
+            log.warning("a device gave no session: %s", error)
+            time.sleep(0.1)
 
 
-def _session(host: str, port: int, match_key: str, fleet: FleetKey) -> rpc.RPCSession:
-    """A session with the device that was offered. Raises Unavailable for one that is not of our fleet."""
-    session = rpc.connect(host, port, ticket_of(match_key, fleet))
-    if fleet:
+@lru_cache
+def _gateway() -> GatewayClient:
+    end = socket.socket(fileno=int(os.environ.pop(GATEWAY_VARIABLE)))
+    end.set_inheritable(False)
+    return GatewayClient(end)
+
+
+def _session(opened: OpenSession) -> rpc.RPCSession:
+    """Return a session that was opened. Raises Unavailable for a device that is not of our fleet."""
+    session = rpc.connect("127.0.0.1", opened.port, opened.ticket)
+    if opened.keys:
         said = secrets.token_hex(16)
         proof = str(session.get_function("mallorn.prove")(said))
-        if not any(key.proves(proof, "device", said) for key in fleet.of_session(match_key)):
-            raise Unavailable(f"what answers at {host}:{port} does not know our key", hint=HINT)
+        if not any(key.proves(proof, "device", said) for key in opened.keys):
+            raise Unavailable("what answers in the device's place does not know our key", hint=HINT)
     return session

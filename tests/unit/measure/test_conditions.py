@@ -92,7 +92,7 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
     whole: Any = {"name": "d", "target": '{"kind":"llvm","num-cores":2}', "accelerator": ""}
     identity, tracker = detect_host.described_again(whole), Tracker()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = DeviceServer(tracker, listener, identity, tmp_path, None, True, lambda: listener)  # type: ignore[arg-type]
+        server = DeviceServer(tracker, listener, identity, tmp_path, None, "require", lambda: listener)  # type: ignore[arg-type]
         server._look_at_host()
         assert tracker.told == []
         host({"cpufreq/scaling_governor": "performance\n", "power/BAT0/status": "Discharging\n"})

@@ -10,7 +10,7 @@ import pytest
 from workers.device import detect_host, target_support, usable_flags
 from workers.device.detect_host import cpu_info, detect_target
 from workers.device.target_support import why_not
-from workers.sandbox.seccomp import NEVER, PROGRAMS, SOCKETS, SPECIAL
+from workers.sandbox.seccomp import CONVERSATIONS, NEVER, PROGRAMS, SOCKETS, SPECIAL
 
 V4 = "avx512f avx512bw avx512cd avx512dq avx512vl"
 TILES = "amx_tile amx_int8 amx_bf16"
@@ -72,6 +72,6 @@ def test_the_kernel_is_asked_and_believed() -> None:
     assert not given or "amx_tile" in cpu_info()["flags"]
 
 
-@pytest.mark.parametrize("table", [NEVER, PROGRAMS, SOCKETS, SPECIAL])
+@pytest.mark.parametrize("table", [NEVER, PROGRAMS, SOCKETS, CONVERSATIONS, SPECIAL])
 def test_walls_leave_the_question_to_the_kernel(table: dict[str, tuple[int, int]]) -> None:
     assert all(x86_64 != 158 for x86_64, _ in table.values())

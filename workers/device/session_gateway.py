@@ -1,0 +1,209 @@
+"""Opens devices' sessions for a runner, which never has the fleet's key, and filters what sessions answer.
+
+A session runs strangers' native code, and TVM's client serves its peer: it would obey an InitServer and then
+a CallFunc or a copy of memory that arrives while it waits for an answer. So the runner reaches no device by
+itself. It asks its worker by a line of JSON; the worker proves itself to tracker and device, and passes on to
+the runner, on loopback and for a ticket that is good once, only what answers a call.
+"""
+
+import json
+import logging
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from mallorn.core.errors import MallornError, Unavailable
+from mallorn.core.fleet_key import FleetKey
+from workers.device.device_class import DeviceClass, none_like
+from workers.device.device_request_queue import class_of
+from workers.device.rpc_handshake import ask_for_session, notice_dead_peer, read_greeting, send_greeting
+from workers.device.tracker_client import NO_KEY, Address, TrackerClient, first_ready
+from workers.subprocesses.errors import pack_error, unpack_error
+
+log = logging.getLogger(__name__)
+#: Where a runner finds the number of its open file.
+GATEWAY_VARIABLE: Final = "MALLORN_GATEWAY_FD"
+PATIENCE_SEC: Final = 5.0
+_RUNNER_SEC: Final = 60.0  # until a runner that asked connects
+_CHUNK_BYTES: Final = 1 << 18
+_LINE_BYTES: Final = 1 << 16
+# Of TVM's protocol: how many bytes follow, and what they are.
+_PACKET: Final = struct.Struct("<Qi")
+_CODE_BYTES: Final = 4
+_RETURN, _EXCEPTION, _COPY_ACK = 4, 5, 8
+ANSWERS: Final = frozenset({_RETURN, _EXCEPTION, _COPY_ACK})
+#: TVM reserves memory for a packet before it comes.
+PACKET_LIMIT_BYTES: Final = 1 << 32
+
+
+class OpenSession(NamedTuple):
+    """Where a runner finds a session, and what proves that its device is of the fleet."""
+
+    port: int
+    ticket: str
+    keys: tuple[FleetKey, ...]
+
+
+class SessionGateway:
+    """The worker's side: one thread for each runner, and two for each of its sessions."""
+
+    def __init__(self, key: FleetKey = NO_KEY) -> None:
+        self._key = key
+
+    def connect(self) -> socket.socket:
+        """Return the end for a runner that is about to start; what it asks is answered until it closes it."""
+        ours, theirs = socket.socketpair()
+        threading.Thread(target=self._answer_all, args=(ours,), name="session-gateway", daemon=True).start()
+        return theirs
+
+    def _answer_all(self, end: socket.socket) -> None:
+        with end, end.makefile("rb") as questions:
+            try:
+                while line := questions.readline(_LINE_BYTES):
+                    end.sendall(json.dumps(self._answer(end, **json.loads(line))).encode() + b"\n")
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                log.info("a runner gets no more sessions: %s", error)
+
+    def _answer(
+        self, runner: socket.socket, tracker: Sequence[Any], key: str, wait_sec: float, like: list[Any] | None
+    ) -> Any:
+        host, port = tracker
+        wanted = None if like is None else DeviceClass(*like)
+        try:
+            device, match_key = self._take_device((str(host), int(port)), key, wait_sec, wanted, runner)
+        except MallornError as error:
+            return {"error": pack_error(error)}
+        listener, ticket = socket.create_server(("127.0.0.1", 0)), secrets.token_hex(16)
+        of_session = [each.text for each in self._key.of_session(match_key)]
+        answer = {"port": listener.getsockname()[1], "ticket": ticket, "keys": of_session}
+        runner = runner.dup()  # it is watched until its session has begun
+        threading.Thread(target=_relay, args=(listener, ticket, device, runner), daemon=True).start()
+        return answer
+
+    def _take_device(
+        self, tracker: Address, key: str, wait_sec: float, like: DeviceClass | None, runner: socket.socket
+    ) -> tuple[socket.socket, str]:
+        """Wait for a free device of a class; return the connection that has its session, and its match key.
+
+        Raises NoDevice when none is registered, Unavailable when all stay busy, or are not to be reached
+        where they say they are.
+        """
+        deadline_sec = time.monotonic() + wait_sec
+        wanted, why = "" if like is None else like.text, "stayed busy"
+        while True:
+            with TrackerClient(tracker, key=self._key) as client:
+                if not any(
+                    server["key"] == f"server:{key}" and wanted in ("", class_of(server))
+                    for server in client.summary()["server_info"]
+                ):
+                    raise none_like(like)
+                left_sec = deadline_sec - time.monotonic()
+                if left_sec <= 0:
+                    raise Unavailable(f"all devices {why} for {wait_sec:g} s", hint="mallorn devices")
+                offer = client.request(key, min(PATIENCE_SEC, left_sec), wanted, runner)
+            if offer is not None:
+                host, port, match_key = offer
+                try:
+                    return ask_for_session((host, port), match_key, self._key, PATIENCE_SEC), match_key
+                except OSError as error:
+                    # The device died between its offer and our call; the tracker finds out in a moment.
+                    why = f"stayed busy, or out of reach as {host}:{port} ({error})"
+                    log.warning("a device at %s:%s is not reached: %s", host, port, error)
+                    time.sleep(0.1)
+
+
+class GatewayClient:
+    """The runner's side."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def open(self, tracker: Address, key: str, wait_sec: float, like: DeviceClass | None) -> OpenSession:
+        """Wait for a free device. Raises NoDevice, Unavailable."""
+        wanted = None if like is None else [like.host_class, like.tvm_version, like.threads]
+        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": wanted}
+        self._end.sendall(json.dumps(question).encode() + b"\n")
+        with self._end.makefile("rb") as answers:
+            line = answers.readline()
+        if not line:
+            raise Unavailable("the worker that opens sessions is gone", hint="mallorn worker")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise unpack_error(json.dumps(answer["error"]).encode())
+        return OpenSession(answer["port"], answer["ticket"], tuple(map(FleetKey, answer["keys"])))
+
+
+def _relay(listener: socket.socket, ticket: str, device: socket.socket, runner: socket.socket) -> None:
+    with device:
+        with listener, runner:
+            client = _client(listener, ticket, runner)
+        if client is None:
+            return
+        with client:
+            for end in (client, device):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            notice_dead_peer(device)
+            calls = threading.Thread(target=_pass_calls, args=(client, device), daemon=True)
+            calls.start()
+            with suppress(OSError):
+                _pass_answers(device, client)
+            for end in (client, device):
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            calls.join()
+
+
+def _client(listener: socket.socket, ticket: str, runner: socket.socket) -> socket.socket | None:
+    """Return the connection that shows the ticket; None when none does while the runner waits."""
+    with suppress(OSError):
+        while first_ready(listener, runner, _RUNNER_SEC):
+            client, _ = listener.accept()
+            if _shows(client, ticket):
+                return client
+            client.close()
+    return None
+
+
+def _shows(client: socket.socket, ticket: str) -> bool:
+    """Return whether a client knows the ticket, and welcome it; another user's process may come first."""
+    client.settimeout(PATIENCE_SEC)
+    try:
+        words = read_greeting(client).split()
+        if not words or not secrets.compare_digest(words[0].encode(), f"client:{ticket}".encode()):
+            return False
+        send_greeting(client, "gateway")
+    except OSError:
+        return False
+    client.settimeout(None)
+    return True
+
+
+def _pass_calls(client: socket.socket, device: socket.socket) -> None:
+    """Pass on all that the client sends; then the device learns that it is gone."""
+    buffer = memoryview(bytearray(_CHUNK_BYTES))
+    with suppress(OSError):
+        while count := client.recv_into(buffer):
+            device.sendall(buffer[:count])
+    with suppress(OSError):
+        device.shutdown(socket.SHUT_WR)
+
+
+def _pass_answers(device: socket.socket, client: socket.socket) -> None:
+    """Pass on what answers a call. Whatever else a session sends ends it before TVM's client sees it."""
+    with device.makefile("rb", _CHUNK_BYTES) as stream:
+        while len(head := stream.read(_PACKET.size)) == _PACKET.size:
+            size, code = _PACKET.unpack(head)
+            if code not in ANSWERS or not _CODE_BYTES <= size <= PACKET_LIMIT_BYTES:
+                log.warning("a session sent a packet of kind %d and %d bytes, and was ended", code, size)
+                return
+            left = size - _CODE_BYTES
+            piece = stream.read(min(left, _CHUNK_BYTES))
+            client.sendall(head + piece)
+            while piece and (left := left - len(piece)):
+                piece = stream.read(min(left, _CHUNK_BYTES))
+                client.sendall(piece)
