@@ -11,6 +11,7 @@ from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE, host_folder
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
+from mallorn.core.stand_in_measurers import ANY_RECORDING
 from mallorn.core.targets import LOCAL, Target
 from stack.data_directory import DataDir
 from stack.readiness_probes import device_registered, http_ok, redis_answers, tracker_answers
@@ -51,6 +52,7 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
     from stack.valkey import socket_url
 
     asks = asks_for_keys(known)
+    is_ones_own = is_loopback(layout.host) and not asks
     return {
         "MALLORN_DATA_DIR": str(layout.data.path),
         "MALLORN_DATABASE_URL": known.database_url,
@@ -59,7 +61,8 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
         "MALLORN_TRACKER": layout.tracker,
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
-        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * (is_loopback(layout.host) and not asks)),
+        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * is_ones_own),
+        "MALLORN_RECORDINGS": known.recordings or (ANY_RECORDING if is_ones_own else ""),
         "MALLORN_SANDBOX": known.sandbox_mode(asks),
         "TMPDIR": str(layout.data.scratch),
         HOST_FOLDER_VARIABLE: str(host_folder()),

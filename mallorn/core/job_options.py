@@ -134,8 +134,8 @@ class JobOptions(BaseModel):
     recording: Annotated[
         str,
         Field(
-            description="What replay answers from: a file of `mallorn record`, by its absolute path or "
-            "URL as workers see it."
+            description="What replay answers from: a file of `mallorn record`, by its name below "
+            "MALLORN_RECORDINGS; on one's own machine without API keys by its absolute path."
         ),
     ] = ""
     simulated: Annotated[

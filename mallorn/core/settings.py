@@ -17,7 +17,7 @@ from mallorn.core.redaction import hide, hide_password
 SandboxMode = Literal["require", "best-effort", "off"]
 DEFAULT_URL = "http://127.0.0.1:8000"
 SECRETS: Final = ("api_key", "rpc_key", "oidc_client_secret")
-URLS: Final = ("database_url", "redis_url", "artifacts")  # which may hold a password
+URLS: Final = ("database_url", "redis_url", "artifacts", "recordings")  # which may hold a password
 
 
 def default_data_dir() -> Path:
@@ -65,6 +65,12 @@ class Settings(BaseSettings):
         description="Classes, comma-separated, that jobs may name besides those of installed packages: "
         "`MODULE:CLASS`, or `MODULE:*`; the same for coordinator, control and workers. `*`: any, as long as "
         "there is no API key, which `mallorn up` sets on loopback.",
+    )
+    recordings: str = Field(
+        "",
+        description="Directory, or fsspec URL of one, whose recordings jobs may replay by their names below "
+        "it; the same for coordinator and workers. Empty: none. `*`: any file by its absolute path, as long "
+        "as there is no API key, which `mallorn up` sets on loopback.",
     )
     shipped: bool = Field(
         True, description="Whether a database begins with the measurements and bases that come along."

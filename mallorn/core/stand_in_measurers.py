@@ -14,6 +14,9 @@ DEVICE: Final = "tvm"  # the measurer that stands in for nobody
 STAND_INS: Final = frozenset({"replay", "simulated"})
 UNSAID: Final = "the measurer tells times of no device, and does not say so"
 SAY_SO: Final = 'stands_in = "simulated" in its class   (workers/measure/base.py)'
+#: As MALLORN_RECORDINGS: any file, for who is alone on a machine.
+ANY_RECORDING: Final = "*"
+LONGEST_NAME: Final = 400
 
 
 def stand_in(target: Target) -> str:
@@ -44,23 +47,51 @@ def real_target(target: Target) -> Target:
 
 
 def check_recording(options: JobOptions) -> None:
-    """Raise InvalidRequest unless a replay names a recording that workers find, and nobody else names one."""
+    """Raise InvalidRequest unless a replay names a recording as it may, and no other measurer names one."""
+    name = options.recording
     if options.measurer != "replay":
-        if options.recording:
+        if name:
             raise InvalidRequest(
                 "only the measurer replay reads a recording", hint="--option measurer=replay"
             )
         return
-    if not options.recording:
+    if not name:
         raise InvalidRequest(
             "replay needs a recording to answer from: a file that `mallorn record` wrote",
-            hint="--option measurer=replay --option recording=/PATH/recording.parquet",
+            hint="--option measurer=replay --option recording=NAME.parquet   (below MALLORN_RECORDINGS)",
         )
-    if not options.recording.startswith("/") and "://" not in options.recording:
+    if len(name) > LONGEST_NAME or "::" in name or "://" in name or "\0" in name or ".." in name.split("/"):
         raise InvalidRequest(
-            f"workers read the recording, and {options.recording!r} leads them nowhere",
-            hint=f"--option recording=$PWD/{options.recording}   (or a URL)",
+            "a recording is named by its place below MALLORN_RECORDINGS: no URL, no `..`",
+            hint="--option recording=NAME.parquet",
         )
+
+
+def recording_place(options: JobOptions, recordings: str) -> str:
+    """Return the path or URL of the recording that a replay names; `recordings` is the operator's setting.
+
+    Raises InvalidRequest for a name that the setting does not allow. A URL is the operator's, never a job's.
+    """
+    check_recording(options)
+    name = options.recording
+    if recordings == ANY_RECORDING:
+        if name.startswith("/"):
+            return name
+        raise InvalidRequest(
+            f"workers read the recording, and {name!r} leads them nowhere",
+            hint=f"--option recording=$PWD/{name}",
+        )
+    if not recordings:
+        raise InvalidRequest(
+            "this service replays no recordings: its operator has not set MALLORN_RECORDINGS",
+            hint="MALLORN_RECORDINGS=DIRECTORY for coordinator and workers, then --option recording=NAME",
+        )
+    if name.startswith("/"):
+        raise InvalidRequest(
+            "a recording is named by its place below MALLORN_RECORDINGS, not by its absolute path",
+            hint=f"--option recording={name.rpartition('/')[2]}",
+        )
+    return f"{recordings.rstrip('/')}/{name}"
 
 
 def measured_by(name: str) -> str:

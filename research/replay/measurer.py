@@ -1,7 +1,8 @@
 """Answers a job's candidates from a recording: no compiler, no device, no TVM in the process."""
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.job_options import JobOptions
@@ -10,7 +11,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from research.replay.recorded_trials import REPLAY, holdings
 from workers.device.device_class import Endpoint
-from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program, VirtualDevice
+from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program, Tools, VirtualDevice
 
 NOT_RECORDED: Final = "the recording has no such candidate of this task"
 OLD_FAILURE: Final = "it failed when it was recorded"
@@ -29,6 +30,16 @@ class ReplayMeasurer(Measurer):
 
     stands_in = REPLAY
 
+    def __init__(self, recordings: str, room: Path) -> None:
+        """`recordings` is the operator's setting; `room` is where the child that reads them may write."""
+        self._recordings = recordings
+        self._room = room
+
+    @classmethod
+    def from_tools(cls, tools: Tools) -> Self:
+        """As Measurer's."""
+        return cls(tools.settings.recordings, tools.room)
+
     def measure(
         self,
         program: Program,
@@ -38,7 +49,7 @@ class ReplayMeasurer(Measurer):
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
         """Answer every slot, in order."""
-        held = holdings(options.recording, target)
+        held = holdings(options, target, self._recordings, self._room)
         known = held.trials(program.key)
         for slot in slots:
             yield _result(slot, known.get(slot.candidate), held.endpoint)
@@ -55,7 +66,7 @@ class ReplayMeasurer(Measurer):
         return list(self.measure(program, target, slots, options))
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:
-        held = holdings(options.recording, target)
+        held = holdings(options, target, self._recordings, self._room)
         lacking = [name for key, name in tasks.items() if not held.trials(key)]
         if lacking and len(lacking) == len(tasks):
             raise InvalidRequest(f"{options.recording} holds no task of this job", hint=RECORD)

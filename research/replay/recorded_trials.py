@@ -1,6 +1,6 @@
-"""Reads what a recording holds for one target, from a local file or a store."""
+# mypy: disable-error-code="empty-body"
+"""What a recording holds for one target: fetched from the operator's directory, read in a child."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,20 +10,42 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import fsspec
-from fsspec.implementations.local import LocalFileSystem
 
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.stand_in_measurers import real_target
+from mallorn.core.job_options import JobOptions
+from mallorn.core.stand_in_measurers import recording_place
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Candidate
-from mallorn.core.values.manifest import MeasuredOn
 from mallorn.core.values.trial import Trial
-from research.replay.recorded_task import RecordedTask
-from research.replay.recording_file import read_tasks
 from workers.device.device_class import Endpoint
+from workers.subprocesses.child_process import Child
+from workers.subprocesses.typed_method import method
 
 REPLAY: Final = "replay"
+READ_SEC: Final = 300.0
+MEMORY_BYTES: Final = 8 << 30
 Trials = Mapping[Candidate, Trial]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTrials:
+    """A device, and by workload the trials that a recording has of it."""
+
+    endpoint: Endpoint
+    tasks: Mapping[str, Sequence[Trial]]
+
+
+class RecordingReader(Child):
+    """Reads a stranger's Parquet file, in the room."""
+
+    MODULE = "research.replay.recording_child"
+
+    @method(limit_sec=READ_SEC)
+    def read(self, path: str, name: str, target: str) -> TargetTrials:
+        """Return the trials for a target, in the measuring context with most tasks.
+
+        Raises InvalidRequest for a file that is no recording, or is of other targets; it is called `name`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,50 +60,49 @@ class RecordedTrials:
         return self.tasks.get(workload, {})
 
 
-def holdings(url: str, target: Target) -> RecordedTrials:
-    """Read a recording and cache it until it changes. The measuring context with most tasks is used.
+def holdings(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
+    """Read a recording and cache it until it changes. `recordings` is the operator's setting.
 
-    Raises InvalidRequest for a file that is missing, is no recording, or is of other targets.
+    Raises InvalidRequest for a file that may not be named, is missing, is no recording, or is of other
+    targets.
     """
-    with _reading(url):
-        store, path = fsspec.url_to_fs(url)
-        return _read(url, str(store.ukey(path)), target)
+    place = recording_place(options, recordings)
+    with _reading(options.recording):
+        store, path = fsspec.url_to_fs(place)
+        if store.info(path)["type"] != "file":
+            raise FileNotFoundError
+        version = str(store.ukey(path))
+    return _read(place, options.recording, version, target, room)
 
 
 @contextmanager
-def _reading(url: str) -> Iterator[None]:
+def _reading(name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise InvalidRequest(f"workers find no recording at {url}", hint=f"ls -l {url}") from None
+        raise InvalidRequest(f"workers find no recording {name}", hint=_HINT) from None
     except (OSError, ValueError, ImportError) as error:
-        raise InvalidRequest(
-            f"workers cannot read the recording {url}: {error}", hint=f"ls -l {url}"
-        ) from None
+        why = type(error).__name__
+        raise InvalidRequest(f"workers cannot read the recording {name} ({why})", hint=_HINT) from None
+
+
+_HINT: Final = "ask the operator what MALLORN_RECORDINGS holds"
 
 
 @lru_cache(maxsize=4)
-def _read(url: str, version: str, target: Target) -> RecordedTrials:  # noqa: ARG001 - another one is read anew
-    store, path = fsspec.url_to_fs(url)
-    if isinstance(store, LocalFileSystem):
-        return _held(read_tasks(Path(path)), url, target)
-    with TemporaryDirectory(prefix="mallorn-recording-") as folder:
-        copy = Path(folder) / Path(path).name
-        store.get_file(path, str(copy))
-        return _held(read_tasks(copy), url, target)
-
-
-def _held(tasks: Sequence[RecordedTask], url: str, target: Target) -> RecordedTrials:
-    wanted = real_target(target)
-    ours = [task for task in tasks if real_target(Target(task.target)) == wanted]
-    if not ours:
-        known = dict.fromkeys(real_target(Target(task.target)).text for task in tasks)
-        hint = "   or   ".join(f"--target '{text}'" for text in known)
-        raise InvalidRequest(f"{url} was not recorded for {wanted}", hint=hint)
-    context = Counter(str(task.context) for task in ours).most_common(1)[0][0]
-    same = [task for task in ours if str(task.context) == context]
-    trials = {task.workload: {trial.candidate: trial for trial in task.trials} for task in same}
-    on = MeasuredOn.model_validate(same[0].context)
-    return RecordedTrials(
-        Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version), trials
-    )
+def _read(
+    place: str,
+    name: str,
+    version: str,  # noqa: ARG001 - another one is read anew
+    target: Target,
+    room: Path,
+) -> RecordedTrials:
+    with TemporaryDirectory(prefix="recording-", dir=room) as folder:
+        copy = Path(folder, "recording.parquet")
+        with _reading(name):
+            store, path = fsspec.url_to_fs(place)
+            store.get_file(path, str(copy))
+        with RecordingReader(name="recording reader", room=Path(folder), memory_bytes=MEMORY_BYTES) as reader:
+            held = reader.read(str(copy), name, target.text)
+    tasks = {key: {trial.candidate: trial for trial in trials} for key, trials in held.tasks.items()}
+    return RecordedTrials(held.endpoint, tasks)

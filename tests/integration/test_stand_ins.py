@@ -102,7 +102,8 @@ def allowed_by_control(monkeypatch: pytest.MonkeyPatch) -> None:
 def house(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("house")
     shutil.copyfile(sqlite_template, folder / "mallorn.db")
-    settings = Settings(data_dir=folder, redis_url="memory://", tracker="127.0.0.1:1", plugins=PLUGINS)
+    known: dict[str, Any] = {"plugins": PLUGINS, "recordings": "*"}
+    settings = Settings(data_dir=folder, redis_url="memory://", tracker="127.0.0.1:1", **known)
     with running(settings) as coordinator, Client(coordinator.url) as client:
         found = House(client, settings)
         yield found

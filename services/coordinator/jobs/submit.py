@@ -21,7 +21,7 @@ from mallorn.core.check_option_kwargs import check_mode, check_options
 from mallorn.core.cost_model_libraries import extras_of, libraries_of
 from mallorn.core.errors import MissingPackage
 from mallorn.core.install_command import install_line
-from mallorn.core.stand_in_measurers import measured_target
+from mallorn.core.stand_in_measurers import ANY_RECORDING, measured_target, recording_place
 from mallorn.core.targets import LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
@@ -70,6 +70,9 @@ def submit(
     said so is silent now, MissingPackage for a cost model that no worker can run, and TooMany.
     """
     check_options(request.options)
+    if request.options.recording:
+        allowed = parts.settings.recordings
+        recording_place(request.options, "" if allowed == ANY_RECORDING and parts.door.asks() else allowed)
     listed = parts.settings.plugins
     # Where keys are asked for, nothing on the list allows any class.
     asks = ANY in listed and parts.door.asks()

@@ -8,10 +8,10 @@ from mallorn.core.registry import REGISTRY
 from mallorn.core.stand_in_measurers import (
     DEVICE,
     STAND_INS,
-    check_recording,
     measured_by,
     measured_target,
     real_target,
+    recording_place,
     stand_in,
 )
 from mallorn.core.targets import parse_target
@@ -47,26 +47,44 @@ def test_a_stand_ins_target_is_for_nobody_else() -> None:
         measured_target(replayed, "simulated")
 
 
-@pytest.mark.parametrize("recording", ["/data/recording.parquet", "s3://bucket/recording.parquet"])
-def test_a_recording_is_a_path_or_a_url_that_means_the_same_everywhere(recording: str) -> None:
-    check_recording(JobOptions(measurer="replay", recording=recording))
+def replay(recording: str) -> JobOptions:
+    return JobOptions(measurer="replay", recording=recording)
 
 
 @pytest.mark.parametrize(
-    ("options", "words", "hint"),
+    ("recordings", "name", "place"),
     [
-        (JobOptions(measurer="replay"), "needs a recording", "recording=/PATH"),
-        (
-            JobOptions(measurer="replay", recording="a.parquet"),
-            "leads them nowhere",
-            "recording=$PWD/a.parquet",
-        ),
-        (JobOptions(recording="/a.parquet"), "only the measurer replay", "measurer=replay"),
+        ("/data", "a.parquet", "/data/a.parquet"),
+        ("/data/", "znver5/a b.parquet", "/data/znver5/a b.parquet"),
+        ("s3://bucket/all", "a.parquet", "s3://bucket/all/a.parquet"),
+        ("*", "/home/me/a.parquet", "/home/me/a.parquet"),
     ],
 )
-def test_any_other_is_refused_with_what_to_type(options: JobOptions, words: str, hint: str) -> None:
+def test_a_recording_lies_below_what_the_operator_allows(recordings: str, name: str, place: str) -> None:
+    assert recording_place(replay(name), recordings) == place
+
+
+@pytest.mark.parametrize(
+    ("options", "recordings", "words", "hint"),
+    [
+        (JobOptions(measurer="replay"), "/data", "needs a recording", "recording=NAME"),
+        (JobOptions(recording="/a.parquet"), "*", "only the measurer replay", "measurer=replay"),
+        (replay("a.parquet"), "*", "leads them nowhere", "recording=$PWD/a.parquet"),
+        (replay("a.parquet"), "", "has not set MALLORN_RECORDINGS", "MALLORN_RECORDINGS=DIRECTORY"),
+        (replay("/data/a.parquet"), "", "has not set MALLORN_RECORDINGS", "MALLORN_RECORDINGS=DIRECTORY"),
+        (replay("/data/a.parquet"), "/data", "not by its absolute path", "recording=a.parquet"),
+        (replay("s3://theirs/a.parquet"), "*", "no URL", "recording=NAME"),
+        (replay("zip::a.parquet"), "/data", "no URL", "recording=NAME"),
+        (replay("b/../../a.parquet"), "/data", "no `..`", "recording=NAME"),
+        (replay("a\0.parquet"), "/data", "no `..`", "recording=NAME"),
+        (replay("a" * 401), "/data", "no `..`", "recording=NAME"),
+    ],
+)
+def test_any_other_is_refused_with_what_to_type(
+    options: JobOptions, recordings: str, words: str, hint: str
+) -> None:
     with pytest.raises(InvalidRequest, match=words) as refused:
-        check_recording(options)
+        recording_place(options, recordings)
     assert hint in refused.value.hint
 
 

@@ -1,0 +1,45 @@
+"""Child process that reads recordings."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.stand_in_measurers import real_target
+from mallorn.core.targets import Target
+from mallorn.core.values.manifest import MeasuredOn
+from research.replay.recorded_task import RecordedTask
+from research.replay.recorded_trials import REPLAY, RecordingReader, TargetTrials
+from workers.device.device_class import Endpoint
+from workers.subprocesses.serve_calls import serve
+from workers.subprocesses.typed_method import serving
+
+
+def read(path: str, name: str, target: str) -> TargetTrials:
+    """Return the trials for a target, in the measuring context with most tasks."""
+    from research.replay.recording_file import read_tasks  # raises where pyarrow is not installed
+
+    try:
+        tasks = read_tasks(Path(path))
+    except InvalidRequest as error:
+        words, hint = (text.replace(path, name) for text in (error.message, error.hint))
+        raise InvalidRequest(words, hint=hint) from None
+    return _for_target(tasks, name, Target(target))
+
+
+def _for_target(tasks: Sequence[RecordedTask], name: str, target: Target) -> TargetTrials:
+    wanted = real_target(target)
+    ours = [task for task in tasks if real_target(Target(task.target)) == wanted]
+    if not ours:
+        known = dict.fromkeys(real_target(Target(task.target)).text for task in tasks)
+        hint = "   or   ".join(f"--target '{text}'" for text in known)
+        raise InvalidRequest(f"{name} was not recorded for {wanted}", hint=hint)
+    context = Counter(str(task.context) for task in ours).most_common(1)[0][0]
+    same = [task for task in ours if str(task.context) == context]
+    on = MeasuredOn.model_validate(same[0].context)
+    endpoint = Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version)
+    return TargetTrials(endpoint, {task.workload: task.trials for task in same})
+
+
+if __name__ == "__main__":
+    serve(serving(RecordingReader, RecordingReader.read.by(read)))
