@@ -1,6 +1,7 @@
 """The Celery app of the workers. Slots run the `solo` pool: nothing forks."""
 
 import logging
+from functools import partial
 
 from celery import Celery
 from celery.signals import task_postrun, worker_ready, worker_shutdown, worker_shutting_down
@@ -23,12 +24,14 @@ def send(name: str, *args: object) -> None:
 
 @worker_ready.connect
 def _enlist(**_signal: object) -> None:
+    from workers.finish.known_libraries import forget_deleted
     from workers.process.worker_runtime import runtime
     from workers.tvm.code_digest import remember_sources
 
     tunes = queues.ROUNDS in app.amqp.queues.consume_from
     remember_sources()
-    runtime().enlist(tunes, met=lambda device: send(queues.MEASURE_MACHINE, device))
+    tidy = partial(forget_deleted, settings().data_dir, runtime().database)
+    runtime().enlist(tunes, met=lambda device: send(queues.MEASURE_MACHINE, device), tidy=tidy)
     # Say at once what every candidate would fail for; a worker that trains and plans may go on without.
     from workers.process.worker_health import what_ails
 

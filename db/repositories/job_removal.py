@@ -9,7 +9,8 @@ from db.database_clock import now
 from db.repositories.base import said, until
 from db.repositories.jobs import Jobs
 from db.repositories.search_and_finish_states import FinishSteps
-from db.tables import Event, Job, Model, Round, SearchState, StageRun
+from db.repositories.workloads import KEPT
+from db.tables import Event, FeatureRow, Job, Model, Round, SearchState, StageRun, Task, Workload
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 
@@ -57,6 +58,7 @@ class Removals(Jobs):
         told = update(Round).where(Round.job_id == job_id)
         self.changed(told.values(reason={}, error="", worker=None))
         self._forget_log(job_id)
+        self._forget_features(job_id)
 
     def _change_ended(self, job_id: str, owner: str | None, verb: str, **changes: object) -> None:
         job = self.get(job_id, owner)
@@ -73,6 +75,13 @@ class Removals(Jobs):
         FinishSteps(self.session).forget(job_id)
         rounds = select(Round.id).where(Round.job_id == job_id)
         self.changed(delete(SearchState).where(SearchState.round_id.in_(rounds)))
+
+    def _forget_features(self, job_id: str) -> None:
+        """Delete what was computed of programs that only private jobs brought, and none has any more."""
+        living = select(Task.id).join(Job).where(Job.deleted_at.is_(None), Task.workload_id == Workload.id)
+        own = select(Task.workload_id).where(Task.job_id == job_id)
+        unused = select(Workload.id).where(Workload.id.in_(own), Workload.kept_upto == KEPT, ~exists(living))
+        self.changed(delete(FeatureRow).where(FeatureRow.workload_id.in_(unused)))
 
     def delete_export(self, job_id: str, owner: str | None) -> None:
         """Nobody loads the exported files of an ended job from now on; they go as those of a deleted job do.

@@ -1,5 +1,6 @@
 """Uploaded models."""
 
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from sqlalchemy import ColumnElement, delete, exists, or_, select, true, tuple_
@@ -58,6 +59,11 @@ class Models(Repository):
         """Whether nobody has these bytes, nor will until the transaction ends."""
         self.hold(model_id)
         return not self.session.scalar(select(exists().where(Model.id == model_id)))
+
+    def owners(self, model_ids: Collection[str]) -> Sequence[tuple[str, str]]:
+        """Which of these models somebody has, each with every owner."""
+        query = select(Model.id, Model.owner).where(self.among(Model.id, model_ids))
+        return [(row.id, row.owner) for row in self.session.execute(query)]
 
     def named(self, text: str) -> str:
         """The id of a model given by id or name, of any owner. Raises NotFound, Conflict."""

@@ -182,7 +182,7 @@ def verifier_of(benches: Benches) -> Any:
     """In place of workers.finish.verifier.verifier."""
 
     @contextmanager
-    def verifier(runtime: Any, target: Target, _graphs: Any, _like: Any) -> Iterator[Checker]:
+    def verifier(runtime: Any, target: Target, *_given: Any) -> Iterator[Checker]:
         yield Check(benches, runtime, target)
 
     return verifier

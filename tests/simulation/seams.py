@@ -35,6 +35,7 @@ from workers.finish.final_schedules import FinalSchedules
 from workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.tracked_devices import Fleet
+from workers.process.leased_stage import StageFolder
 from workers.process.worker_runtime import Runtime
 from workers.tvm.code_digest import builder, code_digest
 
@@ -93,7 +94,7 @@ class Hand(Runtime):
     def warm_up(self, job_id: str) -> None:
         """There is no process to start."""
 
-    def graphs(self, threads: int, model_bytes: int) -> ModelCompiler:
+    def graphs(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
         return MadeUpGraphs({"scripts": Scripts("", "", "")})
 
 
@@ -134,7 +135,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         **{f"{module}.DEVICE": NAME for module in BUILDING},
         "workers.process.time_slice.TURN_SEC": 0.0,
         "workers.process.time_slice.WAITED_SEC": 0.0,
-        "workers.finish.run.TemporaryDirectory": lambda **_: nullcontext("."),
+        "workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),
         "workers.finish.run.JobModel": _Model,
         "workers.finish.run.records_alone": lambda model, winners: FinalSchedules(
             winners, _Nowhere(), None, FinishReport()
@@ -159,6 +160,9 @@ class _Nowhere(type(Path())):  # type: ignore[misc]
 
     def write_text(self, *_args: Any, **_more: Any) -> int:
         return 0
+
+    def read_bytes(self) -> bytes:
+        return b'{"target": "llvm", "recipe": {"name": "tuned"}}'
 
     def iterdir(self) -> Iterator[Path]:
         yield Path("report.json")

@@ -3,7 +3,6 @@
 import logging
 import os
 import select
-import shutil
 import signal
 import socket
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 from tvm.rpc import _ffi_api as rpc_api
 
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.locked_folders import remove_tree
 from workers.device.detect_host import described_again
 from workers.device.forked_process import fork, how_it_ended, waits_for
 from workers.device.identity_fields import Identity
@@ -167,7 +167,7 @@ class DeviceServer:
             _say_last_words(running.connection, f"{DEATH_NOTICE} {how_it_ended(status)}{heard}")
         os.close(running.pid_fd)
         running.connection.close()
-        shutil.rmtree(running.folder, ignore_errors=True)
+        remove_tree(running.folder)
         self._running = None
         self._registration.set_busy(False)
 

@@ -46,9 +46,7 @@ def _at(
     step = point == dynamic.points[0]
     point = point | {name: dynamic.ranges[name][1] // 2 * step for name in dynamic.grows}
     name = " ".join(f"{dim}={size}" for dim, size in point.items())
-    folder = model.whole.folder / name.replace(" ", "_")
-    folder.mkdir(exist_ok=True)
-    whole = replace(model.whole, input_shapes=dynamic.shapes(point), folder=folder)
+    whole = replace(model.whole, input_shapes=dynamic.shapes(point))
     with Engines(whole, (TUNED, ONNXRUNTIME), undone.attempt) as engines:
         engines.load({TUNED: tuned.library})
         errors = engines.errors(TUNED)
@@ -94,6 +92,8 @@ def _compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishRepor
         errors = engines.errors(TUNED)
         if TUNED in engines and not _computes_the_same(errors, engines, undone):
             engines.leave_out(TUNED)
+        if TUNED not in engines:
+            model.libraries.forget(tuned.winners)
         _leave_out_onnxruntime(model, engines, undone)
         timed = undone.attempt(TIME, partial(_timed, model, engines)) or FinishReport()
         return timed.model_copy(

@@ -1,9 +1,9 @@
 """The directory a user takes away: logs that stock TVM loads, how to apply them, and the report."""
 
-import hashlib
 import json
 import time
 from collections.abc import Sequence
+from hashlib import sha256
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,14 +16,22 @@ from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.tasks import Tasks
 from db.session import read_clock
-from graphc.export.zip_graphc import write_archive
+from graphc.export.zip_graphc import ARCHIVE, SCRIPT, write_archive
 from mallorn.core.artifact_uris import export_uri, reaching
 from mallorn.core.errors import MallornError
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.finish_report import FinishReport, PointTimes
 from mallorn.core.values.machine import assumed
-from mallorn.core.values.manifest import MANIFEST, Manifest, MeasuredOn, TunedWorkload, read_manifest
+from mallorn.core.values.manifest import (
+    DATABASE,
+    MANIFEST,
+    Manifest,
+    MeasuredOn,
+    TunedWorkload,
+    Version,
+    read_manifest,
+)
 from mallorn.core.version import VERSION
 from mallorn.results.speedup import raced
 from workers.finish.shape_dispatch import rules_of, with_rules
@@ -36,6 +44,9 @@ from workers.whole_model.engines import TUNED
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "ml_dtypes", "numpy", "onnx", "protobuf")
 CHECKER: Final = "onnxruntime"
 REQUIREMENTS: Final = "requirements.txt"
+REPORT: Final = "report.json"
+RECORDS_OF: Final = [version.file(name) for version in Version for name in DATABASE]
+EXPORTED: Final = frozenset({MANIFEST, REPORT, REQUIREMENTS, SCRIPT, ARCHIVE, *RECORDS_OF})
 REQUIREMENTS_HEAD: Final = "# What apply.py runs with: pip install -r requirements.txt"
 
 
@@ -56,9 +67,9 @@ def write_records(
 
 
 def complete_export(claimed: StageContext, winners: Sequence[Winner], directory: Path) -> None:
-    """Put the manifest, the script and what it needs to run beside the logs."""
+    """Put the manifest, the script and what it needs to run beside the logs, where no child writes."""
     carried = write_archive(directory)
-    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in carried}
+    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in carried}
     manifest = _manifest(claimed, winners, digests)
     _write_manifest(directory, manifest)
     pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
@@ -103,14 +114,28 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
-    """Put the directory into the artifact store, with the report; its URL."""
-    (directory / "report.json").write_text(json.dumps(report.stored(), indent=1) + "\n")
+    """Put what an export consists of into the artifact store, with the report; its URL.
+
+    Raises ExportFailed where what compiles the model is not what the manifest says.
+    """
+    (directory / REPORT).write_text(json.dumps(report.stored(), indent=1) + "\n")
+    for name, digest in read_manifest(directory / MANIFEST).carried.items():
+        if sha256((directory / name).read_bytes()).hexdigest() != digest:
+            raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {claimed.job.id}")
     url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
+    _announce(claimed, url)
     with reaching(url) as (store, root):
         store.makedirs(root, exist_ok=True)
-        for path in sorted(directory.iterdir()):
+        for path in sorted(path for path in directory.iterdir() if path.name in EXPORTED):
             store.put_file(str(path), f"{root}/{path.name}")
     return url
+
+
+def _announce(claimed: StageContext, url: str) -> None:
+    """Write down where files will lie, as of a deleted export: should this worker die, they are removed."""
+    with claimed.runtime.database.transaction() as session:
+        if Jobs(session).get(claimed.job.id, None).export_uri is None:
+            Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=read_clock(session))
 
 
 def export_first(

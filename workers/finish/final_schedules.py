@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pydantic import TypeAdapter
+
 from mallorn.core.artifact_uris import reaching, scripts_uri
 from mallorn.core.values.finish_report import FinishReport, InsideTheModel
 from workers.finish.decide_inside_model import InsideChoice, decide_inside
@@ -15,12 +17,13 @@ from workers.finish.job_model import JobModel, TunedModel, where_it_runs
 from workers.finish.numeric_checker import Checker
 from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
-from workers.interfaces.model_compiler import ModelCompiler
+from workers.interfaces.model_compiler import ModelCompiler, Scripts
 from workers.process.leased_stage import StageContext
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.subprocesses.errors import ChildError
 
 log = logging.getLogger(__name__)
+_SCRIPTS: Final = TypeAdapter(Scripts)
 COMPILE: Final = "compile the tuned model"
 INSIDE: Final = "decide close contests inside the whole model"
 
@@ -82,11 +85,20 @@ def keep_scripts(claimed: StageContext, winners: Sequence[Winner], graphs: Model
             log.warning("no script of %s: %s", winner.contest.task.name, error)
 
 
+def _are_scripts(stored: bytes) -> bool:
+    """Whether stored scripts are whole: a worker may have been killed while it wrote them."""
+    try:
+        _SCRIPTS.validate_json(stored)
+    except ValueError:
+        return False
+    return True
+
+
 def _keep(claimed: StageContext, winner: Winner, graphs: ModelCompiler) -> None:
     program = winner.contest.program
     url = scripts_uri(claimed.runtime.settings.artifacts, program.key, winner.trace)
     with reaching(url) as (store, path):
-        if store.exists(path):
+        if store.exists(path) and _are_scripts(store.cat_file(path)):
             return
         scripts = graphs.scripts(program.tir, winner.trace)
         store.makedirs(store._parent(path), exist_ok=True)

@@ -129,6 +129,8 @@ def _checked(
                     times = engines.kernel_times(KERNELS_SEC)[TUNED]
     except (ChildError, ExportFailed, InvalidModel, Unavailable) as failed:
         log.warning("first guesses are decided task by task: %s", failed.headline)
+        if not isinstance(failed, Unavailable):
+            model.libraries.forget([row[0] for row in guesses])
         return None
     return CheckedModel(built, error, allowed, times, latency_us)
 

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
+from mallorn.core.values.manifest import DATABASE
 from workers.finish.export_directory import largest_shapes, write_records
 from workers.finish.known_libraries import KnownLibraries
 from workers.finish.shape_dispatch import to_next
@@ -17,13 +18,15 @@ from workers.host.host_lock import HostLock
 from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, ModelCompiler
 from workers.measure.tracked_devices import of_class
-from workers.process.leased_stage import StageContext
+from workers.process.leased_stage import StageContext, StageFolder
+from workers.sandbox.untrusted_files import copy_out
 from workers.whole_model.compiled_model import WholeModel
 from workers.whole_model.device_engine import DevicePool
 from workers.whole_model.engines import Engines
 from workers.whole_model.idle_engines import IdleEngines
 
 KERNELS_SEC: Final = 1.5
+LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records
 ELSEWHERE: Final = "the device is on another host than this worker"
 BENCH: Final = "mallorn bench MODEL --schedules DIR, on the device's host"
 
@@ -50,33 +53,40 @@ class JobModel:
     claimed: StageContext
     whole: WholeModel
     libraries: KnownLibraries
+    folder: StageFolder
 
     @classmethod
-    def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: Path, idle: IdleEngines) -> Self:
+    def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """The job's model as its import found it, with files in a folder."""
         whole = WholeModel(
-            path=claimed.model_file(folder),
+            path=claimed.model_file(folder.path),
             target=claimed.target,
             recipe=claimed.graph.recipe,
             input_shapes=largest_shapes(claimed),
             input_ranges=claimed.graph.input_ranges,
             graphs=graphs,
-            folder=folder,
-            room=folder,
+            folder=folder.graphs,
+            room=folder.path,
             threads=claimed.target.num_cores,
             idle=idle,
         )
-        return cls(claimed, whole, KnownLibraries.of(claimed))
+        return cls(claimed, whole, KnownLibraries.of(claimed), folder)
 
     def build(self, name: str, winners: Sequence[Winner]) -> TunedModel:
         """Write the schedules as tuning records, and compile the model with them."""
         return self.compile(self.write(name, winners), winners)
 
     def write(self, name: str, winners: Sequence[Winner]) -> Path:
-        """The directory of the schedules as tuning records. Raises ExportFailed."""
+        """Return a directory of the schedules as tuning records, which no process reaches any more.
+
+        Raises ExportFailed; TamperedFile where the process that wrote them left something else.
+        """
         self.claimed.lease.check()
-        directory = self.whole.folder / name
-        write_records(self.claimed, winners, self.whole.graphs, directory)
+        written, directory = self.whole.folder / name, self.folder.path / "exports" / name
+        write_records(self.claimed, winners, self.whole.graphs, written)
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in DATABASE:
+            copy_out(self.whole.folder, f"{name}/{file}", directory / file, LARGEST_RECORDS)
         return directory
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
@@ -85,7 +95,9 @@ class JobModel:
         if (known := self.libraries.take(winners, library)) is None:
             dynamic = self.claimed.graph.dynamic
             whole = replace(self.whole, dynamic=to_next(dynamic) if dynamic else None)
-            known = whole.compile(directory, library)
+            written = self.whole.folder / directory.name
+            library = written.with_suffix(".so")
+            known = whole.compile(written, library)
         return TunedModel(tuple(winners), directory, library, known)
 
     @contextmanager
@@ -131,7 +143,7 @@ def where_it_runs(model: JobModel) -> JobModel | None:
         return model
     if not devices:
         return None
-    seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like)
+    seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like, model.folder.answers)
     return replace(model, whole=replace(model.whole, seat=seat))
 
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from db.repositories.fleet_activity import StageRuns
@@ -38,7 +36,7 @@ from workers.hardware_probe.run import PROBES_SEC, ensure_machine
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.measure.base import Measurer, Need
 from workers.model_import.reimport import settle_import
-from workers.process.leased_stage import StageContext, leased_stage
+from workers.process.leased_stage import StageContext, StageFolder, leased_stage, stage_folder
 from workers.process.match_devices_and_builder import settle_builder
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildError
@@ -73,13 +71,13 @@ def _finish(claimed: StageContext, undone: StepLog) -> None:
     started = time.monotonic()
     why = claimed.job.tuning_ended
     with (
-        TemporaryDirectory(prefix="finish-", dir=claimed.runtime.room) as scratch,
-        claimed.graphs() as graphs,
+        stage_folder(claimed.runtime, "finish-") as folder,
+        claimed.graphs(folder) as graphs,
         IdleEngines() as idle,
     ):
         measurer = claimed.runtime.measurer(claimed.options, claimed.like)
-        with _checker(claimed, graphs, measurer, undone) as check:
-            model = JobModel.of(claimed, graphs, Path(scratch), idle)
+        with _checker(claimed, graphs, folder, measurer, undone) as check:
+            model = JobModel.of(claimed, graphs, folder, idle)
             guessed = _guess(claimed, model, measurer, check, undone)
             if guessed is not None:
                 decided, handout = guessed
@@ -129,12 +127,12 @@ def _guess(
 
 
 def _checker(
-    claimed: StageContext, graphs: ModelCompiler, measurer: Measurer, undone: StepLog
+    claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, undone: StepLog
 ) -> AbstractContextManager[Checker]:
     """What checks numbers on a device, where the measurer has one and the job asks for it."""
     runtime, target, asked = claimed.runtime, claimed.target, claimed.options.mode != ZERO_SHOT
     if asked and undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
-        return verifier(runtime, target, graphs, claimed.like)
+        return verifier(runtime, target, graphs, folder, claimed.like)
     return nullcontext(Unchecked(runtime, target))
 
 

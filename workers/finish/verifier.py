@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from mallorn.core.outcomes import Outcome
@@ -15,6 +14,7 @@ from workers.interfaces.model_compiler import ModelCompiler, Reference
 from workers.measure.base import MeasureInput, Program
 from workers.measure.tracked_devices import of_class
 from workers.measure.tvm_measurer import LEAST_SPREAD
+from workers.process.leased_stage import StageFolder
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.subprocesses.errors import ChildError
@@ -31,7 +31,7 @@ class Verifier(Checker):
         runtime: Runtime,
         target: Target,
         graphs: ModelCompiler,
-        folder: Path,
+        folder: StageFolder,
         like: DeviceClass | None = None,
     ) -> None:
         super().__init__(runtime, target)
@@ -80,7 +80,7 @@ class Verifier(Checker):
         return others[0] if all(other.ok for other in others) else verdict
 
     def _compare(self, program: Program, trace: str, reference: Reference) -> NumericCheck:
-        outputs, expected = str(self._file(program, "outputs")), str(self._file(program, "expected"))
+        outputs, expected = str(self._outputs(program)), str(self._file(program, "expected"))
         found = self._graphs.compare(outputs, expected, reference)
         words = f"relative error {found.max_error:.2g}, allowed {found.tolerance:.2g}"
         outcome = Outcome.OK if found.ok else Outcome.WRONG_RESULT
@@ -110,7 +110,7 @@ class Verifier(Checker):
             target=self._target.text,
             artifact=str(self._library(program)),
             inputs=str(self._file(program, "inputs")),
-            outputs=str(self._file(program, "outputs")),
+            outputs=str(self._outputs(program)),
             candidate_key=f"{program.key[:16]}/{slot.candidate.key}/check",
             timeout_sec=RUN_TIMEOUT_SEC,
         )
@@ -119,16 +119,22 @@ class Verifier(Checker):
         return self._file(program, "library").with_suffix(".so")
 
     def _file(self, program: Program, what: str) -> Path:
-        return self._folder / f"{program.key[:16]}-{what}.npz"
+        return self._folder.graphs / f"{program.key[:16]}-{what}.npz"
+
+    def _outputs(self, program: Program) -> Path:
+        return self._folder.answers / f"{program.key[:16]}-outputs.npz"
 
 
 @contextmanager
 def verifier(
-    runtime: Runtime, target: Target, graphs: ModelCompiler, like: DeviceClass | None = None
+    runtime: Runtime,
+    target: Target,
+    graphs: ModelCompiler,
+    folder: StageFolder,
+    like: DeviceClass | None = None,
 ) -> Iterator[Verifier]:
     """A verifier that gives its device back at the end."""
-    with TemporaryDirectory(prefix="verify-", dir=runtime.room) as folder:
-        try:
-            yield Verifier(runtime, target, graphs, Path(folder), like)
-        finally:
-            runtime.runner.release()
+    try:
+        yield Verifier(runtime, target, graphs, folder, like)
+    finally:
+        runtime.runner.release()

@@ -17,6 +17,7 @@ from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.interfaces.hardware_probes import Probe, by_library
 from workers.interfaces.whole_model_engine import Engine
 from workers.process.worker_runtime import Runtime
+from workers.sandbox.untrusted_files import untrusted_folder
 from workers.subprocesses.errors import ChildError
 
 LIBRARY_SEC: Final = 60.0
@@ -26,7 +27,8 @@ def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoi
     """Who was measured, and what it computes and moves. Raises MallornError where that is not to be had."""
     runtime.fleet.describe(target)  # else nothing is built
     runtime.runner.start()  # meanwhile
-    with TemporaryDirectory(prefix="probes-", dir=runtime.room) as folder:
+    with untrusted_folder("probes-", runtime.builds) as probing:
+        folder = str(probing)
         with HostLock().shared():
             probes = runtime.compiler.build_probes(target.text, folder)
         try:

@@ -73,9 +73,16 @@ class Runner(Child):
     MODULE = "workers.tvm.runner_child"
     CONNECTS = True
 
-    def __init__(self, *, key: FleetKey = NO_KEY, name: str = "", room: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        key: FleetKey = NO_KEY,
+        name: str = "",
+        room: Path | None = None,
+        others: tuple[tuple[str, int], ...] = (),
+    ) -> None:
         """`key` is the fleet's; it stays in this process, which opens the sessions."""
-        super().__init__(name=name, room=room)
+        super().__init__(name=name, room=room, others=others)
         self._gateway = SessionGateway(key)
 
     def connections(self) -> dict[str, socket.socket]:

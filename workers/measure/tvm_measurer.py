@@ -1,6 +1,5 @@
 """Measures candidates with TVM: warm builders, and a device over RPC, as one stream."""
 
-import tempfile
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from workers.measure.device_runs import DeviceRuns
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
 from workers.measure.timing_drift_detector import TimingDriftDetector
 from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class
+from workers.sandbox.untrusted_files import untrusted_folder
 from workers.subprocesses.process_pool import ChildPool
 
 BUILD_POLL_SEC = 0.5
@@ -63,9 +63,9 @@ class TvmMeasurer(Measurer):
     ) -> Generator[MeasureResult, None, None]:
         """Measure every slot once, as soon as it is built."""
         beside, where = share_cores(self._devices(target), target), (self._settings.tracker, target)
-        with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
+        with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
-            builds = Builds(self._builders, slots, program, target, Path(folder), limit_sec)
+            builds = Builds(self._builders, slots, program, target, folder, limit_sec)
             how = run_timeout_sec(program, options, best_us), best_us
             timing = DeviceRuns(
                 self._runner, *where, program, options, *how, keeps_best=True, like=self._like
@@ -91,9 +91,9 @@ class TvmMeasurer(Measurer):
         fails has fewer results. Where that many devices are alike, each pass is another's."""
         spread = alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
         where = self._settings.tracker, target
-        with tempfile.TemporaryDirectory(prefix="build-", dir=self._room) as folder:
+        with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
-            builds = Builds(self._builders, slots, program, target, Path(folder), limit_sec, any_size=True)
+            builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size=True)
             # The job's whole limit: a winner must not be lost to a busy moment of its device.
             run_sec, like = options.run_timeout_sec, self._like
             timing = DeviceRuns(self._runner, *where, program, options, run_sec, purpose="/finish", like=like)

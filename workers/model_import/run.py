@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -28,7 +26,7 @@ from workers.host.pause_while_timing import paused_while_timing
 from workers.interfaces.model_compiler import Extraction, ModelTask
 from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
 from workers.measure.base import Measurer, VirtualDevice
-from workers.process.leased_stage import StageContext, leased_stage
+from workers.process.leased_stage import StageContext, leased_stage, stage_folder
 from workers.process.match_devices_and_builder import builder_of, wait_for_builder
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildFailed
@@ -84,9 +82,9 @@ def _extract(claimed: StageContext) -> Extraction:
     recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
     if (known := _found_before(claimed, recipe)) is not None:
         return known
-    with TemporaryDirectory(prefix="import-", dir=claimed.runtime.room) as scratch:
-        model = claimed.model_file(Path(scratch))
-        with claimed.graphs() as child, paused_while_timing(child):
+    with stage_folder(claimed.runtime, "import-") as folder:
+        model = claimed.model_file(folder.path)
+        with claimed.graphs(folder) as child, paused_while_timing(child):
             try:
                 given = str(model), claimed.target.text, recipe, claimed.options.input_shapes
                 if bounds := claimed.options.dynamic:

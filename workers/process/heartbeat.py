@@ -23,6 +23,7 @@ from workers.tvm.code_digest import TVM_VERSION, builder
 log = logging.getLogger(__name__)
 
 EVERY_SEC = 5.0
+TIDY_SEC = 60.0
 ENOUGH_SEC = 3.0  # so lately somebody else's roll call has seen a device: that does for all
 MISSED_SEC = 2 * EVERY_SEC  # a tracker that starts again is without its devices for a moment
 
@@ -38,18 +39,26 @@ class Heartbeat:
         self._info = WorkerInfo(pid=os.getpid())
         self._wake = threading.Event()
         self._meet: Callable[[str], object] = lambda _: None
+        self._tidy: Callable[[], None] = lambda: None
+        self._tidy_again = 0.0
         self._look_again = 0.0  # what wakes us is the worker's news, not the devices'
         self._met: set[tuple[str, MachineKey]] = set()  # those that were seen here, as what they were
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
 
-    def start(self, sandbox: str, tunes: bool = True, met: Callable[[str], object] | None = None) -> None:
+    def start(
+        self,
+        sandbox: str,
+        tunes: bool = True,
+        met: Callable[[str], object] | None = None,
+        tidy: Callable[[], None] | None = None,
+    ) -> None:
         """Appear in the fleet, as a slot that tunes or as one that only imports.
 
         `sandbox` says how far the walls around its children close. `met` is told once of each device of
-        whose machine nothing is known.
+        whose machine nothing is known. `tidy` removes from this host what was deleted, once a minute.
         """
-        self._meet = met or self._meet
+        self._meet, self._tidy = met or self._meet, tidy or self._tidy
         code = {"tvm_version": TVM_VERSION, "builder": builder()}
         about = {"tunes": tunes, "cost_models": runnable(), "sandbox": sandbox, **code}
         self._info = WorkerInfo.model_validate({"pid": os.getpid(), **about})
@@ -84,6 +93,9 @@ class Heartbeat:
         if time.monotonic() >= self._look_again:
             self._look_again = time.monotonic() + EVERY_SEC
             self._tell_of(roll_call_error=self._tell(self._report_devices))
+        if time.monotonic() >= self._tidy_again:
+            self._tidy_again = time.monotonic() + TIDY_SEC
+            self._tell(self._tidy)
 
     def _tell_of(self, **told: str) -> None:
         self._info = self._info.model_copy(update=told)

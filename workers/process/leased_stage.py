@@ -30,8 +30,37 @@ from workers.process.leased_work import LeasedWork, leased_work
 from workers.process.match_devices_and_builder import class_of_job
 from workers.process.unpack_model import check_room, unpack
 from workers.process.worker_runtime import Runtime
+from workers.sandbox.untrusted_files import untrusted_folder
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StageFolder:
+    """The files of a stage. Only the worker writes `path`; each process writes a folder of its own in it.
+
+    So no process replaces what another one or the worker wrote, and the place of no folder.
+    """
+
+    path: Path
+    answers: Path  # of the runner
+
+    @property
+    def graphs(self) -> Path:
+        """The folder that the process for the whole model writes."""
+        return self.path / "graphs"
+
+
+@contextmanager
+def stage_folder(runtime: Runtime, prefix: str) -> Iterator[StageFolder]:
+    """Yield new folders for a stage, and remove them at the end."""
+    with (
+        untrusted_folder(prefix, runtime.room) as path,
+        untrusted_folder(prefix, runtime.runs) as answers,
+    ):
+        folder = StageFolder(path, answers)
+        folder.graphs.mkdir()
+        yield folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +90,9 @@ class StageContext:
         """Who stood in for devices, whatever the job named it; else the measurer's name."""
         return stand_in(self.target) or self.options.measurer
 
-    def graphs(self) -> ModelCompiler:
+    def graphs(self, folder: StageFolder) -> ModelCompiler:
         """A new process for the job's whole model; it is starting already."""
-        return self.runtime.graphs(self.target.num_cores, self._model_bytes)
+        return self.runtime.graphs(self.target.num_cores, self._model_bytes, folder.graphs)
 
     @property
     def _model_bytes(self) -> int:

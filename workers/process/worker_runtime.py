@@ -1,7 +1,6 @@
 """What a worker process keeps between tasks: its database, its warm children and its place in the fleet."""
 
 import os
-import shutil
 import socket
 import time
 import weakref
@@ -17,6 +16,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.job_options import LARGEST_ROUND, JobOptions
+from mallorn.core.locked_folders import remove_tree
 from mallorn.core.registry import resolve
 from mallorn.core.settings import Settings, settings
 from mallorn.core.stand_in_measurers import stand_in
@@ -34,9 +34,12 @@ from workers.measure.tracked_devices import Fleet
 from workers.measure.validate_candidates import validate
 from workers.process.heartbeat import Heartbeat
 from workers.process.worker_health import Health
+from workers.sandbox.landlock import READ, WRITE
 from workers.sandbox.sandbox_support import reached
 from workers.subprocesses.process_pool import ChildPool
 
+# The folders of the builders and of the runner, and what zig keeps for the next process of a whole model.
+BUILDS, RUNS, ZIG = "builds", "runs", "zig"
 MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
 # Of a model's weights in a process that compiles it, mapped files and buffers that grow among them.
 COPIES = 8
@@ -66,30 +69,47 @@ class Runtime:
 
     @cached_property
     def room(self) -> Path:
-        """The folder for all that this worker's children read and write."""
-        folder = mkdtemp(prefix="mallorn-room-")
-        self._leave_room = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        return Path(folder)
+        """The folder for all files of this worker's children, each of which writes a folder in it alone."""
+        folder = Path(mkdtemp(prefix="mallorn-room-"))
+        self._leave_room = weakref.finalize(self, remove_tree, folder)
+        for place in (BUILDS, RUNS, ZIG):
+            (folder / place).mkdir()
+        return folder
+
+    @property
+    def _readable(self) -> tuple[tuple[str, int], ...]:
+        """What the runner and the processes for whole models may read: what others of the job wrote."""
+        return ((str(self.room), READ),)
+
+    @property
+    def builds(self) -> Path:
+        """The folder that the builders and the compiler write."""
+        return self.room / BUILDS
+
+    @property
+    def runs(self) -> Path:
+        """The folder that the runner writes."""
+        return self.room / RUNS
 
     @cached_property
     def builders(self) -> ChildPool[Any]:
         """Processes that compile candidates."""
         size = self.settings.builders or builders_here()
-        memory = self.settings.child_memory_bytes
+        memory, room = self.settings.child_memory_bytes, self.builds
         return ChildPool(
-            CandidateCompiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=self.room
+            CandidateCompiler, size, memory_bytes=memory, max_calls=MAX_CALLS, name="builder", room=room
         )
 
     @cached_property
     def compiler(self) -> CandidateCompiler:
         """The process that knows spaces: sketches, validity, full traces."""
         memory = self.settings.child_memory_bytes
-        return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.room)
+        return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.builds)
 
     @cached_property
     def runner(self) -> Runner:
         """The process that holds the RPC session with a device."""
-        return Runner(key=self.settings.fleet_key, name="runner", room=self.room)
+        return Runner(key=self.settings.fleet_key, name="runner", room=self.runs, others=self._readable)
 
     def release_device(self) -> None:
         """Give the device back, if this worker holds one."""
@@ -102,7 +122,7 @@ class Runtime:
 
     def tools(self, like: DeviceClass | None) -> Tools:
         """What measurers work with."""
-        return Tools(self.settings, self.builders, self.runner, self.room, like)
+        return Tools(self.settings, self.builders, self.runner, self.builds, like)
 
     def measurer(self, options: JobOptions, like: DeviceClass | None = None) -> Measurer:
         """What builds and times a job's candidates, on devices of this class alone where one is named.
@@ -123,21 +143,26 @@ class Runtime:
         if job.trials != 0 and not stand_in(Target(target.text)):
             self.builders.start()
 
-    def graphs(self, threads: int, model_bytes: int) -> ModelCompiler:
-        """A new process for a whole model, which TVM may run on `threads` threads; it is starting already."""
-        env = {"TVM_NUM_THREADS": str(threads)}
+    def graphs(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
+        """A new process for a whole model, which TVM may run on `threads` threads; it is starting already.
+
+        It writes `folder`.
+        """
+        zig = str(self.room / ZIG)
+        env = {"TVM_NUM_THREADS": str(threads), "ZIG_GLOBAL_CACHE_DIR": zig}
         memory = self.settings.child_memory_bytes + COPIES * model_bytes
-        graphs = ModelCompiler(env=env, memory_bytes=memory, name="graphs", room=self.room)
+        others = *self._readable, (zig, WRITE)
+        graphs = ModelCompiler(env=env, memory_bytes=memory, name="graphs", room=folder, others=others)
         graphs.start()
         return graphs
 
-    def enlist(self, tunes: bool, met: Callable[[str], None]) -> None:
+    def enlist(self, tunes: bool, met: Callable[[str], None], tidy: Callable[[], None]) -> None:
         """Appear in the fleet, as a slot that tunes or as one that only imports.
 
-        `met` is told once of each device of whose machine nothing is known.
+        `met` is told once of each device of whose machine nothing is known; `tidy` is called once a minute.
         """
         self.tunes = tunes
-        self.roll_call.start(reached(self.settings.sandbox_mode()), tunes, met)
+        self.roll_call.start(reached(self.settings.sandbox_mode()), tunes, met, tidy)
 
     @contextmanager
     def working_on(self, what: str) -> Iterator[None]:

@@ -47,9 +47,10 @@ R = TypeVar("R")
 class Child:
     """Runs `MODULE` in a process of its own, in its own process group. A subclass declares what it serves.
 
-    It lives behind walls (workers.sandbox): `room` is the only folder that it may write, and read besides the
-    system's; None leaves it all files, for what a user does with their own. A class that SPAWNS runs a
-    linker, one that CONNECTS speaks TCP.
+    It lives behind walls (workers.sandbox): `room` is the only folder that it may write; besides the system's
+    it may read this one, and use `others` by their rights. None as `room` leaves it all files, for what a
+    user does with their own. A room lies in a folder that no child writes: a link in its place would open
+    another folder. A class that SPAWNS runs a linker, one that CONNECTS speaks TCP.
 
     It starts with the first call, starts again after it died, and is replaced after `max_calls` calls.
     One call at a time; not for use by several threads at once. A call's time begins when it is ready.
@@ -68,11 +69,12 @@ class Child:
         max_calls: int | None = None,
         name: str = "",
         room: Path | None = None,
+        others: tuple[tuple[str, int], ...] = (),
     ) -> None:
         self.name = name or self.MODULE
         self._env = dict(env or {})
         self._memory_bytes = memory_bytes
-        self._walls = SandboxSpec(room, self.SPAWNS, self.CONNECTS)
+        self._walls = SandboxSpec(room, self.SPAWNS, self.CONNECTS, others=others)
         self._max_calls = max_calls
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None

@@ -1,8 +1,10 @@
 """One model: compiled on this host with schedules and without, and what its engines need to hold it."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -15,6 +17,7 @@ from workers.host.host_lock import HostLock
 from workers.host.load_meter import LoadMeter
 from workers.interfaces.model_compiler import Compiled, Extraction, ModelCompiler, Ranges, Shapes, Untuned
 from workers.interfaces.whole_model_engine import Engine, LoadedEngine
+from workers.sandbox.landlock import READ
 from workers.subprocesses.pending_call import PendingCall
 from workers.tvm.graph_recipes import precision_of
 from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
@@ -53,7 +56,7 @@ class Loading(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeModel:
-    """A model, its target and its recipe. It is compiled in `graphs`; files are written into `folder`."""
+    """A model, its target and its recipe. It is compiled in `graphs`, which writes `folder`."""
 
     path: Path
     target: Target
@@ -65,7 +68,7 @@ class WholeModel:
     threads: int  # of each engine
     dynamic: Dynamic | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
-    room: Path | None = None  # all that engines can reach; None: a user's own files may lie anywhere
+    room: Path | None = None  # all that engines read; None: a user's own files may lie anywhere
     seat: DevicePool | None = None  # where TVM's engines run; None: on this host
     idle: IdleEngines | None = None  # None: each comparison has its own
 
@@ -99,7 +102,8 @@ class WholeModel:
     @cached_property
     def inputs(self) -> Path:
         """Random inputs, made once, for every engine."""
-        path = self.folder / "inputs.npz"
+        shapes = sha256(json.dumps(self.input_shapes).encode()).hexdigest()[:16]  # points share the folder
+        path = self.folder / f"inputs-{shapes}.npz"
         self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
         return path
 
@@ -111,7 +115,15 @@ class WholeModel:
             waiting.name = f"{name} engine"
             return waiting
         env = {"TVM_NUM_THREADS": str(self.threads), **self.env}
-        return Engine(env=env, name=f"{name} engine", room=self.room)
+        others = () if self.room is None else ((str(self.room), READ),)
+        return Engine(env=env, name=f"{name} engine", room=self._own_folder(_kind(name)), others=others)
+
+    def _own_folder(self, kind: str) -> Path | None:
+        """The only folder that engines of a kind write: they run what others made."""
+        if self.room is None:
+            return None
+        (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)
+        return folder
 
     def put_away(self, name: str, engine: Held, ends: bool) -> None:
         """End an engine, or keep its process for the next one of its kind."""
@@ -141,7 +153,11 @@ class WholeModel:
 
     def outputs(self, name: str) -> Path:
         """Where an engine writes what it computes."""
-        return self.folder / f"{name}-outputs.npz"
+        if self.seat is not None and name != ONNXRUNTIME:
+            own = self.seat.folder
+        else:
+            own = self._own_folder(_kind(name))
+        return (own or self.folder) / f"{name}-outputs.npz"
 
     def error(self, outputs: Path, expected: Path) -> float:
         """The worst relative error of one engine's outputs against another's."""

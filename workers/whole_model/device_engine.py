@@ -30,6 +30,7 @@ class DevicePool:
     tracker: str
     target: Target
     like: DeviceClass | None = None
+    folder: Path | None = None  # where the runner writes answers; None: where the model's files lie
 
     def release(self) -> None:
         """Give the device back."""

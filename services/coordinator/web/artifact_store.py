@@ -41,7 +41,10 @@ class Store:
         fs, path = open_store(scripts_uri(self._url, workload_key, trace))
         if not fs.exists(path):
             return None
-        return ScheduleScripts.model_validate_json(fs.cat_file(path))
+        try:
+            return ScheduleScripts.model_validate_json(fs.cat_file(path))
+        except ValueError:  # a finish that was killed wrote half of it; the next one writes it anew
+            return None
 
     def holds(self, model_id: str) -> bool:
         """Whether the bytes of a model are there."""

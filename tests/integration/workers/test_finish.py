@@ -36,6 +36,8 @@ def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, expo
     assert report(workshop, job)["without_schedule"] == []
     assert sorted(path.name for path in export_of(workshop, job).iterdir()) == [
         "apply.py",
+        "database_tuning_record.json",
+        "database_workload.json",
         "graphc.zip",
         "manifest.json",
         "report.json",

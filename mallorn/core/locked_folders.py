@@ -1,0 +1,115 @@
+"""Temporary folders whose lock tells whether their owner lives, and removing a folder whatever lies in it.
+
+The kernel takes a lock from the dead. Unlike a pid it means the same in every container that shares a disk.
+"""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+_FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def locked_folder(place: Path, prefix: str) -> Iterator[Path]:
+    """Yield a new folder that this process has locked, and remove it at the end."""
+    folder, lock_fd = _new(place, prefix)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+        os.close(lock_fd)
+
+
+def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
+    """Yield the folders of this user whose owners are dead, each locked until the next one is asked for."""
+    for folder in [folder for place in places for folder in place.glob(f"{prefix}*")]:
+        lock_fd = _locked(folder)
+        if lock_fd is not None:
+            try:
+                yield folder
+            finally:
+                os.close(lock_fd)
+
+
+def _new(place: Path, prefix: str) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        lock_fd = _locked(folder)
+        if lock_fd is not None and folder.exists():
+            return folder, lock_fd
+        if lock_fd is not None:  # another's sweep was quicker than our lock
+            os.close(lock_fd)
+
+
+def _locked(folder: Path) -> int | None:
+    """A lock on a folder of ours; None for links, for other users' and where its owner lives."""
+    try:
+        lock_fd = os.open(folder, os.O_RDONLY | _FOLDER)
+    except OSError:
+        return None
+    try:
+        if os.fstat(lock_fd).st_uid == os.getuid():
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock_fd
+    except BlockingIOError:
+        pass
+    os.close(lock_fd)
+    return None
+
+
+def remove_tree(root: Path) -> None:
+    """Remove a folder as far as this user can, and raise nothing.
+
+    A child process may leave links, folders without rights, and folders in folders, deeper than a function
+    can recurse or a process can hold files open. So no link is followed, and an inner folder is moved to the
+    top before it is emptied.
+    """
+    with suppress(OSError):
+        root_fd = _opened(root.parent, root.name)
+        try:
+            left = os.listdir(root_fd)
+            while left:
+                with suppress(OSError):
+                    left += _emptied(root_fd, left.pop())
+        finally:
+            os.close(root_fd)
+        root.rmdir()
+
+
+def _emptied(root_fd: int, name: str) -> list[str]:
+    """Remove an entry of the top; folders in it are moved to the top, and their names there returned."""
+    with suppress(IsADirectoryError):
+        os.unlink(name, dir_fd=root_fd)
+        return []
+    moved: list[str] = []
+    folder_fd = _opened(root_fd, name)
+    try:
+        for inner in os.listdir(folder_fd):
+            try:
+                os.unlink(inner, dir_fd=folder_fd)
+            except IsADirectoryError:
+                os.close(_opened(folder_fd, inner))  # who moves a folder needs the right to write it
+                moved.append(f"{os.urandom(8).hex()}-moved")
+                os.rename(inner, moved[-1], src_dir_fd=folder_fd, dst_dir_fd=root_fd)
+    finally:
+        os.close(folder_fd)
+    os.rmdir(name, dir_fd=root_fd)
+    return moved
+
+
+def _opened(parent: Path | int, name: str) -> int:
+    """Open a folder after giving its owner all rights to it. Raises OSError for a link."""
+    if isinstance(parent, Path):
+        path_fd = os.open(parent / name, os.O_PATH | _FOLDER)
+    else:
+        path_fd = os.open(name, os.O_PATH | _FOLDER, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{path_fd}", 0o700)
+        return os.open(".", os.O_RDONLY | _FOLDER, dir_fd=path_fd)
+    finally:
+        os.close(path_fd)

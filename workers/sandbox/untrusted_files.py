@@ -1,0 +1,91 @@
+"""Files that a child process wrote, or put something else in place of: the worker opens them here alone.
+
+A child may put a link to a secret where the worker looks, or a pipe that never ends. The folder that a child
+writes lies in one that only the worker writes; below it every step is opened relative to the one before.
+"""
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Final
+
+from mallorn.core.errors import MallornError
+from mallorn.core.locked_folders import remove_tree
+
+CHUNK_BYTES: Final = 1 << 20
+# Neither a pipe nor a terminal makes the opening wait, or becomes this process's own.
+_PLAIN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# What opening raises over something that a child put there; other errors are this host's.
+_OF_A_CHILD: Final = frozenset({EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM})
+
+
+class TamperedFile(MallornError):
+    """A child process left something else than the plain file that it was to write."""
+
+    usual_hint = "mallorn resume JOB"
+
+
+@contextmanager
+def untrusted_folder(prefix: str, place: Path | None = None) -> Iterator[Path]:
+    """Yield a new folder for a child to write; remove it at the end, whatever the child left in it."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
+    """Open a file of a folder that a child writes; `name` may name folders in it, too.
+
+    Raises TamperedFile unless it is a plain file of this user, of one name, and no larger than allowed.
+    """
+    *folders, last = name.split("/")
+    if not {"", ".", ".."}.isdisjoint((*folders, last)):
+        raise TamperedFile(f"a child process named a file {name!r}, which may lie in another folder")
+    opened = [os.open(folder, _FOLDER)]
+    try:
+        for each, flags in (*((each, _FOLDER) for each in folders), (last, _PLAIN)):
+            opened.append(os.open(each, flags, dir_fd=opened[-1]))
+        if (flaw := _flaw(os.fstat(opened[-1]), most_bytes)) is not None:
+            raise TamperedFile(f"a child process left {name}, which {flaw}")
+        return os.fdopen(opened.pop(), "rb")
+    except OSError as error:
+        if error.errno not in _OF_A_CHILD:
+            raise
+        raise TamperedFile(f"a child process left no plain file {name}: {error.strerror}") from None
+    finally:
+        for each_fd in opened:
+            os.close(each_fd)
+
+
+def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
+    """Copy a file out of a folder that a child writes; the SHA-256 of the copy. Raises as `open_plain`."""
+    digest, left_bytes = sha256(), most_bytes
+    with open_plain(folder, name, most_bytes) as file, copy.open("wb") as copied:
+        while chunk := file.read(CHUNK_BYTES):
+            left_bytes -= len(chunk)
+            if left_bytes < 0:
+                raise TamperedFile(f"a child process went on writing {name}, beyond {most_bytes} bytes")
+            digest.update(chunk)
+            copied.write(chunk)
+    return digest.hexdigest()
+
+
+def _flaw(about: os.stat_result, most_bytes: int) -> str | None:
+    """What makes a file one that a child may not hand over, in words; None for a plain one."""
+    if not stat.S_ISREG(about.st_mode):
+        return "is no plain file"
+    if about.st_nlink != 1:
+        return f"has {about.st_nlink} names, others of which may lie in another folder"
+    if about.st_uid != os.geteuid():
+        return "belongs to another user"
+    if about.st_size > most_bytes:
+        return f"has {about.st_size} bytes, more than the {most_bytes} allowed"
+    return None
