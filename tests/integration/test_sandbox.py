@@ -154,3 +154,38 @@ def test_only_a_session_of_a_gpu_gets_its_nodes(
     assert list(system_paths.accelerator_paths("llvm")) == []
     assert not {str(path) for path, _ in system_paths.system_paths()} & {*nodes, "/dev/nvidia-caps"}
     assert tried(tmp_path, outside, {"write of itself in /proc"})["write of itself in /proc"] != "escaped"
+
+
+BESIDE = """
+import sys
+from pathlib import Path
+from workers.sandbox.landlock import READ
+from workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+room = Path(sys.argv[1])
+enter_sandbox(SandboxSpec(room / "own", others=((str(room), READ),)))
+(room / "own" / "answers").write_text("mine")
+for step in (
+    lambda: (room / "graphs" / "records").write_text("mine"),
+    lambda: (room / "graphs" / "records").unlink(),
+    lambda: (room / "graphs" / "link").symlink_to("/"),
+    lambda: (room / "own").rename(room / "moved"),
+    lambda: (room / "link").symlink_to("/"),
+):
+    try:
+        step()
+    except PermissionError:
+        continue
+    sys.exit("escaped")
+print((room / "graphs" / "records").read_text())
+"""
+
+
+@needs_walls
+def test_who_runs_what_others_made_reads_their_files_and_changes_none(tmp_path: Path) -> None:
+    for name in ("own", "graphs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "graphs" / "records").write_text("theirs")
+    env = {name: os.environ[name] for name in ("PATH", "HOME")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", "-c", BESIDE, str(tmp_path)]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
+    assert said.stdout.strip() == "theirs"

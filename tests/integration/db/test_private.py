@@ -11,6 +11,7 @@ from db.repositories.best_records import BestRecords
 from db.repositories.cost_model_versions import CostModelVersions
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.dataset_statistics import Statistics
+from db.repositories.feature_cache import Features, ViewOf
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
@@ -211,3 +212,30 @@ def test_a_deleted_job_stays_private(private):
     assert private.read(lambda session: session.get(Job, private.private_job)).private
     assert private.frozen() == [("w0", None)]
     assert private.read(lambda session: Networks(session).weights()) == {"mlp": {"w0": 1, "w1": 2}}
+
+
+def test_features_of_programs_that_only_deleted_private_jobs_brought_go(private):
+    views = {
+        name: ViewOf(private.workloads[name], private.target_id, "statements", 1, "0.27.0")
+        for name in ("w0", "secret")
+    }
+    for view in views.values():
+        private.write(lambda session, view=view: Features(session).keep(view, {"a": bytes(4)}))
+
+    def kept():
+        return {
+            name
+            for name, view in views.items()
+            if private.read(lambda session, view=view: Features(session).known(view, ["a"]))
+        }
+
+    other = new_job("bob", target_id=private.target_id, model_id=SECRET_MODEL, options=PRIVATE)
+    other_id = private.write(lambda session: Jobs(session).create(other)[0].id)
+    task = NewTask(0, "secret", 1, private.workloads["secret"], "matmul")
+    private.write(lambda session: Tasks(session).add_many(other_id, [task]))
+    for job_id, left in ((private.private_job, {"w0", "secret"}), (other_id, {"w0"})):
+        private.write(
+            lambda session, job_id=job_id: Jobs(session).move(job_id, list(JobState), JobState.DONE)
+        )
+        private.write(lambda session, job_id=job_id: Removals(session).delete(job_id, "bob"))
+        assert kept() == left

@@ -235,3 +235,21 @@ def test_what_a_job_ended_with_is_not_compiled_for_the_next(workshop, model):
     del workshop.graph_answers["read_ahead"]  # nothing asks for it
     guessed(workshop)
     assert compiled[4:] == []
+
+
+def test_a_kept_library_that_computes_something_else_is_not_taken_again(workshop, model):
+    def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None):
+        compiled.append(Path(out_so).name)
+        return replace(COMPILED, bytes=Path(out_so).write_bytes(b"machine code"))
+
+    compiled: list[str] = []
+    workshop.graph_answers["compile_model"] = compile_model
+    model.model_us["joined"] = 1001.0  # the likeliest guesses are kept
+    guessed(workshop)
+    compiled.clear()
+    libraries = list((workshop.settings.data_dir / "libraries").glob("*/*"))
+    assert len(libraries) == 1
+    model.error = 1.0
+    guessed(workshop)
+    assert "guess-1.so" not in compiled  # it was taken
+    assert not libraries[0].exists()

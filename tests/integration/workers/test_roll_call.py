@@ -49,6 +49,23 @@ def test_a_worker_that_leaves_says_so(database: Database, tracker: Any) -> None:
     assert workers(database)["w"]["stopped"] is True
 
 
+def test_a_worker_removes_from_its_host_what_was_deleted_as_long_as_it_lives(
+    database: Database, tracker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[None] = []
+    monkeypatch.setattr("workers.process.heartbeat.TIDY_SEC", 0.0)
+    monkeypatch.setattr("workers.process.heartbeat.EVERY_SEC", 0.01)
+    call = Heartbeat(database, tracker, "w")
+
+    def fails() -> None:
+        turns.append(None)
+        raise OSError("no such folder")
+
+    call.start("full", tidy=fails)
+    wait_for(lambda: len(turns) > 1, "a second turn after one that failed")
+    call.stop()
+
+
 def test_a_device_that_its_tracker_forgot_has_stopped_until_it_is_back(
     database: Database, tracker: Any
 ) -> None:

@@ -69,6 +69,14 @@ def test_a_schedule_is_shown_with_trace_and_scripts(coordinator: Coordinator, bo
     assert slow["scripts"] is None
 
 
+def test_half_written_scripts_are_none(coordinator: Coordinator, both: tuple[int, int]) -> None:
+    file = coordinator.artifacts / scripts_uri("", "w0", "[1]").lstrip("/")
+    file.parent.mkdir(parents=True)
+    for torn in (json.dumps(SCRIPTS)[:-3], "", "{}"):
+        file.write_text(torn)
+        assert coordinator.http.get(f"/schedules/{both[1]}").json()["scripts"] is None
+
+
 def test_a_schedule_that_is_not_there_is_not_found_and_neither_is_another_owners(
     coordinator: Coordinator, owned: OwnedRows
 ) -> None:

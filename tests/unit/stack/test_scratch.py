@@ -112,6 +112,20 @@ def test_links_inside_a_left_folder_lead_nowhere(shared: Path, tmp_path: Path) -
     assert (kept / "file").exists()
 
 
+def test_folders_in_folders_beyond_counting_keep_no_part_from_starting(shared: Path) -> None:
+    left = shared / f"{PREFIX}worker-x"
+    left.mkdir()
+    place = os.open(left, os.O_RDONLY)
+    for _ in range(1100):
+        os.mkdir("d", dir_fd=place)
+        inner = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    os.close(place)
+    with own_folder("worker"):
+        assert not left.exists()
+
+
 def test_another_users_folder_stays(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = killed_part()
     monkeypatch.setattr(os, "getuid", lambda: left.stat().st_uid + 1)
