@@ -62,32 +62,27 @@ class KnownLibraries:
         """Copy the one with these schedules to where no child writes; None where there is none."""
         entry = self._entry(winners)
         try:
-            about, stored = (entry / ABOUT).read_bytes(), (entry / LIBRARY).open("rb")
-        except (FileNotFoundError, NotADirectoryError):
+            wanted, compiled = _ABOUT.validate_json((entry / ABOUT).read_bytes())
+            stored = (entry / LIBRARY).open("rb")
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             self.forget(winners)  # a power cut may have left half of it
             return None
         except OSError as error:
             log.warning("the kept library %s is not read: %s", entry, error)
             return None
-        with stored:
-            try:
-                wanted, compiled = _ABOUT.validate_json(about)
-            except ValueError:
-                self.forget(winners)
-                return None
-            try:
-                with library.open("w+b") as copy:
-                    copyfileobj(stored, copy, CHUNK_BYTES)
-                    copy.seek(0)
-                    is_whole = file_digest(copy, "sha256").hexdigest() == wanted
-                os.utime(entry)
-            except OSError as error:  # of this host: the entry is none the worse
-                log.warning("the kept library %s is not copied: %s", entry, error)
-                return None
-        if not is_whole:
-            self.forget(winners)
+        try:
+            with stored, library.open("w+b") as copy:
+                copyfileobj(stored, copy, CHUNK_BYTES)
+                copy.seek(0)
+                is_whole = file_digest(copy, "sha256").hexdigest() == wanted
+            os.utime(entry)
+        except OSError as error:  # of this host: the entry is none the worse
+            log.warning("the kept library %s is not copied: %s", entry, error)
             return None
-        return compiled
+        if is_whole:
+            return compiled
+        self.forget(winners)
+        return None
 
     def put(self, winners: Sequence[Winner], library: Path, compiled: Compiled) -> None:
         """Keep one for the next job, if there is room. The library lies where a child may write."""

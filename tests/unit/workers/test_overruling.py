@@ -13,6 +13,7 @@ from workers.finish.verifier import Verifier
 from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, Program
+from workers.process.leased_stage import StageFolder
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 PROGRAM = Program("w0", "{}", Arguments(()), 1e6)
@@ -50,7 +51,7 @@ def verdict(row: Row, tmp_path: Path) -> bool:
         fleet=SimpleNamespace(devices=lambda _target: row.wrong),
     )
     graphs: Any = SimpleNamespace(**asked)
-    return Verifier(runtime, TARGET, graphs, tmp_path).verify(PROGRAM, SLOT).ok
+    return Verifier(runtime, TARGET, graphs, StageFolder(tmp_path, tmp_path)).verify(PROGRAM, SLOT).ok
 
 
 @pytest.mark.parametrize(

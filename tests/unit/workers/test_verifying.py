@@ -12,6 +12,7 @@ from workers.finish.verifier import Verifier
 from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.model_compiler import Reference
 from workers.measure.base import MeasureInput, Program
+from workers.process.leased_stage import StageFolder
 from workers.subprocesses.errors import ChildCrashed, ChildKilled
 
 PROGRAM: Any = SimpleNamespace(key="k" * 64, tir="{}", args=(), flops=1.0)
@@ -63,7 +64,11 @@ def helpers() -> Helpers:
 def verified(helpers: Any) -> Outcome:
     program: Program = PROGRAM
     slot: MeasureInput = SLOT
-    return Verifier(helpers, TARGET, helpers.graphs, Path("/nowhere")).verify(program, slot).outcome
+    return (
+        Verifier(helpers, TARGET, helpers.graphs, StageFolder(Path("/nowhere"), Path("/nowhere")))
+        .verify(program, slot)
+        .outcome
+    )
 
 
 @pytest.mark.parametrize("step", STEPS)
