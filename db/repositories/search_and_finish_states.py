@@ -42,11 +42,15 @@ class SearchStates(Repository):
 class FinishSteps(Repository):
     """A step for each task that was decided; they go when the job is done."""
 
-    def of(self, job_id: str, trials: int) -> Mapping[int, DecidedTask]:
-        """By task, what was decided after this many trials: more of them may bring other winners."""
+    def of(self, job_id: str, trials: int, code: str) -> Mapping[int, DecidedTask]:
+        """Return by task what was decided after this many trials by this code.
+
+        More trials, or other machine code, may bring other winners.
+        """
         query = select(FinishStep.task_id, FinishStep.decided)
         same = FinishStep.job_id == job_id, FinishStep.trials == trials
-        return {row.task_id: row.decided for row in self.session.execute(query.where(*same))}
+        rows = self.session.execute(query.where(*same))
+        return {row.task_id: row.decided for row in rows if row.decided.code == code}
 
     def keep(self, hold: LeaseToken, task_id: int, trials: int, decided: DecidedTask) -> None:
         """Store a step. Raises LeaseLost unless the finish is still this claim's."""

@@ -96,9 +96,18 @@ class Trials(Repository):
     def best_brought(
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
     ) -> Sequence[Trial]:
-        """Return the fastest distinct candidates whose times do not compare with the job's, by those times.
+        """The fastest distinct candidates of other datasets, by the times that were taken there."""
+        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, is_imported()]
+        if context_id is not None:
+            same.append(Measurement.context_id == context_id)
+        return self._fastest(same, count)
 
-        They are of other datasets, or of other builders than that of the job's context.
+    def best_incomparable(
+        self, workload_id: int, target_id: int, count: int, context_id: int | None
+    ) -> Sequence[Trial]:
+        """Return the fastest distinct candidates whose times do not compare with a job's, by those times.
+
+        They are of other datasets, or of other builders than that of the job's context `context_id`.
         """
         same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         others = () if context_id is None else Contexts(self.session).built_otherwise(context_id)

@@ -201,9 +201,9 @@ class JobOptions(BaseModel):
         """What of the options must be equal for two times to compare: part of the measuring context."""
         return self.evaluator.model_dump() | {"stopping": self.stopping, "cache": "warm"}
 
-    def timing_beside(self, programs: int) -> dict[str, object]:
-        """The same of times inside the whole model, beside so many other programs."""
-        return {"cache": "model", "beside": programs}
+    def timing_inside(self, model: str, programs: int) -> dict[str, object]:
+        """Return the same for times inside one whole model, beside so many other programs."""
+        return {"cache": "model", "beside": programs, "model": model}
 
 
 class KeptOptions(JobOptions):

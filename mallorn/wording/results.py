@@ -80,6 +80,7 @@ def facts(job: JobStatus) -> list[str]:
         *_spent(job),
         *_earned(report),
         *_checks(report),
+        *_untimed(report),
         *_inside(report),
         *_busy(report),
         *left_undone(report),
@@ -142,6 +143,11 @@ def _earned(report: FinishReport) -> list[str]:
         return [f"trials won nothing over a job without trials; {by}"]
     change = f"{latency(guesses_us)} became {latency(found_us)}, timed in turn"
     return [f"trials won {percent(won, 1)} over a job without trials: {change}; {by}"]
+
+
+def _untimed(report: FinishReport) -> list[str]:
+    names = ", ".join(report.without_time)
+    return [f"without a time, as no clock saw their kernels: {names}"] if names else []
 
 
 def _inside(report: FinishReport) -> list[str]:

@@ -17,7 +17,6 @@ from workers.whole_model.engines import Engines
 SAYS: Final = "first guesses are timed inside the whole model"
 LIGHT: Final = 0.05  # of a run, that tasks take which keep their likeliest guess
 KERNELS_SEC: Final = 0.4
-LEAST_US: Final = 0.1  # of what takes no time that a clock shows: a tuning record needs one
 FIRST, JOINED = "guess-1", "joined"
 
 
@@ -25,7 +24,7 @@ FIRST, JOINED = "guess-1", "joined"
 class CheckedModel:
     """The model with the likeliest guesses, as far from onnxruntime's answers as it may be."""
 
-    built: TunedModel
+    built: TunedModel  # its winners have the times below
     error: float
     allowed: float
     times: Times  # of its kernels
@@ -37,7 +36,7 @@ def choose_guesses(
 ) -> InsideChoice:
     """The build with what is fastest of every task that matters, if that is faster as a whole."""
     started = time.monotonic()
-    first = replace(checked.built, winners=tuple(_timed(checked.built.winners, checked.times)))
+    first = checked.built
     heavy = _heavy(checked.times)
     rivals = [row[1:] if row[0].contest.task.name in heavy else [] for row in guesses]
     others = [] if first.is_large else fields(first.winners, rivals)
@@ -53,12 +52,16 @@ def choose_guesses(
             engines.load({build.directory.name: build.library for build in builds})
             with model.alone():
                 times = list(engines.kernel_times(KERNELS_SEC).values())
-    chosen = choose([_timed(build.winners, seen) for build, seen in zip(builds, times, strict=True)], times)
+    chosen = choose(
+        [timed_inside(build.winners, seen) for build, seen in zip(builds, times, strict=True)], times
+    )
     swaps = swapped(first.winners, chosen, [build.winners for build in builds], times)
-    build, latency_us = _faster(model, first, chosen, checked.allowed, undone) if swaps else (first, None)
+    build, latency_us, error = first, None, 0.0
+    if swaps:
+        build, latency_us, error = _faster(model, first, chosen, checked.allowed, undone)
     seconds = round(time.monotonic() - started, 1)
     report = InsideTheModel(tasks=swaps, latency_us=latency_us, taken=build is not first, seconds=seconds)
-    return InsideChoice(build, report)
+    return InsideChoice(build, report, error)
 
 
 def _heavy(times: Times) -> set[str]:
@@ -75,26 +78,30 @@ def _heavy(times: Times) -> set[str]:
 
 def _faster(
     model: JobModel, first: TunedModel, chosen: Sequence[Winner], allowed: float, undone: StepLog
-) -> tuple[TunedModel, BeforeAfter | None]:
-    """The build of what was chosen if it computes the same, and faster; without times where it does not."""
+) -> tuple[TunedModel, BeforeAfter | None, float]:
+    """Return the faster build, both latencies, and how far its answers are from those of `first`.
+
+    The build of what was chosen is not timed where it computes something else.
+    """
     with undone.step("build"):
         joined = model.build(JOINED, chosen)
     libraries = {JOINED: joined.library, FIRST: first.library}
     with undone.step("time"), Engines(model.whole, libraries) as engines:
         engines.load(libraries)
-        if engines.errors(JOINED).get(FIRST, inf) > allowed:
-            return first, None
+        if (error := engines.errors(JOINED).get(FIRST, inf)) > allowed:
+            return first, None, 0.0
         with model.alone():
             latency_us = {name: each.median for name, each in engines.latencies().items()}
     timed = BeforeAfter(before=latency_us[FIRST], after=latency_us[JOINED])
-    return (joined if latency_us[JOINED] < latency_us[FIRST] else first), timed
+    return (joined, timed, error) if latency_us[JOINED] < latency_us[FIRST] else (first, timed, 0.0)
 
 
-def _timed(winners: Sequence[Winner], seen: Times) -> list[Winner]:
-    """Winners with what a call of them takes inside the model."""
+def timed_inside(winners: Sequence[Winner], seen: Times) -> list[Winner]:
+    """Return winners with what a call of each took inside the model; none where no clock saw its kernel."""
     found = []
     for winner in winners:
         task = winner.contest.task
-        call_us = max(seen.get(task.name, 0.0) / task.weight, LEAST_US)
-        found.append(replace(winner, trial=replace(winner.trial, latency_us=None, run_us=(call_us,))))
+        call_us = seen.get(task.name, 0.0) / task.weight
+        run_us = (call_us,) if call_us > 0 else ()
+        found.append(replace(winner, trial=replace(winner.trial, latency_us=None, run_us=run_us)))
     return found

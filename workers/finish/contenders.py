@@ -7,14 +7,16 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from db.repositories.best_records import BestRecords, compares, programs_beside
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
 from db.repositories.trials import Trials
-from db.tables import Task, Workload
+from db.tables import Context, Task, Workload
 from mallorn.core.errors import Unschedulable
 from mallorn.core.values.trial import Trial
 from searchers.base import DEFAULT, means_of
 from searchers.space import Candidate, Sketch
+from workers.finish.contexts_inside_models import timing_inside
 from workers.measure.base import MeasureInput, Program
 from workers.process.leased_stage import StageContext
 from workers.round.feature_lookup import FeatureLookup
@@ -55,19 +57,24 @@ class Contest:
 def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: int | None = None) -> Contest:
     """The contest of one of the job's tasks.
 
-    Without trials what was decided in the context `inside`, of times inside a model, stands alone.
+    Without trials what was decided in the context `inside`, of times inside the model, stands alone. What was
+    fastest inside another model is the first of the guesses.
     """
+    prior = _Measured((), (), {})
     with claimed.runtime.database.session() as session:
         known = _measured(session, claimed, task)
         if not known.entries and inside is not None:
             decided = Trials(session).best(task.workload_id, claimed.job.target_id, 1, inside)
             known = _found(session, decided)
+            if not decided:
+                prior = _found(session, _inside_others(session, task, Contexts(session).get(inside), 0))
     program = program_of(workload)
     if known.entries:
         return Contest(task, workload, program, _number(known.entries), known.guesses, known.means)
     defaults = _defaults(claimed, workload, TOP)
-    means = {candidate: DEFAULT for candidate, _ in defaults}
-    return Contest(task, workload, program, _number(defaults), tuple(means), means)
+    guesses = {candidate: DEFAULT for candidate, _ in defaults}
+    entries = list(dict([*prior.entries, *defaults]).items())[:TOP]
+    return Contest(task, workload, program, _number(entries), tuple(guesses), {**prior.means, **guesses})
 
 
 def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
@@ -112,7 +119,9 @@ def _measured(session: Session, claimed: StageContext, task: Task, count: int = 
         count, within = max(count, TOP_BESIDE), WITHIN_BESIDE
     best = known.best(task.workload_id, job.target_id, count, job.context_id)
     best = [row for row in best if (row.latency_us or 0) <= within * (best[0].latency_us or 0)]
-    brought = known.best_brought(task.workload_id, job.target_id, BROUGHT if best else TOP, job.context_id)
+    brought = known.best_incomparable(
+        task.workload_id, job.target_id, BROUGHT if best else TOP, job.context_id
+    )
     guesses = known.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP)
     return _found(session, (*best, *_busy(session, claimed, task), *brought, *guesses[:1]), guesses)
 
@@ -128,14 +137,26 @@ def _found(session: Session, trials: Iterable[Trial], guesses: Sequence[Trial] =
 
 def _busy(session: Session, claimed: StageContext, task: Task) -> Sequence[Trial]:
     """What was fastest beside other programs, for whoever asks for that."""
-    job = claimed.job
+    job, programs = claimed.job, claimed.target.num_cores
     if not claimed.options.beside_others or job.context_id is None:
         return ()
     contexts = Contexts(session)
-    beside = contexts.timed_as(
-        contexts.get(job.context_id), claimed.options.timing_beside(claimed.target.num_cores)
-    )
-    return Trials(session).best(task.workload_id, job.target_id, 1, beside.id) if beside else ()
+    alone = contexts.get(job.context_id)
+    beside = contexts.timed_as(alone, timing_inside(claimed, programs))
+    decided = Trials(session).best(task.workload_id, job.target_id, 1, beside.id) if beside else ()
+    return decided or _inside_others(session, task, alone, programs)
+
+
+def _inside_others(session: Session, task: Task, like: Context, programs: int) -> Sequence[Trial]:
+    """Return the fastest inside another model on such a host, the one that timed the task most often.
+
+    Its time says nothing of this model: it is timed here like the others.
+    """
+    workload_id, target_id = task.workload_id, like.target_id
+    for context in BestRecords(session).contexts_of(workload_id, target_id):
+        if compares(context, like) and programs_beside(context) == programs:
+            return Trials(session).best(workload_id, target_id, 1, context.id)
+    return ()
 
 
 def _number(candidates: Sequence[Entry]) -> tuple[MeasureInput, ...]:

@@ -35,6 +35,7 @@ class InsideChoice(NamedTuple):
 
     build: TunedModel
     report: InsideTheModel | None
+    error: float = 0.0  # how far its answers are from those of the build that was checked
 
 
 def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> InsideChoice:

@@ -58,10 +58,7 @@ def write_records(
     claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
 ) -> None:
     """Write the logs that TVM loads; one directory holds one target's schedules. Raises ExportFailed."""
-    records = [
-        Tuned(winner.contest.program.tir, winner.trace, [time_us / 1e6 for time_us in winner.trial.run_us])
-        for winner in winners
-    ]
+    records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_sec) for winner in winners]
     if skipped := graphs.write_database(str(directory), claimed.target.text, records):
         raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
 
@@ -88,7 +85,7 @@ def range_of(claimed: StageContext, winners: Sequence[Winner]) -> Dynamic | None
     if dynamic is None:
         return None
     machine = claimed.job.machine or assumed(claimed.target.num_cores, lanes=1)
-    tasks_us = {winner.contest.task.name: winner.latency_us for winner in winners}
+    tasks_us = {each.contest.task.name: each.latency_us or each.expected_us or 0.0 for each in winners}
     return with_rules(dynamic, tasks_us, machine.fork_us)
 
 
@@ -156,7 +153,7 @@ def _manifest(claimed: StageContext, winners: Sequence[Winner], carried: dict[st
     graph, tuned = claimed.graph, {winner.contest.task.name for winner in winners}
     with claimed.runtime.database.session() as session:
         tasks = [task.name for task in Tasks(session).list(claimed.job.id)]
-        measured_on = _measured_on(session, claimed.job.id)
+        measured_on = _measured_on(session, claimed.job.id, winners)
     packages = (*PACKAGES, CHECKER) if find_spec(CHECKER) else PACKAGES
     return Manifest(
         job=claimed.job.id,
@@ -192,9 +189,11 @@ def _workload(winner: Winner) -> TunedWorkload:
     )
 
 
-def _measured_on(session: Session, job_id: str) -> MeasuredOn:
-    """Read again: a job that had no trial is given its context by its finish."""
+def _measured_on(session: Session, job_id: str, winners: Sequence[Winner]) -> MeasuredOn:
+    """Return the conditions of the winners' times; inside the model they differ from the job's context."""
     context_id = Jobs(session).get(job_id, None).context_id
     if context_id is None:
         return MeasuredOn()
-    return Contexts(session).get(context_id).measured_on
+    alone = Contexts(session).get(context_id).measured_on
+    inside = next((winner.timing for winner in winners if winner.timing is not None), None)
+    return alone if inside is None else alone.model_validate(alone.model_dump() | {"evaluator": inside})

@@ -6,7 +6,7 @@ and the third, and kernels are timed where they run. Times are kept in a context
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -23,8 +23,9 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import none_like
-from workers.finish.choose_guesses import FIRST, KERNELS_SEC, LEAST_US, CheckedModel, choose_guesses
+from workers.finish.choose_guesses import FIRST, KERNELS_SEC, CheckedModel, choose_guesses, timed_inside
 from workers.finish.contenders import Contest, contest_of
+from workers.finish.contexts_inside_models import timing_inside
 from workers.finish.decide_inside_model import InsideChoice
 from workers.finish.decide_tasks import Decided
 from workers.finish.export_directory import ExportFailed, export_first
@@ -70,10 +71,10 @@ def guess_inside(
         told = covered(first).model_copy(update={"latency_us": checked.latency_us})
         export_first(claimed, first.winners, first.directory, told)
     choose = partial(choose_guesses, placed, checked, guesses, undone)
-    chosen, report = undone.attempt(CHOOSE, choose) or InsideChoice(first, None)
-    winners = [replace(each, max_error=checked.error) for each in chosen.winners]
+    chosen, report, error = undone.attempt(CHOOSE, choose) or InsideChoice(first, None)
+    winners = [replace(each, max_error=checked.error + error) for each in chosen.winners]
     _promote(claimed, winners)
-    is_first = chosen.directory == first.directory  # written untimed
+    is_first = chosen.directory == first.directory  # written before it was timed
     directory = model.write("export", winners) if is_first else chosen.directory
     if not options.is_private:
         model.libraries.put(winners, chosen.library, chosen.compiled)
@@ -86,23 +87,23 @@ def _guesses(claimed: StageContext, check: Checker) -> tuple[list[list[Winner]],
     """The guesses of each task, the likeliest first, and the tasks without one."""
     with claimed.runtime.database.transaction() as session:
         tasks, inside = Tasks(session).programs(claimed.job.id), _inside(session, claimed)
+    timing = timing_inside(claimed)
     found: list[list[Winner]] = []
     losers: list[Contest] = []
     for task, workload in tasks:
         claimed.lease.check()
         contest = contest_of(claimed, task, workload, inside)
-        if row := _traced(contest, check):
+        if row := _untimed(contest, check, timing):
             found.append(row)
         else:
             losers.append(contest)
     return found, losers
 
 
-def _traced(contest: Contest, check: Checker) -> list[Winner]:
-    untimed = {slot: Trial(slot.candidate, Outcome.OK, run_us=(LEAST_US,)) for slot in contest.slots}
+def _untimed(contest: Contest, check: Checker, timing: Mapping[str, object]) -> list[Winner]:
     return [
-        Winner(contest, slot.slot, trial, trace, None)
-        for slot, trial in untimed.items()
+        Winner(contest, slot.slot, Trial(slot.candidate, Outcome.OK), trace, None, timing=timing)
+        for slot in contest.slots
         if (trace := check.trace(contest.program, slot))
     ]
 
@@ -132,6 +133,7 @@ def _checked(
         if not isinstance(failed, Unavailable):
             model.libraries.forget([row[0] for row in guesses])
         return None
+    built = replace(built, winners=tuple(timed_inside(built.winners, times)))
     return CheckedModel(built, error, allowed, times, latency_us)
 
 
@@ -141,12 +143,12 @@ def _inside(session: Session, claimed: StageContext) -> int:
     if not devices:
         raise none_like(claimed.like)
     alone = context_of(session, claimed.job.target_id, claimed.options, devices[0].endpoint)
-    return Contexts(session).ensure_timed_as(alone, claimed.options.timing_beside(0)).id
+    return Contexts(session).ensure_timed_as(alone, timing_inside(claimed)).id
 
 
 def _promote(claimed: StageContext, winners: Sequence[Winner]) -> None:
-    """Keep what was timed inside the model. Raises NoDevice."""
-    job = claimed.job
+    """Store the schedules that were timed inside the model. Raises NoDevice."""
+    job, winners = claimed.job, [winner for winner in winners if winner.latency_us is not None]
     with claimed.runtime.database.transaction() as session:
         inside = _inside(session, claimed)
         slots = [winner.contest.slots[winner.slot] for winner in winners]

@@ -9,7 +9,7 @@ from typing import Final, Self
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
 from mallorn.core.values.manifest import DATABASE
-from workers.finish.export_directory import largest_shapes, write_records
+from workers.finish.export_directory import ExportFailed, largest_shapes, write_records
 from workers.finish.known_libraries import KnownLibraries
 from workers.finish.shape_dispatch import to_next
 from workers.finish.winners import Winner
@@ -27,6 +27,8 @@ from workers.whole_model.idle_engines import IdleEngines
 
 KERNELS_SEC: Final = 1.5
 LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records
+LOST: Final = "the model as it is compiled here has no place for the schedules of these tasks"
+TUNE_AGAIN: Final = "mallorn tune MODEL   (with one version of Mallorn on all workers)"
 ELSEWHERE: Final = "the device is on another host than this worker"
 BENCH: Final = "mallorn bench MODEL --schedules DIR, on the device's host"
 
@@ -90,7 +92,10 @@ class JobModel:
         return directory
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
-        """The model with the schedules of a directory that `write` filled; of a range, to time its points."""
+        """Compile the model with the schedules of a directory of `write`; of a range, to time its points.
+
+        Raises ExportFailed if the model has no place for one of them: TVM compiled that task to naive loops.
+        """
         library = directory.with_suffix(".so")
         if (known := self.libraries.take(winners, library)) is None:
             dynamic = self.claimed.graph.dynamic
@@ -98,6 +103,8 @@ class JobModel:
             written = self.whole.folder / directory.name
             library = written.with_suffix(".so")
             known = whole.compile(written, library)
+        if lost := {winner.contest.task.name for winner in winners} & set(known.missing):
+            raise ExportFailed(f"{LOST}: {', '.join(sorted(lost))}", hint=TUNE_AGAIN)
         return TunedModel(tuple(winners), directory, library, known)
 
     @contextmanager

@@ -49,12 +49,14 @@ class GuessedTask:
     gap: GapClosed
 
     @classmethod
-    def of(cls, winner: Winner, machine: Machine) -> "GuessedTask":
-        """With what was handed out in the guess's place; both were timed in turn."""
+    def of(cls, winner: Winner, machine: Machine) -> "GuessedTask | None":
+        """Return the task with what was handed out in the guess's place, timed in turn; None if untimed."""
         task, workload = winner.contest.task, winner.contest.workload
-        guess_us = (winner.guess or winner).latency_us
+        guess_us, best_us = (winner.guess or winner).latency_us, winner.latency_us
+        if guess_us is None or best_us is None:
+            return None
         least_us = limit_us(machine, workload.flops, unpack_arguments(workload.args).args)
-        gap = gap_closed(workload.op, guess_us, winner.latency_us, least_us)
+        gap = gap_closed(workload.op, guess_us, best_us, least_us)
         return cls(task.name, task.weight * guess_us, gap)
 
     def won_us(self, share: float) -> float:
@@ -70,7 +72,9 @@ def what_trials_win(claimed: StageContext, winners: Sequence[Winner], timed: Fin
     tuned, machine = timed.latency_us.get(TUNED), known_machine(claimed.runtime, claimed.job.id)
     if not (tuned and machine and winners and claimed.options.searches) or machine.disturbed:
         return FinishReport()
-    tasks = [GuessedTask.of(winner, machine) for winner in winners]
+    tasks = [task for winner in winners if (task := GuessedTask.of(winner, machine)) is not None]
+    if not tasks:
+        return FinishReport()
     if claimed.job.trials != 0:
         return FinishReport(gaps=[task.gap for task in tasks])
     with claimed.runtime.database.session() as session:

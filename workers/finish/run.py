@@ -24,6 +24,7 @@ from workers.finish.decide_tasks import Decided, decide_all
 from workers.finish.export_directory import complete_export, settle_rules, upload
 from workers.finish.final_schedules import FinalSchedules, choose, keep_scripts, records_alone
 from workers.finish.guess_inside_model import guess_inside
+from workers.finish.import_again import is_handed_back
 from workers.finish.job_model import JobModel
 from workers.finish.numeric_checker import Checker, Unchecked
 from workers.finish.predict_tuning_gain import what_trials_win
@@ -46,9 +47,9 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
-    """Take a job from its last round to verified schedules and a report."""
+    """Take a job from its last round to verified schedules and a report, or back to a stale import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
-        if claimed is not None:
+        if claimed is not None and not is_handed_back(claimed):
             with runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
                 undone = StepLog(claimed)
                 with undone.step("probe"):
@@ -152,13 +153,15 @@ def _contests(decided: Decided) -> list[Contest]:
 
 def _tasks(claimed: StageContext, winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
     """`found` and `of` count the winners; the counts of a compiled model replace them."""
-    timed = winners if claimed.options.searches else ()
+    tasks_us = {winner.contest.task.name: winner.latency_us for winner in winners}
+    untimed = [name for name, us in tasks_us.items() if us is None] if claimed.options.searches else []
     missing = [contest.task.name for contest in losers]
     return FinishReport(
         found=len(winners),
         of=len(winners) + len(missing),
         missing=missing,
-        tasks_us={winner.contest.task.name: winner.latency_us for winner in timed},
+        tasks_us={name: us for name, us in tasks_us.items() if us is not None},
+        without_time=untimed,
         found_by=dict(Counter(winner.means for winner in winners)),
         without_schedule=missing,
     )

@@ -18,6 +18,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BesidePrograms, Contention, FinishReport
 from mallorn.core.values.manifest import DATABASE, Version
 from mallorn.core.values.trial import Trial
+from workers.finish.contexts_inside_models import timing_inside
 from workers.finish.decide_inside_model import Times, choose, fields, swapped, verified
 from workers.finish.final_schedules import FinalSchedules
 from workers.finish.job_model import JobModel, TunedModel, be_here
@@ -112,16 +113,17 @@ def _store(model: JobModel, rows: Sequence[Sequence[Winner]], times: Sequence[Ti
         context_id, contexts = Jobs(session).get(claimed.job.id, None).context_id, Contexts(session)
         if context_id is None:
             return
-        timing = claimed.options.timing_beside(claimed.target.num_cores)
+        timing = timing_inside(claimed, claimed.target.num_cores)
         beside = contexts.ensure_timed_as(contexts.get(context_id), timing).id
         for place in range(len(rows[0])):
             seen = {row[place].slot: (row[place], us) for row, us in zip(rows, times, strict=True)}
             first = rows[0][place]
             sketches = store_sketches(session, [slot.sketch for slot in first.contest.slots])
+            task = first.contest.task
             new = [
-                _row(winner, us[first.contest.task.name], sketches, beside)
+                _row(winner, us[task.name] / task.weight, sketches, beside)  # of one call
                 for winner, us in seen.values()
-                if first.contest.task.name in us
+                if us.get(task.name)
             ]
             owner = claimed.job.id, claimed.hold.token, first.contest.workload.id, claimed.job.target_id
             Measurements(session).add_finish(*owner, new)

@@ -14,6 +14,7 @@ from db.tables import Task, Workload
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.decided_task import DecidedTask, DecidedWinner, KeptCandidate
 from workers.finish.contenders import Contest
+from workers.finish.import_again import import_code
 from workers.finish.winners import Winner
 from workers.measure.base import MeasureInput
 from workers.process.leased_stage import StageContext
@@ -40,10 +41,10 @@ class StoredDecisions:
 
     @classmethod
     def of(cls, claimed: StageContext) -> Self:
-        """Those that hold still: after more trials each task is decided anew."""
+        """Return those that still hold: after more trials, or by other code, each task is decided anew."""
         with claimed.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
-            known = FinishSteps(session).of(claimed.job.id, trials)
+            known = FinishSteps(session).of(claimed.job.id, trials, import_code())
             keys = {each.sketch for step in known.values() for each in step.candidates}
             return cls(claimed, trials, known, Sketches(session).by_key(keys))
 
@@ -63,6 +64,7 @@ class StoredDecisions:
             guess=next((_pack(guess, contest) for guess in contest.guesses), None),
             winner=None if decision.winner is None else _pack_winner(decision.winner),
             sec=decision.sec,
+            code=import_code(),
         )
         FinishSteps(session).keep(self.claimed.hold, decision.contest.task.id, self.trials, step)
 

@@ -1,6 +1,6 @@
 """The winner of a task: measured again beside its rivals, checked numerically, promoted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
@@ -12,6 +12,7 @@ from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.schedules import NewSchedule, Schedules
 from db.tables import Job
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.manifest import UNTIMED_SEC
 from mallorn.core.values.trial import Trial
 from searchers.base import DEFAULT
 from workers.finish.contenders import Contest
@@ -37,12 +38,14 @@ class Winner:
 
     contest: Contest
     slot: int
-    trial: Trial  # with the times of all passes
+    trial: Trial  # with the times of all passes; without any if it was not timed
     trace: str
     max_error: float | None  # None: nobody checked it
     rivals: tuple["Winner", ...] = ()
     guess: "Winner | None" = None  # the fastest first guess that ran, if all of them lost
     versions: tuple["Winner", ...] = ()  # others that may be faster beside other programs
+    timing: Mapping[str, object] | None = None  # how a model's kernels were timed; None: as the options say
+    expected_us: float | None = None  # a guess for a schedule that was not timed
 
     @property
     def means(self) -> str:
@@ -54,16 +57,24 @@ class Winner:
         return self.max_error is not None
 
     @property
-    def latency_us(self) -> float:
-        return median(self.trial.run_us)
+    def latency_us(self) -> float | None:
+        """Return the median of its times; None if it was not timed."""
+        return median(self.trial.run_us) if self.trial.run_us else None
 
     @property
-    def interval_us(self) -> tuple[float, float]:
-        return interval(self.trial.run_us)
+    def interval_us(self) -> tuple[float, float] | tuple[None, None]:
+        return interval(self.trial.run_us) if self.trial.run_us else (None, None)
+
+    @property
+    def record_sec(self) -> list[float]:
+        """Return the run times that its tuning record has, in seconds; UNTIMED_SEC if it was not timed."""
+        return [time_us / 1e6 for time_us in self.trial.run_us] or [UNTIMED_SEC]
 
     def schedule(self, job: Job, context_id: int | None, measurement_id: int) -> NewSchedule:
-        """What is promoted of one that was checked."""
-        low_us, high_us = self.interval_us
+        """Return what is stored of a schedule that was checked and timed."""
+        if self.max_error is None or self.latency_us is None:
+            raise ValueError(f"the schedule of {self.contest.task.name} was not checked, or not timed")
+        low_us, high_us = interval(self.trial.run_us)
         return NewSchedule(
             workload_id=self.contest.workload.id,
             target_id=job.target_id,
@@ -73,7 +84,7 @@ class Winner:
             latency_us=self.latency_us,
             low_us=low_us,
             high_us=high_us,
-            max_error=self.max_error or 0.0,
+            max_error=self.max_error,
             trace=self.trace,
             run_us=self.trial.run_us,
         )

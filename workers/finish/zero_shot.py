@@ -25,7 +25,6 @@ from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine
 from workers.zero_shot.same_workload import SameWorkload
 from workers.zero_shot.similar_workload import SimilarWorkload
 
-LEAST_US: Final = 0.1  # of a program that computes nothing
 TRIED: Final = 8  # answers, until one is a program and computes the right thing
 SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
     "zero-shot": (
@@ -78,12 +77,11 @@ def _answered(claimed: StageContext, task: Task, workload: Workload, check: Chec
         verdict = check.verify(program, slot)
         if verdict.ok:
             contest = Contest(task, workload, program, (slot,), (), {each.candidate: each.source})
-            # Nobody has timed it: a tuning record needs a time nevertheless, and has what is expected.
             machine = space.machine
             at_best_us = workload.flops / (machine.core_gflops * machine.cores * 1e3)
-            us = each.expected_us or modelled_us(space, each.candidate) or max(at_best_us, LEAST_US)
-            trial = Trial(each.candidate, Outcome.OK, origin=each.source, run_us=(us,))
-            winner = Winner(contest, 0, trial, verdict.trace, verdict.max_error)
+            expected_us = each.expected_us or modelled_us(space, each.candidate) or at_best_us
+            untimed = Trial(each.candidate, Outcome.OK, origin=each.source)
+            winner = Winner(contest, 0, untimed, verdict.trace, verdict.max_error, expected_us=expected_us)
             return ZeroShotWinner(winner, _told(each, winner))
     return None
 

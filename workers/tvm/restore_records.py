@@ -11,7 +11,7 @@ from tvm.s_tir.schedule import Trace
 from tvm.target.codegen import llvm_get_system_triple
 
 from mallorn.core.targets import KNOWN_KEYS, parse_target
-from mallorn.core.values.manifest import RECORDS, WORKLOADS
+from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from searchers.space import Sketch
 from workers.interfaces.model_compiler import BadLine, ModelTask, Restored, RestoredLog
 from workers.tvm.extract_tasks import describe
@@ -77,6 +77,8 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
     insts = instructions(task.tir, trace)
     choices = choices_of(task.tir, insts, Trace(insts, bind(insts, decisions)), {})
     times = [float(seconds) for seconds in run_secs]
+    if UNTIMED_SEC in times:
+        raise ValueError("its schedule was not timed")
     timed = times if times and max(times) < _FAILED_SEC else []
     return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), timed, place, 0)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import exp2, log2
 
 from sqlalchemy.orm import Session
@@ -13,10 +14,11 @@ from db.tables import Workload
 from mallorn.core.values.finish_report import Source, Sure
 from searchers.adapt_candidate_to_shape import carry
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
-from workers.zero_shot.same_workload import kin_of, words_of
+from workers.zero_shot.same_workload import kin_of, ranked, words_of
 
 NEIGHBOURS = 4
 FEW = 2
+MOST = 2 * FEW  # of other contexts
 CLOSE = 1.0  # doublings, over all loops together: a schedule is likely to do as well there
 
 
@@ -53,14 +55,17 @@ def apart(one: Workload, other: Workload) -> float:
 def _carried(
     session: Session, question: ZeroShotQuery, neighbour: Workload, far: float, target_id: int, words: str
 ) -> Iterator[ZeroShotAnswer]:
-    trials = Trials(session)
-    found = [*trials.best(neighbour.id, target_id, FEW), *trials.best_brought(neighbour.id, target_id, FEW)]
-    made_of = Sketches(session).by_key({trial.candidate.sketch for trial in found})
-    for trial in sorted(found, key=lambda trial: trial.latency_us or 0.0):
+    own = question.context_id
+    here = [] if own is None else Trials(session).best(neighbour.id, target_id, FEW, own)
+    elsewhere = islice(ranked(session, question, neighbour.id, target_id, FEW), MOST)
+    known = [*((trial, "here") for trial in here), *elsewhere]
+    made_of = Sketches(session).by_key({trial.candidate.sketch for trial, _ in known})
+    for trial, conditions in known:
         sketch = made_of[trial.candidate.sketch]
         candidate = carry(trial.candidate, sketch, question.space.sketches)
         if candidate is not None:
-            because = f"carried from the same loops in sizes {exp2(far):.1f} times apart{words}"
+            times_apart = f"{exp2(far):.1f} times apart{words}"
+            because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"
             yield ZeroShotAnswer(
                 candidate, Source.NEAR, because, Sure.LIKELY if far <= CLOSE else Sure.GUESSED
             )

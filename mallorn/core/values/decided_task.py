@@ -35,3 +35,4 @@ class DecidedTask(Value):
     guess: KeptCandidate | None = None
     winner: Annotated[DecidedWinner | None, Field(description="null: none computes the right thing.")] = None
     sec: Annotated[float, Field(description="What the decision took.")] = 0.0
+    code: Annotated[str, Field(description="Digest of the code that built what was compared.")] = ""

@@ -177,6 +177,9 @@ class FinishReport(Value):
     tasks_us: Annotated[
         dict[str, float], Field(description="Median latency of each task's schedule, measured again.")
     ] = {}
+    without_time: Annotated[
+        list[str], Field(description="Tasks whose schedule is exported although no clock saw its kernel.")
+    ] = []
     latency_us: Annotated[
         dict[str, ModelLatency | None],
         Field(description="The whole model's by engine: `untuned`, `tuned`, `onnxruntime`."),

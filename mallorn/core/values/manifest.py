@@ -18,6 +18,9 @@ MANIFEST: Final = "manifest.json"
 WORKLOADS: Final = "database_workload.json"
 RECORDS: Final = "database_tuning_record.json"
 DATABASE: Final = (WORKLOADS, RECORDS)
+# The run time in the record of a schedule that was not timed: TVM ignores records without a time. It takes
+# the fastest of several, so that a measured one comes before this.
+UNTIMED_SEC: Final = 1e8
 
 
 class Version(StrEnum):
@@ -37,9 +40,9 @@ class TunedWorkload(Value):
     task: str
     workload: str  # its key
     weight: int
-    latency_us: float
-    low_us: float
-    high_us: float
+    latency_us: float | None = None  # None: the schedule was not timed
+    low_us: float | None = None
+    high_us: float | None = None
     max_error: float | None = None  # None: nobody checked what it computes
 
 
@@ -69,7 +72,7 @@ class Manifest(Value):
     workloads: list[TunedWorkload] = []
     without_schedule: list[str] = []
     measured_on: MeasuredOn = MeasuredOn()
-    mode: Mode = SEARCH  # others were not measured: their latencies are what was expected
+    mode: Mode = SEARCH  # the other modes measure nothing
     carried: dict[str, str] = {}  # SHA-256 of what compiles the model: apply.py and the archive of passes
     measured_by: str = "tvm"  # the measurer: others than tvm may have used no device
 

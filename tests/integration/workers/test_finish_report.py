@@ -25,6 +25,7 @@ from tests.fixtures.finishing import (
 )
 from tests.fixtures.tuned_jobs import finished, tuned
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
+from workers.finish.import_again import import_code
 from workers.finish.run import finish
 from workers.measure.base import Need
 from workers.subprocesses.errors import ChildFailed
@@ -127,7 +128,9 @@ def ranged(workshop, job):
     dynamic = Dynamic(
         ranges={"n": [1, 8]}, inputs={"x": ["n", 4]}, points=points, calls=[{"w0": 1}, {"w1": 1}]
     )
-    workshop.write(lambda session: Jobs(session).record(job, graph=GraphReport(dynamic=dynamic)))
+    workshop.write(
+        lambda session: Jobs(session).record(job, graph=GraphReport(dynamic=dynamic, code=import_code()))
+    )
 
 
 def test_a_range_is_compiled_and_exported_with_rules_for_every_size(workshop, exported):

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from db.repositories.jobs import Jobs
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
@@ -47,6 +48,17 @@ def change(workshop, **values):
     workshop.write(lambda session: session.execute(update(Measurement).values(**values)))
 
 
+def move(workshop, target):
+    """All that was measured was measured on another target."""
+
+    def context(session):
+        target_id = Targets(session).ensure(target).id
+        return Contexts(session).ensure(target_id, "made-up", "0.27.0", 2, {})
+
+    there = workshop.write(context)
+    change(workshop, target_id=there.target_id, context_id=there.id)
+
+
 def sized(workshop, name, extents):
     features = {"extents": extents}
     query = update(Workload).where(Workload.key == name).values(features=features)
@@ -56,7 +68,7 @@ def sized(workshop, name, extents):
 def test_kin_is_asked_and_its_times_are_not_this_targets(workshop):
     workload, context = measured(workshop)
     kin = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
-    change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(kin).id))
+    move(workshop, kin)
     answers = ask(workshop, SameWorkload(), workload, context)
     assert {(answer.sure, answer.expected_us) for answer in answers} == {("likely", None)}
     assert "haswell" in answers[0].because
@@ -66,14 +78,14 @@ def test_kin_is_asked_and_its_times_are_not_this_targets(workshop):
 def test_schedules_for_other_vectors_or_cores_answer_nothing(workshop, other):
     workload, context = measured(workshop)
     kin = parse_target({"kind": "llvm", **other})
-    change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(kin).id))
+    move(workshop, kin)
     assert ask(workshop, SameWorkload(), workload, context) == []
 
 
 def test_another_kind_of_target_is_no_kin(workshop):
     workload, context = measured(workshop)
     gpu = parse_target({"kind": "cuda"})
-    change(workshop, target_id=workshop.write(lambda session: Targets(session).ensure(gpu).id))
+    move(workshop, gpu)
     assert ask(workshop, SameWorkload(), workload, context) == []
 
 
@@ -98,7 +110,7 @@ def test_the_nearest_sizes_answer_first_and_far_ones_not_at_all(workshop):
     workload, context = measured(workshop, "w0", 8)
     words = [answer.because for answer in ask(workshop, SimilarWorkload(), workload, context)]
     assert list(dict.fromkeys(words)) == [
-        f"carried from the same loops in sizes {times} times apart" for times in ("1.2", "1.5")
+        f"carried from the same loops in sizes {times} times apart, timed here" for times in ("1.2", "1.5")
     ]
 
 

@@ -1,13 +1,19 @@
-"""The same workload's measurements answer: of this context, of other hosts, of the target's kin."""
+"""The same workload's measurements answer: of this context, of others that compare, of the target's kin."""
 
 import pytest
+from sqlalchemy import update
 
+from db.repositories.measuring_contexts import Contexts
 from db.repositories.tasks import Tasks
 from db.repositories.workloads import Workloads
+from db.tables import Measurement
 from mallorn.core.values.finish_report import Sure
-from tests.fixtures.workshop import TARGET
+from tests.fixtures.tuned_jobs import tuned
+from tests.fixtures.workshop import ENDPOINT, TARGET
 from workers.zero_shot.answer_source import ZeroShotQuery
 from workers.zero_shot.same_workload import SameWorkload
+
+INSIDE = {"cache": "model", "beside": 0, "model": "other"}
 
 
 @pytest.fixture
@@ -30,14 +36,63 @@ def ask(workshop):
     return answers
 
 
+def context(workshop, host_class="made-up", evaluator=None, built_by=None):
+    """The id of a context of the target."""
+    fields = workshop.target_id, host_class, ENDPOINT.tvm_version, ENDPOINT.threads, evaluator or {}
+    return workshop.write(lambda session: Contexts(session).ensure(*fields, built_by).id)
+
+
+def move(workshop, where, times_as_fast=1.0):
+    """Take the times of the newest job for times of another context."""
+    last = workshop.rows()[-1].job_id
+    values = {"context_id": where, "latency_us": Measurement.latency_us / times_as_fast}
+    rows = update(Measurement).where(Measurement.job_id == last, Measurement.latency_us.is_not(None))
+    workshop.write(lambda session: session.execute(rows.values(values)))
+
+
 def test_what_was_measured_in_the_jobs_own_context_is_sure(ask):
     assert ask("its own")[0].sure == Sure.MEASURED
 
 
-@pytest.mark.parametrize("context", [999, None], ids=["another", "none yet"])
-def test_what_another_host_measured_is_likely_and_says_so(ask, context):
-    first, *_ = found = ask(context)
+@pytest.mark.parametrize("known", [True, False], ids=["another", "none yet"])
+def test_what_another_context_measured_is_likely_and_says_under_which_conditions(workshop, ask, known):
+    first, *_ = found = ask(context(workshop, "elsewhere") if known else None)
     assert {each.sure for each in found} == {Sure.LIKELY}
-    assert first.because == "the fastest that another host measured"
+    assert first.because == "among the fastest that were timed alone on made-up, 2 threads, TVM 0.27.0"
     assert first.candidate == ask("its own")[0].candidate
     assert first.expected_us == ask("its own")[0].expected_us
+
+
+def conditions(answers):
+    """What each answer was timed under, each once, in their order."""
+    words = [each.because.partition(" timed ")[2].partition(",")[0] for each in answers]
+    return list(dict.fromkeys(words))
+
+
+def test_times_of_such_a_host_come_first_and_of_those_what_was_timed_outside_a_model(workshop, ask):
+    """However fast the others seem: their times do not compare."""
+    move(workshop, context(workshop))
+    for times_as_fast, where in enumerate(
+        (
+            context(workshop, evaluator=INSIDE),
+            context(workshop, "another"),
+            context(workshop, "another", INSIDE),
+            context(workshop, built_by="0.28.0"),
+        ),
+        2,
+    ):
+        tuned(workshop, ("w0",), trials=8, seed=times_as_fast)
+        move(workshop, where, 10.0**times_as_fast)
+    own = context(workshop, evaluator={"of": "the job"})
+    alone, inside, *others = conditions(ask(own))
+    assert (alone, inside) == ("alone on made-up", "inside a model on made-up")
+    assert others[-1] == "inside a model on another"
+    assert others[0].startswith("alone on")
+
+
+def test_of_contexts_that_are_as_near_each_has_its_first_before_any_has_its_second(workshop, ask):
+    move(workshop, context(workshop, "one"))
+    tuned(workshop, ("w0",), trials=8, seed=5)
+    move(workshop, context(workshop, "other"), 1e6)
+    words = [each.because.partition(" on ")[2].partition(",")[0] for each in ask(context(workshop, "third"))]
+    assert words == ["one", "other", "one", "other", "one", "other"]

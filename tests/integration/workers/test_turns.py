@@ -11,6 +11,7 @@ from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.decided_task import DecidedTask
 from tests.fixtures.finishing import report
 from tests.fixtures.tuned_jobs import tuned
+from workers.finish.import_again import import_code
 from workers.finish.run import finish
 from workers.subprocesses.shutdown import ShutdownRequested
 
@@ -99,6 +100,37 @@ def test_a_task_that_nothing_solves_is_not_tried_again_either(workshop, exported
     assert report(workshop, job)["without_schedule"] == ["w0"]
 
 
+def test_what_other_code_decided_is_decided_again(workshop, exported, check, impatient):
+    job, other = tuned(workshop, THREE), workshop.job(("w3",), trials=16)
+    workshop.next_round(other)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("workers.finish.stored_decisions.import_code", lambda: "before the upgrade")
+        finish(workshop, job)
+    assert (workshop.state(job), checked(check)) == (JobState.FINISHING, ["w0"])
+    for _turn in THREE:
+        finish(workshop, job)
+    assert (workshop.state(job), checked(check)) == (JobState.DONE, ["w0", *THREE])
+
+
+def test_a_job_that_other_code_imported_is_imported_again_before_anything_is_decided(
+    workshop, exported, check
+):
+    job = tuned(workshop, THREE)
+    ran = len(workshop.bench.ran)
+    graph = workshop.read(lambda session: Jobs(session).get(job, None).graph)
+    for code in ("of before the upgrade", ""):
+        old = graph.model_copy(update={"code": code})
+        workshop.write(lambda session, old=old: Jobs(session).record(job, graph=old))
+        finish(workshop, job)
+        assert workshop.state(job) == JobState.QUEUED
+        assert "imported anew" in workshop.reason(job)
+        workshop.write(lambda session: Jobs(session).move(job, [JobState.QUEUED], JobState.FINISHING))
+    assert (check.asked, exported, len(workshop.bench.ran)) == ([], [], ran)
+    workshop.write(lambda session: Jobs(session).record(job, graph=graph))
+    finish(workshop, job)
+    assert workshop.state(job) == JobState.DONE
+
+
 def test_after_more_trials_every_task_is_decided_anew(workshop, exported, check, impatient):
     job, other = tuned(workshop, THREE), workshop.job(("w3",), trials=16)
     workshop.next_round(other)
@@ -135,12 +167,12 @@ def test_an_old_attempt_keeps_nothing(workshop):
     with pytest.raises(LeaseLost):
         workshop.write(lambda session: FinishSteps(session).keep(old, task, 0, step))
     workshop.write(lambda session: FinishSteps(session).keep(new, task, 0, step))
-    assert workshop.read(lambda session: FinishSteps(session).of(job, 0)) == {task: step}
-    assert workshop.read(lambda session: FinishSteps(session).of(job, 8)) == {}
+    assert workshop.read(lambda session: FinishSteps(session).of(job, 0, "")) == {task: step}
+    assert workshop.read(lambda session: FinishSteps(session).of(job, 8, "")) == {}
 
 
 def test_nothing_is_kept_of_a_job_that_is_done(workshop, exported):
     job = tuned(workshop, THREE)
     finish(workshop, job)
     spent = report(workshop, job)["trials"]
-    assert workshop.read(lambda session: FinishSteps(session).of(job, spent)) == {}
+    assert workshop.read(lambda session: FinishSteps(session).of(job, spent, import_code())) == {}
