@@ -1,6 +1,6 @@
 """The fastest record of every workload on a target, of each measuring context its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +33,11 @@ class BestRecord:
 
 def programs_beside(context: Context) -> int | None:
     """Return how many programs ran beside the model inside which times were taken; None: outside a model."""
-    return context.evaluator.get("beside", 0) if context.evaluator.get("cache") == "model" else None
+    return context.evaluator.get("beside", 0) if _is_inside(context.evaluator) else None
+
+
+def _is_inside(evaluator: Mapping[str, object]) -> bool:
+    return evaluator.get("cache") == "model"
 
 
 def compares(one: Context, other: Context) -> bool:
@@ -74,7 +78,8 @@ class BestRecords(Repository):
     def of_target(self, target_id: int, own: str) -> Sequence[BestRecord]:
         """By operator, the workload's key, then the fastest context first; `own` names this dataset.
 
-        What a finish measured again comes before any trial, which may have been lucky.
+        What a finish measured again comes before any trial, which may have been lucky. Times inside a model
+        are left out where the workload was timed outside one: a database of TVM would compare both.
         """
         place = func.row_number().over(
             partition_by=(Measurement.workload_id, Measurement.context_id),
@@ -101,11 +106,15 @@ class BestRecords(Repository):
             .join(ranked, ranked.c.id == Measurement.id)
             .join(Workload, Workload.id == Measurement.workload_id)
             .join(Context, Context.id == Measurement.context_id)
+            .add_columns(Context.evaluator)
             .outerjoin(SourceDataset, SourceDataset.id == Measurement.source_id)
             .where(ranked.c.place == 1)
             .order_by(Workload.op, Workload.key, Measurement.latency_us, Context.key)
         )
+        rows = self.session.execute(query).all()
+        alone = {row.workload_id for row in rows if not _is_inside(row.evaluator)}
         return [
             BestRecord(**{name: row._mapping[name] for name in columns}, trial=trial_of(row))
-            for row in self.session.execute(query)
+            for row in rows
+            if not _is_inside(row.evaluator) or row.workload_id not in alone
         ]

@@ -12,13 +12,12 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from sqlalchemy.orm import Session
-
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.schedules import Schedules
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import InvalidModel, Unavailable
+from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.trial import Trial
@@ -63,7 +62,8 @@ def guess_inside(
         return None
     with undone.step("propose"):
         reading = None if model.libraries else placed.whole.begin_reading()
-        guesses, losers = _guesses(claimed, check)
+        context_id = _context(claimed)
+        guesses, losers = _guesses(claimed, check, context_id)
     if not guesses or (checked := _checked(placed, guesses, reading, undone)) is None:
         return None
     first = checked.built
@@ -73,7 +73,7 @@ def guess_inside(
     choose = partial(choose_guesses, placed, checked, guesses, undone)
     chosen, report, error = undone.attempt(CHOOSE, choose) or InsideChoice(first, None)
     winners = [replace(each, max_error=checked.error + error) for each in chosen.winners]
-    _promote(claimed, winners)
+    _promote(claimed, winners, context_id)
     is_first = chosen.directory == first.directory  # written before it was timed
     directory = model.write("export", winners) if is_first else chosen.directory
     if not options.is_private:
@@ -83,10 +83,10 @@ def guess_inside(
     return Decided(winners, losers, FinishReport()), handout
 
 
-def _guesses(claimed: StageContext, check: Checker) -> tuple[list[list[Winner]], list[Contest]]:
+def _guesses(claimed: StageContext, check: Checker, inside: int) -> tuple[list[list[Winner]], list[Contest]]:
     """The guesses of each task, the likeliest first, and the tasks without one."""
-    with claimed.runtime.database.transaction() as session:
-        tasks, inside = Tasks(session).programs(claimed.job.id), _inside(session, claimed)
+    with claimed.runtime.database.session() as session:
+        tasks = Tasks(session).programs(claimed.job.id)
     timing = timing_inside(claimed)
     found: list[list[Winner]] = []
     losers: list[Contest] = []
@@ -137,20 +137,23 @@ def _checked(
     return CheckedModel(built, error, allowed, times, latency_us)
 
 
-def _inside(session: Session, claimed: StageContext) -> int:
-    """The context of times inside the model, on a device of the job. Raises NoDevice."""
+def _context(claimed: StageContext) -> int:
+    """Return the context of times inside the model: this host's if it has a device. Raises NoDevice."""
     devices = of_class(claimed.runtime.fleet.devices(claimed.target), claimed.like)
     if not devices:
         raise none_like(claimed.like)
-    alone = context_of(session, claimed.job.target_id, claimed.options, devices[0].endpoint)
-    return Contexts(session).ensure_timed_as(alone, timing_inside(claimed)).id
+    endpoint = next(
+        (each.endpoint for each in devices if each.endpoint.host_id == host_id()), devices[0].endpoint
+    )
+    with claimed.runtime.database.transaction() as session:
+        alone = context_of(session, claimed.job.target_id, claimed.options, endpoint)
+        return Contexts(session).ensure_timed_as(alone, timing_inside(claimed)).id
 
 
-def _promote(claimed: StageContext, winners: Sequence[Winner]) -> None:
-    """Store the schedules that were timed inside the model. Raises NoDevice."""
+def _promote(claimed: StageContext, winners: Sequence[Winner], inside: int) -> None:
+    """Store the schedules that were timed inside the model."""
     job, winners = claimed.job, [winner for winner in winners if winner.latency_us is not None]
     with claimed.runtime.database.transaction() as session:
-        inside = _inside(session, claimed)
         slots = [winner.contest.slots[winner.slot] for winner in winners]
         sketches = store_sketches(session, [slot.sketch for slot in slots])
         for winner, slot in zip(winners, slots, strict=True):

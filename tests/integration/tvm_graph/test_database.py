@@ -13,7 +13,7 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import RECORDS, WORKLOADS
+from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from workers.tvm.tuning_database import Readable, read_database, write_database
 
 OTHER = parse_target({"kind": "llvm", "num-cores": 64}).text
@@ -49,6 +49,18 @@ def test_a_record_that_does_not_rebuild_is_left_out_and_told(mlp: Any, tmp_path:
     assert [each.index for each in skipped] == [0, 2, 3]
     assert all(each.error for each in skipped)
     assert len(JSONDatabase(work_dir=str(tmp_path))) == 1
+
+
+def test_stock_tvm_takes_a_schedule_that_was_not_timed_and_any_timed_one_before_it(
+    mlp: Any, tmp_path: Path
+) -> None:
+    untimed = replace(mlp.records[0], run_secs=[UNTIMED_SEC])
+    slow = replace(mlp.records[0], run_secs=[100.0])
+    assert write_database(str(tmp_path), mlp.target, [untimed, slow]) == []
+    database = JSONDatabase(work_dir=str(tmp_path))
+    workload = database.get_all_tuning_records()[0].workload
+    first, second = database.get_top_k(workload, 3)
+    assert (first.run_secs[0].value, second.run_secs[0].value) == (100.0, UNTIMED_SEC)
 
 
 def test_writing_again_replaces(mlp: Any, tmp_path: Path) -> None:

@@ -14,13 +14,14 @@ from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import MANIFEST, RECORDS
+from mallorn.core.values.manifest import MANIFEST, RECORDS, UNTIMED_SEC
 from research.tuner_logs.import_metaschedule_records import load_export
 from research.tuner_logs.read_lines import Problem
 from tests.fixtures.command_line import mallorn
 from workers.tvm.rebuild_schedule import full_trace
 from workers.tvm.restore_records import read_export
 from workers.tvm.sketches import design_space
+from workers.tvm.tuning_database import write_database
 
 
 @pytest.fixture
@@ -64,6 +65,16 @@ def test_a_torn_line_costs_its_own_schedule(tuned: Path, database: Database) -> 
     problems: list[Problem] = []
     assert load_export(database, tuned, problems.append).added == 2
     assert [(problem.file, problem.line) for problem in problems] == [(str(tuned / RECORDS), 1)]
+
+
+def test_a_schedule_of_an_export_that_was_not_timed_is_told_and_brings_no_time(
+    mlp: Any, tuned: Path, database: Database
+) -> None:
+    untimed, *timed = mlp.records
+    write_database(str(tuned), mlp.target, [replace(untimed, run_secs=[UNTIMED_SEC]), *timed])
+    problems: list[Problem] = []
+    assert load_export(database, tuned, problems.append).added == 2
+    assert [(problem.line, problem.error) for problem in problems] == [(1, "its schedule was not timed")]
 
 
 def test_an_export_that_nobody_measured_brings_nothing(tuned: Path, database: Database) -> None:

@@ -340,3 +340,14 @@ def test_a_model_without_a_place_for_a_schedule_is_not_timed(workshop, model):
     [step] = [each for each in told["not_done"] if each["step"] == "compile the tuned model"]
     assert step["why"].endswith("has no place for the schedules of these tasks: w1")
     assert not list(workshop.settings.data_dir.glob("libraries/**/*.so"))
+
+
+def test_times_are_stored_as_those_of_the_host_that_took_them(workshop, model):
+    far = replace(ENDPOINT, name="far", host_id="far", host_class="another")
+    devices = [TrackedDevice("far", "", False, far), TrackedDevice("bench", "", False, ENDPOINT)]
+    workshop.fleet.devices = lambda _target=None: devices
+    job = workshop.job(("w0",), trials=0)
+    workshop.work(job)
+    workshop.write(lambda session: Jobs(session).record(job, context_id=None))  # no device was there yet
+    finish(workshop, job)
+    assert [each.host_class for each in inside_contexts(workshop)] == [ENDPOINT.host_class]

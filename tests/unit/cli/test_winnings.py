@@ -188,3 +188,9 @@ def test_a_job_without_trials_tells_where_its_time_went() -> None:
     told = facts(job(trials=0, report=REPORT | {"seconds": seconds}))
     assert "seconds: build 7.0, import 2.5" in told
     assert not any("seconds:" in line for line in facts(job(report=REPORT | {"seconds": seconds})))
+
+
+def test_schedules_without_a_time_are_named() -> None:
+    told = facts(job(report=REPORT | {"without_time": ["fused_add", "fused_copy"]}))
+    assert "without a time, as no clock saw their kernels: fused_add, fused_copy" in told
+    assert not any("without a time" in each for each in facts(job()))
