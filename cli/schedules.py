@@ -25,6 +25,7 @@ SCHEDULE_COLUMNS: Final = (
     Column[VerifiedSchedule]("NAME", lambda row: row.workload_name),
     Column[VerifiedSchedule]("LATENCY (us)", lambda row: None if row.is_bound else row.latency_us),
     Column[VerifiedSchedule]("AT MOST", lambda row: row.latency_us if row.is_bound else None),
+    Column[VerifiedSchedule]("TIMED", lambda row: "inside a model" if row.inside_model else "alone"),
     Column[VerifiedSchedule]("LOW", lambda row: row.low_us),
     Column[VerifiedSchedule]("HIGH", lambda row: row.high_us),
     Column[VerifiedSchedule]("JOB", lambda row: row.job_id),

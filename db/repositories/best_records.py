@@ -33,10 +33,11 @@ class BestRecord:
 
 def programs_beside(context: Context) -> int | None:
     """Return how many programs ran beside the model inside which times were taken; None: outside a model."""
-    return context.evaluator.get("beside", 0) if _is_inside(context.evaluator) else None
+    return context.evaluator.get("beside", 0) if is_inside_model(context.evaluator) else None
 
 
-def _is_inside(evaluator: Mapping[str, object]) -> bool:
+def is_inside_model(evaluator: Mapping[str, object]) -> bool:
+    """Return whether times were taken inside a whole model."""
     return evaluator.get("cache") == "model"
 
 
@@ -112,9 +113,9 @@ class BestRecords(Repository):
             .order_by(Workload.op, Workload.key, Measurement.latency_us, Context.key)
         )
         rows = self.session.execute(query).all()
-        alone = {row.workload_id for row in rows if not _is_inside(row.evaluator)}
+        alone = {row.workload_id for row in rows if not is_inside_model(row.evaluator)}
         return [
             BestRecord(**{name: row._mapping[name] for name in columns}, trial=trial_of(row))
             for row in rows
-            if not _is_inside(row.evaluator) or row.workload_id not in alone
+            if not is_inside_model(row.evaluator) or row.workload_id not in alone
         ]

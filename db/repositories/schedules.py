@@ -1,6 +1,7 @@
 """Schedules: verified bests, and how they are found again."""
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, exists, func, select, tuple_
 from sqlalchemy.orm import aliased, defer
@@ -8,12 +9,13 @@ from sqlalchemy.orm import aliased, defer
 from db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
-from db.tables import Job, Measurement, Schedule, TargetRow, Workload
+from db.repositories.best_records import is_inside_model
+from db.tables import Context, Job, Measurement, Schedule, TargetRow, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 
-# With the workload's key and name, the target, and whether its times are upper bounds.
-Named = tuple[Schedule, str, str, str, bool]
+# With the workload's key and name, the target, whether its times are upper bounds, and how they were taken.
+Named = tuple[Schedule, str, str, str, bool, dict[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ def _named(owner: str | None) -> Select[*Named]:
     """Schedules that a job of the owner promoted, with the names of what they belong to."""
     query = (
         select(Schedule, Workload.key, Workload.name, TargetRow.text, Measurement.bound_us.is_not(None))
+        .add_columns(Context.evaluator)
+        .outerjoin(Context, Context.id == Schedule.context_id)
         .join(Workload, Workload.id == Schedule.workload_id)
         .join(TargetRow, TargetRow.id == Schedule.target_id)
         .join(Measurement, Measurement.id == Schedule.measurement_id)
@@ -110,11 +114,12 @@ def _fastest(owner: str | None) -> ColumnElement[bool]:
 
 
 def _place(row: Row[*Named]) -> tuple[str | float, ...]:
-    found, _, name, target, _ = row
+    found, _, name, target, *_ = row
     return name, target, found.context_id or 0, found.workload_id, found.latency_us, -found.id
 
 
 def _verified(row: Row[*Named]) -> VerifiedSchedule:
-    found, workload, name, target, is_bound = row
+    found, workload, name, target, is_bound, evaluator = row
     names = {"workload": workload, "workload_name": name, "target": target}
-    return VerifiedSchedule.from_row(found, **names, is_bound=is_bound)
+    inside_model = evaluator is not None and is_inside_model(evaluator)
+    return VerifiedSchedule.from_row(found, **names, is_bound=is_bound, inside_model=inside_model)

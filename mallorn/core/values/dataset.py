@@ -60,6 +60,9 @@ class VerifiedSchedule(Value):
     target: Annotated[str, Field(description="Canonical JSON.")] = ""
     context_id: Annotated[int | None, Field(description="Times compare only inside one context.")] = None
     latency_us: Annotated[float, Field(description="Median, measured again interleaved with its rivals.")]
+    inside_model: Annotated[
+        bool, Field(description="Whether it was timed inside a whole model; false: alone, with warm caches.")
+    ] = False
     low_us: Annotated[float, Field(description="Lower end of the median's confidence interval.")]
     high_us: Annotated[float, Field(description="Upper end of it.")]
     is_bound: Annotated[

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from db.repositories.measurements import Measurements
+from db.repositories.measuring_contexts import Contexts
 from db.tables import Measurement, Schedule
 from mallorn.client import Client
 from mallorn.core.artifact_uris import scripts_uri
+from mallorn.core.job_options import JobOptions
 from mallorn.core.values.dataset import VerifiedSchedule
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.schedules import promote
@@ -44,6 +47,21 @@ def test_a_schedule_says_whether_its_times_are_upper_bounds(
     owned.write(lambda session: Measurements(session).mark_as_bounds(0.4, Measurement.id == of_fast))
     told = coordinator.http.get("/schedules", params={"beaten": True}).json()["items"]
     assert [(each["latency_us"], each["is_bound"]) for each in told] == [(10.0, True), (20.0, False)]
+
+
+def test_a_schedule_says_whether_it_was_timed_inside_a_model(
+    coordinator: Coordinator, owned: OwnedRows, both: tuple[int, int]
+) -> None:
+    _, fast = both
+    timing = JobOptions().timing_inside("a model", 0)
+
+    def time_inside(session: Session) -> None:
+        alone = Contexts(session).get(owned.context_id)
+        session.get_one(Schedule, fast).context_id = Contexts(session).ensure_timed_as(alone, timing).id
+
+    owned.write(time_inside)
+    told = coordinator.http.get("/schedules").json()["items"]
+    assert {each["latency_us"]: each["inside_model"] for each in told} == {10.0: True, 20.0: False}
 
 
 def test_the_list_comes_in_pages(coordinator: Coordinator, owned: OwnedRows) -> None:
