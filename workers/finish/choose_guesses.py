@@ -50,11 +50,10 @@ def choose_guesses(
             builds = [first, *map(model.build, names, others)]
         with undone.step("time"):
             engines.load({build.directory.name: build.library for build in builds})
-            with model.alone():
+            with model.alone() as alone:
                 times = list(engines.kernel_times(KERNELS_SEC).values())
-    chosen = choose(
-        [timed_inside(build.winners, seen) for build, seen in zip(builds, times, strict=True)], times
-    )
+    pairs = zip(builds, times, strict=True)
+    chosen = choose([timed_inside(build.winners, seen, alone) for build, seen in pairs], times)
     swaps = swapped(first.winners, chosen, [build.winners for build in builds], times)
     build, latency_us, error = first, None, 0.0
     if swaps:
@@ -96,12 +95,16 @@ def _faster(
     return (joined, timed, error) if latency_us[JOINED] < latency_us[FIRST] else (first, timed, 0.0)
 
 
-def timed_inside(winners: Sequence[Winner], seen: Times) -> list[Winner]:
-    """Return winners with what a call of each took inside the model; none where no clock saw its kernel."""
-    found = []
+def timed_inside(winners: Sequence[Winner], seen: Times, alone: bool) -> list[Winner]:
+    """Return winners with what a call of each took inside the model; no time where no clock saw its kernel.
+
+    Where other work of this service went on, times are upper bounds.
+    """
+    found, disturbed = [], None if alone else 1.0
     for winner in winners:
         task = winner.contest.task
         call_us = seen.get(task.name, 0.0) / task.weight
         run_us = (call_us,) if call_us > 0 else ()
-        found.append(replace(winner, trial=replace(winner.trial, latency_us=None, run_us=run_us)))
+        trial = replace(winner.trial, latency_us=None, run_us=run_us, disturbed=disturbed)
+        found.append(replace(winner, trial=trial))
     return found

@@ -124,7 +124,7 @@ def _checked(
                 if error > allowed:
                     raise InvalidModel(f"relative error {error:.1e}")
                 goes_on = model.whole.seat is None and any(row[1:] for row in guesses)
-                with model.alone():
+                with model.alone() as alone:
                     latency_us = engines.latencies(FEW) if goes_on else {}
                     engines.leave_out(ONNXRUNTIME)
                     times = engines.kernel_times(KERNELS_SEC)[TUNED]
@@ -133,7 +133,7 @@ def _checked(
         if not isinstance(failed, Unavailable):
             model.libraries.forget([row[0] for row in guesses])
         return None
-    built = replace(built, winners=tuple(timed_inside(built.winners, times)))
+    built = replace(built, winners=tuple(timed_inside(built.winners, times, alone)))
     return CheckedModel(built, error, allowed, times, latency_us)
 
 

@@ -22,16 +22,17 @@ def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Wi
         parts = [stats.disturbance for stats in Rounds(session).stats(claimed.job.id)]
     trials = Disturbance.of_all(part for part in parts if part is not None)
     model = report.conditions
-    if not trials.timed:
+    bounds = sum(winner.trial.is_bound for winner in winners)
+    if not trials.timed and not bounds:
         return FinishReport(conditions=model) if model else FinishReport()
     steady = trials.bounds <= FEW * trials.timed
     told = [model.note] if model and model.note else []
     if trials.words:
         told += f"While candidates were timed, {trials.words}.", *filter(None, [trials.hint])
-    if bounds := sum(winner.trial.is_bound for winner in winners):
+    if bounds:
         told.append(f"The times of {bounds} of {len(winners)} winners are only upper bounds.")
     steady = steady and not bounds and (model is None or model.steady)
-    both = Conditions(steady=steady, note=" ".join(told), trials=trials)
+    both = Conditions(steady=steady, note=" ".join(told), trials=trials if trials.timed else None)
     return FinishReport(conditions=both)
 
 

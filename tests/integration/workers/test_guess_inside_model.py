@@ -1,5 +1,6 @@
 """A job without trials is decided inside the whole model: checked and exported as a whole, then refined."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -351,3 +352,13 @@ def test_times_are_stored_as_those_of_the_host_that_took_them(workshop, model):
     workshop.write(lambda session: Jobs(session).record(job, context_id=None))  # no device was there yet
     finish(workshop, job)
     assert [each.host_class for each in inside_contexts(workshop)] == [ENDPOINT.host_class]
+
+
+def test_times_that_were_taken_while_other_work_went_on_are_upper_bounds(workshop, model, monkeypatch):
+    monkeypatch.setattr(JobModel, "alone", lambda _model: nullcontext(False))
+    job, _ = guessed(workshop)
+    rows = workshop.rows(job_id=job)
+    assert {row.latency_us for row in rows} == {None}
+    assert [row.bound_us for row in rows] == pytest.approx([80.0, 0.05])
+    told = report(workshop, job)["conditions"]
+    assert (told["steady"], told["note"]) == (False, "The times of 2 of 2 winners are only upper bounds.")
