@@ -1,14 +1,14 @@
 """The fastest record of every workload on a target, of each measuring context its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import func, select
 
 from db.repositories.base import Repository
-from db.repositories.devices import like_of
-from db.repositories.measurement_filters import IMPORTED, is_not_refuted, shared
+from db.repositories.measurement_filters import is_not_refuted, shared
+from db.repositories.measuring_contexts import is_inside_model
 from db.repositories.trials import select_trials, trial_of
 from db.tables import Context, Measurement, SourceDataset, Workload
 from mallorn.core.states import MeasurementKind
@@ -31,21 +31,6 @@ class BestRecord:
     trial: Trial
 
 
-def programs_beside(context: Context) -> int | None:
-    """Return how many programs ran beside the model inside which times were taken; None: outside a model."""
-    return context.evaluator.get("beside", 0) if is_inside_model(context.evaluator) else None
-
-
-def is_inside_model(evaluator: Mapping[str, object]) -> bool:
-    """Return whether times were taken inside a whole model."""
-    return evaluator.get("cache") == "model"
-
-
-def compares(one: Context, other: Context) -> bool:
-    """Return whether two contexts have the same host class, threads, TVM and builder."""
-    return like_of(one) == like_of(other) and one.built_by == other.built_by
-
-
 class BestRecords(Repository):
     """Reads across owners what is everybody's."""
 
@@ -58,23 +43,6 @@ class BestRecords(Repository):
         theirs = Measurement.source_row == row, Measurement.source_id == source.id
         query = select(Measurement.id).where(*(ours if source.own else theirs)).limit(1)
         return self.session.scalar(query) is not None
-
-    def contexts_of(self, workload_id: int, target_id: int, *, imported: bool = False) -> Sequence[Context]:
-        """Return the contexts in which a workload was timed, the one with the most times first.
-
-        They are those of this dataset, or, with `imported`, those of others.
-        """
-        origin = Measurement.kind.in_(IMPORTED) if imported else Measurement.kind.not_in(IMPORTED)
-        timed = func.coalesce(Measurement.latency_us, Measurement.bound_us).is_not(None)
-        same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
-        counted = (
-            select(Measurement.context_id, func.count().label("rows"))
-            .where(*same, timed, origin)
-            .group_by(Measurement.context_id)
-            .subquery()
-        )
-        query = select(Context).join(counted, counted.c.context_id == Context.id)
-        return self.session.scalars(query.order_by(counted.c.rows.desc(), Context.id.desc())).all()
 
     def of_target(self, target_id: int, own: str) -> Sequence[BestRecord]:
         """By operator, the workload's key, then the fastest context first; `own` names this dataset.

@@ -5,9 +5,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import exists, select
+from sqlalchemy import exists, func, select
 
 from db.repositories.base import Repository
+from db.repositories.devices import like_of
+from db.repositories.measurement_filters import IMPORTED
 from db.tables import Context, Measurement
 
 
@@ -69,6 +71,38 @@ class Contexts(Repository):
     def get(self, context_id: int) -> Context:
         """A context whose id came from the database."""
         return self.session.get_one(Context, context_id)
+
+    def of_workload(self, workload_id: int, target_id: int, *, imported: bool = False) -> Sequence[Context]:
+        """Return the contexts in which a workload was timed, the one with the most times first.
+
+        They are those of this dataset, or, with `imported`, those of others.
+        """
+        origin = Measurement.kind.in_(IMPORTED) if imported else Measurement.kind.not_in(IMPORTED)
+        timed = func.coalesce(Measurement.latency_us, Measurement.bound_us).is_not(None)
+        same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
+        counted = (
+            select(Measurement.context_id, func.count().label("rows"))
+            .where(*same, timed, origin)
+            .group_by(Measurement.context_id)
+            .subquery()
+        )
+        query = select(Context).join(counted, counted.c.context_id == Context.id)
+        return self.session.scalars(query.order_by(counted.c.rows.desc(), Context.id.desc())).all()
+
+
+def programs_beside(context: Context) -> int | None:
+    """Return how many programs ran beside the model inside which times were taken; None: outside a model."""
+    return context.evaluator.get("beside", 0) if is_inside_model(context.evaluator) else None
+
+
+def is_inside_model(evaluator: Mapping[str, object]) -> bool:
+    """Return whether times were taken inside a whole model."""
+    return evaluator.get("cache") == "model"
+
+
+def compares(one: Context, other: Context) -> bool:
+    """Return whether two contexts have the same host class, threads, TVM and builder."""
+    return like_of(one) == like_of(other) and one.built_by == other.built_by
 
 
 def _fields(found: Context) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Schedules: verified bests, and how they are found again."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, exists, func, select, tuple_
 from sqlalchemy.orm import aliased, defer
@@ -9,13 +8,13 @@ from sqlalchemy.orm import aliased, defer
 from db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned
-from db.repositories.best_records import is_inside_model
+from db.repositories.measuring_contexts import is_inside_model
 from db.tables import Context, Job, Measurement, Schedule, TargetRow, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 
 # With the workload's key and name, the target, whether its times are upper bounds, and how they were taken.
-Named = tuple[Schedule, str, str, str, bool, dict[str, Any] | None]
+Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]
 
 
 @dataclass(frozen=True, slots=True)

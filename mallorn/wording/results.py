@@ -80,7 +80,6 @@ def facts(job: JobStatus) -> list[str]:
         *_spent(job),
         *_earned(report),
         *_checks(report),
-        *_untimed(report),
         *_inside(report),
         *_busy(report),
         *left_undone(report),
@@ -145,11 +144,6 @@ def _earned(report: FinishReport) -> list[str]:
     return [f"trials won {percent(won, 1)} over a job without trials: {change}; {by}"]
 
 
-def _untimed(report: FinishReport) -> list[str]:
-    names = ", ".join(report.without_time)
-    return [f"without a time, as no clock saw their kernels: {names}"] if names else []
-
-
 def _inside(report: FinishReport) -> list[str]:
     """What the pass inside the whole model changed, if it did."""
     joint = report.inside_the_model
@@ -192,6 +186,8 @@ def _checks(report: FinishReport) -> list[str]:
     elif report.of is not None:
         kind = "an unchecked" if report.measured_by in STAND_INS else "a verified"
         lines.append(f"{report.found} of {report.of} workloads have {kind} schedule")
+    if report.without_time:
+        lines.append(f"without a time, as no clock saw their kernels: {', '.join(report.without_time)}")
     errors = {"TVM's default build": report.error_vs_untuned, "onnxruntime": report.error_vs_onnxruntime}
     known = [f"{error:.1e} against {title}" for title, error in errors.items() if error is not None]
     return [*lines, f"relative error {', '.join(known)}"] if known else lines

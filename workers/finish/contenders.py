@@ -1,14 +1,15 @@
 """Who may win a task: its fastest candidates, or sane defaults where those are missing or fail."""
 
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.best_records import BestRecords, compares, programs_beside
-from db.repositories.measuring_contexts import Contexts
+from db.repositories.measuring_contexts import Contexts, compares, programs_beside
 from db.repositories.sketches import Sketches
 from db.repositories.trials import Trials
 from db.tables import Context, Task, Workload
@@ -16,7 +17,6 @@ from mallorn.core.errors import Unschedulable
 from mallorn.core.values.trial import Trial
 from searchers.base import DEFAULT, means_of
 from searchers.space import Candidate, Sketch
-from workers.finish.contexts_inside_models import timing_inside
 from workers.measure.base import MeasureInput, Program
 from workers.process.leased_stage import StageContext
 from workers.round.feature_lookup import FeatureLookup
@@ -35,6 +35,7 @@ WITHIN_BESIDE: Final = 1.5
 # What another dataset or another builder found fastest may be that here, too: it is measured and checked
 # like the others.
 BROUGHT: Final = 1
+MODEL_CHARS: Final = 16
 Entry = tuple[Candidate, Sketch]
 
 
@@ -75,6 +76,19 @@ def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: in
     guesses = {candidate: DEFAULT for candidate, _ in defaults}
     entries = list(dict([*prior.entries, *defaults]).items())[:TOP]
     return Contest(task, workload, program, _number(entries), tuple(guesses), {**prior.means, **guesses})
+
+
+def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
+    """Return how kernels are timed inside the job's model, beside so many other programs.
+
+    A hash of its bytes, shapes and recipe names the model: what runs before a kernel decides what the kernel
+    finds in the caches. The owner is part of a private job's hash, which tells others nothing of the model.
+    """
+    job, options = stage.job, stage.options
+    owner = job.owner if options.is_private else ""
+    named = job.model_id, owner, options.input_shapes, stage.graph.recipe.model_dump(mode="json")
+    digest = sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+    return options.timing_inside(digest[:MODEL_CHARS], programs)
 
 
 def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
@@ -153,7 +167,7 @@ def _inside_others(session: Session, task: Task, like: Context, programs: int) -
     Its time says nothing of this model: it is timed here like the others.
     """
     workload_id, target_id = task.workload_id, like.target_id
-    for context in BestRecords(session).contexts_of(workload_id, target_id):
+    for context in Contexts(session).of_workload(workload_id, target_id):
         if compares(context, like) and programs_beside(context) == programs:
             return Trials(session).best(workload_id, target_id, 1, context.id)
     return ()

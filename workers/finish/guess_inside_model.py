@@ -23,8 +23,7 @@ from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import none_like
 from workers.finish.choose_guesses import FIRST, KERNELS_SEC, CheckedModel, choose_guesses, timed_inside
-from workers.finish.contenders import Contest, contest_of
-from workers.finish.contexts_inside_models import timing_inside
+from workers.finish.contenders import Contest, contest_of, timing_inside
 from workers.finish.decide_inside_model import InsideChoice
 from workers.finish.decide_tasks import Decided
 from workers.finish.export_directory import ExportFailed, export_first

@@ -18,7 +18,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BesidePrograms, Contention, FinishReport
 from mallorn.core.values.manifest import DATABASE, Version
 from mallorn.core.values.trial import Trial
-from workers.finish.contexts_inside_models import timing_inside
+from workers.finish.contenders import timing_inside
 from workers.finish.decide_inside_model import Times, choose, fields, swapped, verified
 from workers.finish.final_schedules import FinalSchedules
 from workers.finish.job_model import JobModel, TunedModel, be_here

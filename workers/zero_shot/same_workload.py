@@ -5,8 +5,7 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from db.repositories.best_records import BestRecords, compares, programs_beside
-from db.repositories.measuring_contexts import Contexts
+from db.repositories.measuring_contexts import Contexts, compares, programs_beside
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
@@ -54,7 +53,7 @@ def ranked(
         return own is None or not compares(context, own), -1 if programs is None else programs
 
     for imported in (False, True):
-        known = BestRecords(session).contexts_of(workload_id, target_id, imported=imported)
+        known = Contexts(session).of_workload(workload_id, target_id, imported=imported)
         others = sorted((each for each in known if own is None or each.id != own.id), key=far)
         for _, near in groupby(others, key=far):
             yield from _by_rank(session, list(near), (workload_id, target_id, few), imported)

@@ -1,7 +1,7 @@
 """Best records and contexts of a workload: times of different conditions are not taken for the same."""
 
-from db.repositories.best_records import BestRecords, compares, programs_beside
-from db.repositories.measuring_contexts import Contexts
+from db.repositories.best_records import BestRecords
+from db.repositories.measuring_contexts import Contexts, compares, programs_beside
 from tests.fixtures.brought import bring
 from tests.fixtures.rows import Rows
 
@@ -37,7 +37,7 @@ def test_the_contexts_of_a_workload_come_by_how_often_they_timed_it(rows: Rows) 
     measure(rows, "w0", rows.context_id, 7.0, 8.0)
     measure(rows, "w1", context(rows, INSIDE), 2.0)
     rows.closed_round(rows.failed(0, context_id=context(rows, {}, "none")), workload="w0")
-    found = rows.read(lambda session: BestRecords(session).contexts_of(rows.workloads["w0"], rows.target_id))
+    found = rows.read(lambda session: Contexts(session).of_workload(rows.workloads["w0"], rows.target_id))
     assert [each.id for each in found] == [rows.context_id, busy]
     assert [programs_beside(each) for each in found] == [None, 2]
 
@@ -59,7 +59,7 @@ def test_contexts_of_other_datasets_are_told_apart_from_those_of_this_one(rows: 
 
     def found(imported: bool) -> list[str]:
         which = rows.workloads["w0"], rows.target_id
-        contexts = rows.read(lambda session: BestRecords(session).contexts_of(*which, imported=imported))
+        contexts = rows.read(lambda session: Contexts(session).of_workload(*which, imported=imported))
         return [each.host_class for each in contexts]
 
     assert (found(False), found(True)) == (["host"], ["unknown"])
