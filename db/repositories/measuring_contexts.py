@@ -100,9 +100,9 @@ def is_inside_model(evaluator: Mapping[str, object]) -> bool:
     return evaluator.get("cache") == "model"
 
 
-def compares(one: Context, other: Context) -> bool:
-    """Return whether two contexts have the same host class, threads, TVM and builder."""
-    return like_of(one) == like_of(other) and one.built_by == other.built_by
+def differ(one: Context, other: Context) -> tuple[bool, bool]:
+    """Return whether two contexts differ in host class, threads or TVM, and whether in their builder."""
+    return like_of(one) != like_of(other), one.built_by != other.built_by
 
 
 def _fields(found: Context) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.measuring_contexts import Contexts, compares, programs_beside
+from db.repositories.measuring_contexts import Contexts, differ, programs_beside
 from db.repositories.sketches import Sketches
 from db.repositories.trials import Trials
 from db.tables import Context, Task, Workload
@@ -164,13 +164,13 @@ def _busy(session: Session, claimed: StageContext, task: Task) -> Sequence[Trial
 def _inside_others(session: Session, task: Task, like: Context, programs: int) -> Sequence[Trial]:
     """Return the fastest inside another model on such a host, the one that timed the task most often.
 
-    Its time says nothing of this model: it is timed here like the others.
+    Its time says nothing of this model: it is timed here like the others. The same builder's times come first.
     """
-    workload_id, target_id = task.workload_id, like.target_id
-    for context in Contexts(session).of_workload(workload_id, target_id):
-        if compares(context, like) and programs_beside(context) == programs:
-            return Trials(session).best(workload_id, target_id, 1, context.id)
-    return ()
+    which = task.workload_id, like.target_id
+    inside = [each for each in Contexts(session).of_workload(*which) if programs_beside(each) == programs]
+    known = [(builder, each) for each in inside for host, builder in [differ(each, like)] if not host]
+    first = min(known, key=lambda pair: pair[0], default=None)
+    return () if first is None else Trials(session).best(*which, 1, first[1].id)
 
 
 def _number(candidates: Sequence[Entry]) -> tuple[MeasureInput, ...]:

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from db.repositories.measuring_contexts import Contexts, compares, programs_beside
+from db.repositories.measuring_contexts import Contexts, differ, programs_beside
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
@@ -43,14 +43,14 @@ def ranked(
     """Yield the fastest of a workload in each context but the question's own.
 
     Times of two contexts do not compare. So the first of each come before the second of each, context by
-    context, within three groups: timed outside a model, inside one, and beside other programs. The question's
-    host class, builder and threads go before all others, and other datasets' times follow.
+    context, within three groups: timed outside a model, inside one, and beside other programs. The groups of
+    the question's host class and threads go before all others, of these its builder's; other datasets' follow.
     """
     own = None if question.context_id is None else Contexts(session).get(question.context_id)
 
-    def far(context: Context) -> tuple[bool, int]:
-        programs = programs_beside(context)
-        return own is None or not compares(context, own), -1 if programs is None else programs
+    def far(context: Context) -> tuple[bool, bool, int]:
+        programs, others = programs_beside(context), (True, True) if own is None else differ(context, own)
+        return *others, -1 if programs is None else programs
 
     for imported in (False, True):
         known = Contexts(session).of_workload(workload_id, target_id, imported=imported)

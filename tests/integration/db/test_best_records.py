@@ -1,7 +1,7 @@
 """Best records and contexts of a workload: times of different conditions are not taken for the same."""
 
 from db.repositories.best_records import BestRecords
-from db.repositories.measuring_contexts import Contexts, compares, programs_beside
+from db.repositories.measuring_contexts import Contexts, differ, programs_beside
 from tests.fixtures.brought import bring
 from tests.fixtures.rows import Rows
 
@@ -42,7 +42,7 @@ def test_the_contexts_of_a_workload_come_by_how_often_they_timed_it(rows: Rows) 
     assert [programs_beside(each) for each in found] == [None, 2]
 
 
-def test_contexts_compare_by_host_and_builder_whatever_was_timed(rows: Rows) -> None:
+def test_contexts_differ_in_host_or_builder_whatever_was_timed(rows: Rows) -> None:
     ids = [
         context(rows, {}),
         context(rows, INSIDE),
@@ -50,7 +50,7 @@ def test_contexts_compare_by_host_and_builder_whatever_was_timed(rows: Rows) -> 
         context(rows, {}, built_by="9"),
     ]
     own, *others = rows.read(lambda session: [Contexts(session).get(each) for each in ids])
-    assert [compares(own, other) for other in others] == [True, False, False]
+    assert [differ(own, other) for other in others] == [(False, False), (True, False), (False, True)]
 
 
 def test_contexts_of_other_datasets_are_told_apart_from_those_of_this_one(rows: Rows) -> None:

@@ -64,9 +64,9 @@ def test_what_another_context_measured_is_likely_and_says_under_which_conditions
 
 
 def conditions(answers):
-    """What each answer was timed under, each once, in their order."""
-    words = [each.because.partition(" timed ")[2].partition(",")[0] for each in answers]
-    return list(dict.fromkeys(words))
+    """Where each answer was timed, and by whose code, each once, in their order."""
+    words = [each.because.partition(" timed ")[2].split(", ") for each in answers]
+    return list(dict.fromkeys(f"{where} of {tvm.removeprefix('TVM ')}" for where, _, tvm in words))
 
 
 def test_times_of_such_a_host_come_first_and_of_those_what_was_timed_outside_a_model(workshop, ask):
@@ -84,10 +84,13 @@ def test_times_of_such_a_host_come_first_and_of_those_what_was_timed_outside_a_m
         tuned(workshop, ("w0",), trials=8, seed=times_as_fast)
         move(workshop, where, 10.0**times_as_fast)
     own = context(workshop, evaluator={"of": "the job"})
-    alone, inside, *others = conditions(ask(own))
-    assert (alone, inside) == ("alone on made-up", "inside a model on made-up")
-    assert others[-1] == "inside a model on another"
-    assert others[0].startswith("alone on")
+    assert conditions(ask(own)) == [
+        "alone on made-up of 0.27.0",
+        "inside a model on made-up of 0.27.0",
+        "alone on made-up of 0.28.0",
+        "alone on another of 0.27.0",
+        "inside a model on another of 0.27.0",
+    ]
 
 
 def test_of_contexts_that_are_as_near_each_has_its_first_before_any_has_its_second(workshop, ask):
