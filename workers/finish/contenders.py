@@ -164,7 +164,8 @@ def _busy(session: Session, claimed: StageContext, task: Task) -> Sequence[Trial
 def _inside_others(session: Session, task: Task, like: Context, programs: int) -> Sequence[Trial]:
     """Return the fastest inside another model on such a host, the one that timed the task most often.
 
-    Its time says nothing of this model: it is timed here like the others. The same builder's times come first.
+    Its time says nothing of this model: it is timed here like the others. Times of the same builder go
+    before those of another.
     """
     which = task.workload_id, like.target_id
     inside = [each for each in Contexts(session).of_workload(*which) if programs_beside(each) == programs]

@@ -44,7 +44,7 @@ def ranked(
 
     Times of two contexts do not compare. So the first of each come before the second of each, context by
     context, within three groups: timed outside a model, inside one, and beside other programs. The groups of
-    the question's host class and threads go before all others, of these its builder's; other datasets' follow.
+    the question's host class and threads go before all others, of these its builder's. Other datasets follow.
     """
     own = None if question.context_id is None else Contexts(session).get(question.context_id)
 
