@@ -32,7 +32,6 @@ from tests.simulation.storage import Shared
 from tests.simulation.store import URL, Shelf, stored_at
 from tests.simulation.versions import versions_mixed
 from workers.finish.final_schedules import FinalSchedules
-from workers.finish.import_again import import_code
 from workers.interfaces.model_compiler import Extraction, ModelCompiler, ModelTask, Scripts
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.tracked_devices import Fleet

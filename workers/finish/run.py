@@ -24,7 +24,6 @@ from workers.finish.decide_tasks import Decided, decide_all
 from workers.finish.export_directory import complete_export, settle_rules, upload
 from workers.finish.final_schedules import FinalSchedules, choose, keep_scripts, records_alone
 from workers.finish.guess_inside_model import guess_inside
-from workers.finish.import_again import is_handed_back
 from workers.finish.job_model import JobModel
 from workers.finish.numeric_checker import Checker, Unchecked
 from workers.finish.predict_tuning_gain import what_trials_win
@@ -49,7 +48,7 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 def finish(runtime: Runtime, job_id: str) -> None:
     """Take a job from its last round to verified schedules and a report, or back to a stale import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
-        if claimed is not None and not is_handed_back(claimed):
+        if claimed is not None:
             with runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
                 undone = StepLog(claimed)
                 with undone.step("probe"):

@@ -14,11 +14,11 @@ from db.tables import Task, Workload
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.decided_task import DecidedTask, DecidedWinner, KeptCandidate
 from workers.finish.contenders import Contest
-from workers.finish.import_again import import_code
 from workers.finish.winners import Winner
 from workers.measure.base import MeasureInput
 from workers.process.leased_stage import StageContext
 from workers.round.round_context import program_of
+from workers.tvm.code_digest import code_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class StoredDecisions:
         """Return those that still hold: after more trials, or by other code, each task is decided anew."""
         with claimed.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
-            known = FinishSteps(session).of(claimed.job.id, trials, import_code())
+            known = FinishSteps(session).of(claimed.job.id, trials, code_digest())
             keys = {each.sketch for step in known.values() for each in step.candidates}
             return cls(claimed, trials, known, Sketches(session).by_key(keys))
 
@@ -64,7 +64,7 @@ class StoredDecisions:
             guess=next((_pack(guess, contest) for guess in contest.guesses), None),
             winner=None if decision.winner is None else _pack_winner(decision.winner),
             sec=decision.sec,
-            code=import_code(),
+            code=code_digest(),
         )
         FinishSteps(session).keep(self.claimed.hold, decision.contest.task.id, self.trials, step)
 

@@ -25,10 +25,10 @@ from tests.fixtures.finishing import (
 )
 from tests.fixtures.tuned_jobs import finished, tuned
 from tests.fixtures.workshop import ENDPOINT, MadeUpMeasurer
-from workers.finish.import_again import import_code
 from workers.finish.run import finish
 from workers.measure.base import Need
 from workers.subprocesses.errors import ChildFailed
+from workers.tvm.code_digest import code_digest
 
 
 def test_the_export_pins_what_its_script_runs_with(workshop, exported):
@@ -129,7 +129,7 @@ def ranged(workshop, job):
         ranges={"n": [1, 8]}, inputs={"x": ["n", 4]}, points=points, calls=[{"w0": 1}, {"w1": 1}]
     )
     workshop.write(
-        lambda session: Jobs(session).record(job, graph=GraphReport(dynamic=dynamic, code=import_code()))
+        lambda session: Jobs(session).record(job, graph=GraphReport(dynamic=dynamic, code=code_digest()))
     )
 
 

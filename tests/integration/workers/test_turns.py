@@ -11,9 +11,9 @@ from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.decided_task import DecidedTask
 from tests.fixtures.finishing import report
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.import_again import import_code
 from workers.finish.run import finish
 from workers.subprocesses.shutdown import ShutdownRequested
+from workers.tvm.code_digest import code_digest
 
 THREE = ("w0", "w1", "w2")
 
@@ -104,7 +104,7 @@ def test_what_other_code_decided_is_decided_again(workshop, exported, check, imp
     job, other = tuned(workshop, THREE), workshop.job(("w3",), trials=16)
     workshop.next_round(other)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workers.finish.stored_decisions.import_code", lambda: "before the upgrade")
+        patch.setattr("workers.finish.stored_decisions.code_digest", lambda: "before the upgrade")
         finish(workshop, job)
     assert (workshop.state(job), checked(check)) == (JobState.FINISHING, ["w0"])
     for _turn in THREE:
@@ -175,4 +175,4 @@ def test_nothing_is_kept_of_a_job_that_is_done(workshop, exported):
     job = tuned(workshop, THREE)
     finish(workshop, job)
     spent = report(workshop, job)["trials"]
-    assert workshop.read(lambda session: FinishSteps(session).of(job, spent, import_code())) == {}
+    assert workshop.read(lambda session: FinishSteps(session).of(job, spent, code_digest())) == {}
