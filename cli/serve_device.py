@@ -8,7 +8,7 @@ import typer
 
 from cli.run_service_part import installed
 from cli.terminal.output import print_note
-from mallorn.core.address_checks import LAST_PORT
+from mallorn.core.address_checks import LAST_PORT, is_loopback
 from mallorn.core.log_setup import set_up
 from mallorn.core.settings import Settings, settings
 from mallorn.core.targets import LOCAL, Target, parse_target
@@ -55,7 +55,8 @@ def device(
             name=called,
             is_local=target in LOCAL_WORDS,
             log_path=log.absolute() if log else None,
-            sandbox=known.sandbox_mode(),
+            # Who binds more than loopback runs what others send.
+            sandbox=known.sandbox_mode(not is_loopback(host)),
             key=key,
         )
 

@@ -42,7 +42,7 @@ def checked(told: str, mode: str) -> str:
     if mode == REQUIRE and told != WHOLE:
         raise NoSandbox(
             f"the sandbox of this host is {told}; all of it is required by MALLORN_SANDBOX=require, "
-            "which is the default where callers need an API key",
+            "which is the default where callers need an API key or other machines reach a device",
             hint=HINT,
         )
     return told
