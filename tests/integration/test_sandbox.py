@@ -149,7 +149,7 @@ def test_only_a_session_of_a_gpu_gets_its_nodes(
 ) -> None:
     nodes = [f"/dev/{name}" for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "dri/card0")]
     monkeypatch.setattr(system_paths, "glob", lambda pattern: fnmatch.filter(nodes, pattern))
-    own = f"/proc/{os.getpid()}"
+    own = f"/proc/{os.getpid()}/task"
     assert sorted(path for path, _ in system_paths.accelerator_paths("cuda")) == sorted([*nodes[:3], own])
     assert list(system_paths.accelerator_paths("llvm")) == []
     assert not {str(path) for path, _ in system_paths.system_paths()} & {*nodes, "/dev/nvidia-caps"}

@@ -71,7 +71,7 @@ def accelerator_paths(kind: str) -> Iterator[tuple[str, int]]:
     for pattern in _ACCELERATORS.get(kind, ()):
         yield from ((path, USE) for path in glob(f"/dev/{pattern}"))
     if kind == "cuda":  # its driver names its own threads
-        yield f"/proc/{os.getpid()}", WRITE_FILE | TRUNCATE
+        yield f"/proc/{os.getpid()}/task", WRITE_FILE | TRUNCATE
 
 
 def _code(folder: Path) -> Iterator[tuple[Path, int]]:
