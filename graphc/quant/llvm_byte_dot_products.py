@@ -39,7 +39,7 @@ class Instruction:
 
 
 #: By what a target must have, the best first.
-_INSTRUCTIONS = {
+INSTRUCTIONS = {
     "avx512vnni": Instruction("+avx512f,+avx512vnni", 16, ("avx512.vpdpbusd.512",)),
     "avxvnni": Instruction("+avx2,+avxvnni", 8, ("avx512.vpdpbusd.256",)),
     "avx512bw": Instruction("+avx512f,+avx512bw", 16, ("avx512.pmaddubs.w.512", "avx512.pmaddw.d.512")),
@@ -52,7 +52,7 @@ def instruction() -> Instruction | None:
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None
-    return next((by for name, by in _INSTRUCTIONS.items() if target_has_features(name, target)), None)
+    return next((by for name, by in INSTRUCTIONS.items() if target_has_features(name, target)), None)
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ declare {vector} @llvm.x86.{add}({pairs}, {pairs})
 
 def plain(text: str) -> str:
     """One of these functions without any instruction of a processor: the same numbers, slowly."""
-    for by in _INSTRUCTIONS.values():
+    for by in INSTRUCTIONS.values():
         text = text.replace(_multiply(by), _plain(by.lanes)).replace(_features(by), "")
     return text
 

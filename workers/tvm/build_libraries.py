@@ -22,7 +22,7 @@ from graphc.export.code_generation import compiled
 from mallorn.core.errors import InvalidRequest
 from workers.interfaces.candidate_compiler import Library
 from workers.tvm.linker import blame_the_host, link_shared
-from workers.tvm.parsed_program_cache import parse_tvm_target
+from workers.tvm.parsed_program_cache import instructions, parse_tvm_target
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.unrolled_size import SIZES, CandidateSizes, Watch
@@ -59,9 +59,10 @@ def build(
 ) -> Library:
     """Compile a candidate to a library at `out_path`.
 
-    Raises InvalidCandidate and, without `any_size`, BodyTooLarge.
+    Raises InvalidCandidate, TraceRefused and, without `any_size`, BodyTooLarge.
     """
     started_sec = time.perf_counter()
+    instructions(tir, trace)  # says why a trace is refused; `rebuild` takes it for an invalid candidate
     schedule = rebuild(tir, target, trace, decisions)
     if schedule is None:
         raise InvalidCandidate

@@ -10,6 +10,7 @@ from tvm.s_tir.schedule import Schedule, Trace
 
 from graphc.core.vector_lanes import lanes_of
 from graphc.quant.dot_product_function import PAIRS
+from workers.tvm.allowed_programs import check_program, check_trace
 from workers.tvm.tensor_intrinsics import load_intrinsics
 
 # Sketches of another space generator, or another version of our use of it, are other sketches.
@@ -36,7 +37,8 @@ def vector_lanes(target: str) -> int:
 
 @lru_cache(maxsize=64)
 def parse_module(tir: str) -> Any:
-    """The module that `tvm.ir.save_json` wrote."""
+    """The module that `tvm.ir.save_json` wrote. Raises Unschedulable for one that is not allowed."""
+    check_program(tir)
     return tvm.ir.load_json(tir)
 
 
@@ -68,9 +70,14 @@ def _tensorizing() -> Any:
 
 @lru_cache(maxsize=512)
 def instructions(tir: str, trace: str) -> tuple[Any, ...]:
-    """The instructions of a sketch; its trace is JSON without decisions."""
+    """The instructions of a sketch; its trace is JSON without decisions.
+
+    Raises TraceRefused for instructions that are not allowed.
+    """
+    steps = json.loads(trace)
+    check_trace(steps)
     schedule = new_schedule(tir)
-    Trace.apply_json_to_schedule([json.loads(trace), []], schedule)
+    Trace.apply_json_to_schedule([steps, []], schedule)
     return tuple(schedule.trace.insts)
 
 

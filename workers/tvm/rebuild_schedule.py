@@ -8,6 +8,7 @@ from typing import Any, Final
 from tvm.error import InternalError
 from tvm.s_tir.schedule import ScheduleError, Trace
 
+from workers.tvm.allowed_programs import TraceRefused
 from workers.tvm.parsed_program_cache import instructions, is_choice, new_schedule, tune_context
 from workers.tvm.sketches import plain
 
@@ -22,13 +23,13 @@ def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any 
 
 @lru_cache(maxsize=LATEST)
 def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> Any | None:
-    insts = instructions(tir, trace)
     schedule = new_schedule(tir)
     try:
+        insts = instructions(tir, trace)
         Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
         schedule.enter_postproc()
         accepted = all(step.apply(schedule) for step in tune_context(tir, target).space_generator.postprocs)
-    except (ScheduleError, InternalError):  # TVM's own checks trip over some combinations
+    except (ScheduleError, InternalError, TraceRefused):  # TVM's checks trip over some combinations
         return None
     return schedule if accepted else None
 

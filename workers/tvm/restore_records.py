@@ -79,7 +79,7 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
     times = [float(seconds) for seconds in run_secs]
     if UNTIMED_SEC in times:
         raise ValueError("its schedule was not timed")
-    timed = times if times and max(times) < _FAILED_SEC else []
+    timed = times if all(0 < seconds < _FAILED_SEC for seconds in times) else []
     return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), timed, place, 0)
 
 

@@ -15,18 +15,23 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
 from tvm.s_tir.schedule import Schedule, Trace
 
-from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.errors import InvalidRequest, MallornError, NotFound, Unschedulable
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 from workers.interfaces.model_compiler import BadLine, Skipped, Tuned
+from workers.tvm.allowed_programs import TraceRefused, check_program, check_trace
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.run_recipe_passes import as_tvm_target
 
 FILES: Final = (WORKLOADS, RECORDS)
+_LONGEST: Final = 300  # characters of what is wrong with a line
 # Directories that this process wrote: for which target, and the files' state.
 _written: dict[str, tuple[str, list[tuple[int, int, int]]]] = {}
-# What TVM raises over a trace that does not fit its program, or that is no trace at all.
-BROKEN = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+# What TVM raises over a trace that does not fit its program or is none, and what is raised over a refused one.
+BROKEN = (
+    *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+    *(TraceRefused, Unschedulable),
+)
 
 
 def write_database(directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
@@ -44,11 +49,17 @@ def write_database(directory: str, target: str, records: Sequence[Tuned]) -> lis
                 mod = parse_module(record.tir)
                 commit(database, mod, record.trace, record.run_secs, as_tvm_target(target))
             except BROKEN as error:
-                skipped.append(Skipped(index, str(error)[:500]))
+                skipped.append(Skipped(index, words_of(error)))
         for name in FILES:
             os.replace(Path(scratch, name), Path(directory, name))
     _written[directory] = target, _state(directory)
     return skipped
+
+
+def words_of(error: Exception) -> str:
+    """What one of BROKEN says, without the next step that a line among many has no place for."""
+    words = error.message if isinstance(error, MallornError) else str(error) or repr(error)
+    return words[:_LONGEST]
 
 
 def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float], target: Any) -> None:
@@ -64,10 +75,7 @@ def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float
 def replay(mod: Any, trace: str | list[Any]) -> Any:
     """The schedule that a full trace (JSON, as text or value) makes of a program. Raises one of BROKEN."""
     value = json.loads(trace) if isinstance(trace, str) else trace
-    instructions, decisions = value
-    # TVM checks everything else itself; this it follows into a segmentation fault.
-    if not all(0 <= place < len(instructions) for place, _ in decisions):
-        raise ValueError("a decision for an instruction that is not there")
+    check_trace(*value)
     schedule = Schedule(mod, seed=1, debug_mask="none", error_render_level="none")
     Trace.apply_json_to_schedule(value, schedule)
     return schedule
@@ -134,14 +142,16 @@ def good_lines(
         try:
             yield number, read(json.loads(line))
         except BROKEN as error:
-            problems.append(BadLine(path.name, number + 1, str(error)[:300] or repr(error)))
+            problems.append(BadLine(path.name, number + 1, words_of(error)))
 
 
 def program(line: list[Any]) -> Any:
-    """The module of a workload's line."""
+    """The module of a workload's line. Raises Unschedulable for one that is not allowed."""
     # Not TVM's own reader: that refuses a file from a platform whose structural hash differs.
     # The text follows its own length, as eight bytes.
-    return tvm.ir.load_json(base64.b64decode(line[1], validate=True)[8:].decode())
+    text = base64.b64decode(line[1], validate=True)[8:].decode()
+    check_program(text)
+    return tvm.ir.load_json(text)
 
 
 def _copy(line: list[Any], programs: dict[int, Any], target: str, database: Any) -> None:

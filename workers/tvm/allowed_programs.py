@@ -1,0 +1,326 @@
+"""Refuses programs and traces that hold more than arithmetic in loops, before TVM reads them.
+
+Programs, sketches and tuning records come from other people's datasets, logs and directories, and TVM makes
+machine code of everything that they say: calls of any C function, sources of C or LLVM in a pragma. This
+module reads the two texts themselves, the graph of nodes that `tvm.ir.save_json` writes and the JSON of a
+trace, and refuses everything that is not on one of its lists.
+
+Functions in LLVM's words are the exception, since passes of ours write some. Such a text is allowed if the
+pass would write exactly the same text here.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from itertools import product
+from typing import Any, Final
+
+from graphc.quant import llvm_byte_dot_products, tile_instructions
+from graphc.quant.llvm_byte_dot_products import split, total
+from mallorn.core.errors import InvalidRequest, Unschedulable
+
+HINT: Final = "delete what you imported from a source that you do not trust   (docs/security.md)"
+MOST_NODES: Final = 1 << 20
+MOST_STEPS: Final = 1 << 14
+LARGEST: Final = 2**31  # extents, factors and lengths of vectors in a trace
+_LARGEST_BLOCK: Final = 1 << 12
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NODES: Final = _words(
+    """
+    None bool int float ffi.String ffi.Array ffi.Map ir.Call ir.DictAttrs ir.FloatImm ir.GlobalVar ir.IRModule
+    ir.IntImm ir.Op ir.PointerType ir.PrimType ir.Range ir.SequentialSpan ir.SourceMap ir.SourceName ir.Span
+    ir.StringImm ir.StringType ir.TensorLoad ir.TensorRegion ir.TupleType ir.Type ir.Var relax.FuncType
+    relax.ShapeType relax.TensorType relax.expr.ShapeExpr s_tir.MatchBufferRegion s_tir.SBlock
+    s_tir.SBlockRealize tirx.AllocBuffer tirx.AttrStmt tirx.Bind tirx.BufferRegionType tirx.BufferStore
+    tirx.BufferType tirx.DeclBuffer tirx.Evaluate tirx.For tirx.IfThenElse tirx.IterVar tirx.PrimFunc
+    tirx.SeqStmt tirx.While prim.Add prim.And prim.BitwiseAnd prim.BitwiseNot prim.BitwiseOr prim.BitwiseXor
+    prim.Broadcast prim.Cast prim.Div prim.EQ prim.FloorDiv prim.FloorMod prim.GE prim.GT prim.LE prim.LShift
+    prim.LT prim.Let prim.Max prim.Min prim.Mod prim.Mul prim.NE prim.Not prim.Or prim.RShift prim.Ramp
+    prim.Select prim.Shuffle prim.Sub
+    """
+)
+_EXTERN, _PACKED = frozenset({"tirx.call_extern", "tirx.call_pure_extern"}), "tirx.tvm_call_packed"
+OPS: Final = _words(
+    """
+    prim.ceil prim.clz prim.if_then_else prim.likely prim.log2 tirx.acos tirx.acosh tirx.address_of tirx.asin
+    tirx.asinh tirx.atan tirx.atan2 tirx.atanh tirx.atomic_add tirx.break_loop tirx.buffer_data
+    tirx.call_extern tirx.call_pure_extern tirx.continue_loop tirx.copysign tirx.cos tirx.cosh tirx.ctpop
+    tirx.dp4a tirx.erf tirx.exp tirx.exp10 tirx.exp2 tirx.fabs tirx.floor tirx.fma tirx.fmod tirx.hypot
+    tirx.isfinite tirx.isinf tirx.isnan tirx.ldexp tirx.log tirx.log10 tirx.log1p tirx.nearbyint
+    tirx.nextafter tirx.popcount tirx.pow tirx.q_multiply_shift tirx.q_multiply_shift_per_axis
+    tirx.reinterpret tirx.round tirx.rsqrt tirx.sigmoid tirx.sin tirx.sinh tirx.sqrt tirx.tan tirx.tanh
+    tirx.trunc tirx.tvm_access_ptr tirx.tvm_call_packed tirx.type_annotation tirx.vectorcombine
+    tirx.vectorhigh tirx.vectorlow
+    """
+)
+#: Functions of TVM's runtime that the frontend sorts with.
+_SORTS: Final = _words(
+    """
+    tvm.contrib.sort.argsort tvm.contrib.sort.argsort_nms tvm.contrib.sort.sort tvm.contrib.sort.topk
+    tvm.contrib.thrust.sort tvm.contrib.thrust.sum_scan
+    """
+)
+_ATTRIBUTES: Final = _words(
+    """
+    s_tir global_symbol tirx.noalias tirx.is_scheduled op_pattern layout_free_buffers layout_free_placeholders
+    schedule_rule axis
+    """
+)
+_OF_OURS: Final = re.compile(r"mallorn[_.]\w{1,40}", re.ASCII)
+_IMPORT: Final = "pragma_import_llvm"
+_NAMED: Final = re.compile(r"""[^;{}"'\\#=]{0,1000}""")
+_DTYPE: Final = re.compile(r"(void|handle|(bool|(u?int|b?float)\d{1,3}(_\w{1,12})?)(x\d{1,4})?)?", re.ASCII)
+_DEFINED: Final = re.compile(r"^define linkonce_odr [^@]*@(\w+)\(", re.MULTILINE)
+_BLOCK: Final = re.compile(r"@mallorn_(?:split|block_\d)_(\d{1,5})_")
+
+KINDS: Final = _words(
+    """
+    AddUnitLoop Annotate Bind Blockize CacheRead CacheWrite ComputeAt ComputeInline DecomposeReduction
+    EnterPostproc Fuse GetChildBlocks GetConsumers GetLoops GetOutputBlocks GetProducers GetSBlock PadEinsum
+    Parallel RFactor ReIndex Reorder ReverseComputeAt ReverseComputeInline SampleCategorical
+    SampleComputeLocation SamplePerfectTile Split StorageAlign Tensorize TransformBlockLayout TransformLayout
+    Unannotate Unroll Vectorize
+    """
+)
+_NAME: Final = re.compile(r"[\w.]{0,200}", re.ASCII)
+_SCOPE: Final = re.compile(
+    r"global|local|warp|shared(\.dyn)?|wmma\.(matrix_a|matrix_b|accumulator)|m16n8k8\.matrix[ABC]"
+    r"|metal\.simdgroup"
+)
+_NO_TEXT: Final = re.compile("(?!)")
+#: The texts that instructions take beside numbers. TVM looks a tensor intrinsic's name up in its registry.
+_WORDS: Final = {
+    "Bind": re.compile(r"(blockIdx|threadIdx|vthread)(\.[xyz])?"),
+    "CacheRead": _SCOPE,
+    "CacheWrite": _SCOPE,
+    "GetSBlock": _NAME,
+    "Tensorize": _NAME,
+}
+#: The keys of annotations, and the texts that they take beside numbers.
+ANNOTATIONS: Final[Mapping[str, re.Pattern[str]]] = {
+    **dict.fromkeys(
+        _words("""
+        meta_schedule.cooperative_fetch meta_schedule.layout_rewrite_preproc meta_schedule.parallel
+        meta_schedule.random_compute_producer meta_schedule.thread_extent_high_inclusive
+        meta_schedule.thread_extent_low_inclusive meta_schedule.unroll_explicit meta_schedule.unroll_implicit
+        meta_schedule.vectorize pragma_auto_unroll_max_step pragma_unroll_explicit schedule_rule
+        software_pipeline_async_stages software_pipeline_order software_pipeline_stage
+        tirx.manifest_shared_memory_local_stage warp_execution
+        """),
+        _NO_TEXT,
+    ),
+    "meta_schedule.auto_tensorize": _NAME,
+    "meta_schedule.auto_tensorize_init": _NAME,
+    "meta_schedule.tiling_structure": re.compile("[SR]{1,16}"),
+}
+_VARIABLE: Final = re.compile(r"[a-z]\d{1,6}|_")
+
+
+class TraceRefused(InvalidRequest):
+    """A trace holds an instruction that no schedule needs."""
+
+
+def check_program(tir: str) -> None:
+    """Raise Unschedulable for a program that is more than loops, or whose graph of nodes TVM cannot read."""
+    try:
+        _Graph(tir, NODES).check_function()
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise Unschedulable(f"a stored program is refused: {_why(error)}", hint=HINT) from None
+
+
+def check_trace(steps: Any, decisions: Any = ()) -> None:
+    """Raise TraceRefused unless the instructions of a trace, given as values of JSON, are allowed."""
+    try:
+        if len(steps) > MOST_STEPS:
+            raise ValueError(f"it has {len(steps)} instructions, more than {MOST_STEPS}")
+        for kind, inputs, attributes, outputs in steps:
+            _check_step(kind, inputs, attributes)
+            _check_values(outputs, _VARIABLE)
+        for place, decision in decisions:
+            # TVM checks everything else itself; this it follows into a segmentation fault.
+            if not 0 <= place < len(steps):
+                raise ValueError("a decision for an instruction that is not there")
+            _check_values(decision, _NO_TEXT)
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise TraceRefused(f"a trace is refused: {_why(error)}", hint=HINT) from None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    words = str(error)[:200] if isinstance(error, ValueError) else "it has another form than TVM writes"
+    return words if words.isprintable() else ascii(words)
+
+
+def _check_step(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> None:
+    if kind not in KINDS:
+        raise ValueError(f"the instruction {kind} is not allowed")
+    if kind in ("Annotate", "Unannotate"):
+        (key,) = attributes
+        if key not in ANNOTATIONS and not _OF_OURS.fullmatch(key):
+            raise ValueError(f"the annotation {key} is not allowed")
+        block, *values = inputs
+        words = ANNOTATIONS.get(key, _NO_TEXT)
+        _check_values(block, _VARIABLE)
+        _check_values(values, re.compile(rf'{_VARIABLE.pattern}|"({words.pattern})"'))
+        return
+    maps = []
+    if kind == "TransformLayout":
+        block, index_map = inputs
+        _, _, filled, _ = attributes
+        if filled is not None:
+            raise ValueError("TransformLayout fills with a value")
+        inputs, maps = [block], [index_map]
+    elif kind == "TransformBlockLayout":
+        maps, attributes = list(attributes), []
+    for text in maps:
+        _Graph(text, NODES | {"tirx.IndexMap"}).check_nodes()
+    _check_values(inputs, _VARIABLE)
+    _check_values(attributes, _WORDS.get(kind, _NO_TEXT))
+
+
+def _check_values(value: Any, words: re.Pattern[str]) -> None:
+    if isinstance(value, str):
+        if not words.fullmatch(value):
+            raise ValueError(f"the text {value!r} is not allowed there")
+    elif isinstance(value, list):
+        for each in value:
+            _check_values(each, words)
+    elif value is not None and not (isinstance(value, int | float) and -LARGEST <= value < LARGEST):
+        raise ValueError(f"{value!r} is no number that a schedule needs")
+
+
+class _Graph:
+    """The nodes of a text that `tvm.ir.save_json` wrote, or that somebody else did."""
+
+    def __init__(self, text: str, allowed: Collection[str]) -> None:
+        graph = json.loads(text, object_pairs_hook=_unique)
+        self._nodes: list[Mapping[str, Any]] = graph["nodes"]
+        self._root: int = graph["root_index"]
+        self._allowed = allowed
+        if graph.keys() - {"nodes", "root_index", "metadata"} or graph["metadata"].keys() - {"tvm_version"}:
+            raise ValueError("its graph has parts that programs do not have")
+        if len(self._nodes) > MOST_NODES:
+            raise ValueError(f"it has {len(self._nodes)} nodes, more than {MOST_NODES}")
+
+    def check_function(self) -> None:
+        """Raise ValueError unless it is a module of one function that calls nothing but what is allowed."""
+        self.check_nodes()
+        if self._kind(self._root) != "ir.IRModule" or len(self._of_kind("tirx.PrimFunc")) != 1:
+            raise ValueError("it is no module of one function")
+        texts = {self._imported(statement) for statement in self._of_kind("tirx.AttrStmt")}
+        defined = {name for text in texts for name in _DEFINED.findall(text)}
+        for call in self._of_kind("ir.Call"):
+            self._check_call(call, defined)
+        for entries in self._of_kind("ffi.Map"):
+            self._check_map(entries)
+        for at, node in enumerate(self._nodes):
+            if node["type"] == "ffi.String" and node["data"] not in texts:
+                self._check_name(self._text(at))
+
+    def check_nodes(self) -> None:
+        """Raise ValueError for a node of a type that is not allowed, or that refers to one behind it."""
+        for at, node in enumerate(self._nodes):
+            kind, data = node["type"], node.get("data")
+            if kind not in self._allowed:
+                raise ValueError(f"a node is a {kind}, which is not allowed")
+            match data:
+                case dict():
+                    self._check_fields(at, data)
+                case list() if not all(isinstance(each, int) and 0 <= each < at for each in data):
+                    raise ValueError("a node refers to one behind it")
+                case str() if kind == "ir.Op" and data not in OPS:
+                    raise ValueError(f"it calls {data}, which is not allowed")
+                case int() if not -(2**63) <= data < 2**63:
+                    raise ValueError("a whole number has more than 64 bits")
+
+    def _check_fields(self, at: int, fields: Mapping[str, Any]) -> None:
+        """Fields hold places of nodes or plain numbers; the only text among them names a data type."""
+        for name, value in fields.items():
+            if isinstance(value, str):
+                if name != "dtype" or not _DTYPE.fullmatch(value):
+                    raise ValueError(f"a node at {at} has the text {value!r} as its {name}")
+            elif not (value is None or isinstance(value, float) or abs(value) < 2**63):
+                raise ValueError(f"a node at {at} has a {name} of more than 64 bits")
+
+    def _check_call(self, call: Mapping[str, Any], defined: Collection[str]) -> None:
+        if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
+            raise ValueError("it calls something that is no operator")
+        operator = self._data(call["op"])
+        if operator not in _EXTERN and operator != _PACKED:
+            return
+        function = self._immediate(self._data(call["args"])[0])
+        if function not in (_SORTS if operator == _PACKED else defined):
+            raise ValueError(f"it calls the function {function}, which is not allowed")
+
+    def _imported(self, statement: Mapping[str, Any]) -> str:
+        """The LLVM text of a pragma. Raises ValueError for any other attribute or text."""
+        key = self._text(statement["attr_key"])
+        if key != _IMPORT:
+            raise ValueError(f"the attribute {key} is not allowed")
+        text = self._immediate(statement["value"])
+        block = _BLOCK.search(text)
+        if text not in _texts_of_ours(int(block[1]) if block else 0):
+            raise ValueError("it holds code in LLVM's words that no pass of this version writes")
+        return text
+
+    def _check_map(self, entries: Sequence[int]) -> None:
+        for key, value in zip(entries[::2], entries[1::2], strict=True):
+            if self._kind(key) == "ir.GlobalVar" or self._kind(value) == "ir.GlobalVar":
+                continue
+            name = self._text(key)
+            if name not in _ATTRIBUTES and not _OF_OURS.fullmatch(name):
+                raise ValueError(f"the attribute {name} is not allowed")
+            if name == "global_symbol" and self._text(value) != "main":
+                raise ValueError(f"it takes the symbol {self._text(value)}")
+
+    def _check_name(self, name: str) -> None:
+        """Some code generators write names into sources as they are."""
+        if not _NAMED.fullmatch(name) or not name.isprintable():
+            raise ValueError(f"it has the name {name[:80]!r}")
+
+    def _of_kind(self, kind: str) -> list[Any]:
+        return [node["data"] for node in self._nodes if node["type"] == kind]
+
+    def _kind(self, at: int) -> str:
+        return str(self._nodes[at]["type"])
+
+    def _data(self, at: int) -> Any:
+        return self._nodes[at]["data"]
+
+    def _text(self, at: int) -> str:
+        if self._kind(at) != "ffi.String" or not isinstance(self._data(at), str):
+            raise ValueError("a name is no text")
+        return str(self._data(at))
+
+    def _immediate(self, at: int) -> str:
+        if self._kind(at) != "ir.StringImm":
+            raise ValueError("it calls a function whose name is no text")
+        return self._text(self._data(at)["value"])
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; of two values of one key TVM might take the other."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a key is there twice")
+    return fields
+
+
+@lru_cache(maxsize=64)
+def _texts_of_ours(block: int) -> frozenset[str]:
+    """All functions in LLVM's words that passes write into programs, for products in blocks of this size."""
+    tiles = {by.text for by in tile_instructions.BY_TYPE.values()}
+    if not 0 < block <= _LARGEST_BLOCK:
+        return frozenset(tiles)
+    bits = llvm_byte_dot_products.NIBBLES, llvm_byte_dot_products.BYTES
+    every = product(llvm_byte_dot_products.INSTRUCTIONS.values(), bits)
+    return frozenset(
+        tiles.union(*({split(by, block, each).text, total(by, block, each).text} for by, each in every))
+    )
