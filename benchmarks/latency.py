@@ -60,7 +60,8 @@ def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.N
     exported = {label: read_exported(Path(folder, model.stem), None) for label, folder in labels.items()}
     with ExitStack() as stack:
         models = {
-            label: stack.enter_context(local_model(model, one, threads)) for label, one in exported.items()
+            label: replace(stack.enter_context(local_model(model, one, threads)), room=None)
+            for label, one in exported.items()
         }
         hits = {
             label: whole.compile(exported[label].directory.absolute(), _library(whole))

@@ -113,7 +113,7 @@ def _measured(network: Network, threads: int, args: argparse.Namespace) -> dict[
         engines: dict[str, Engine | Rival] = {}
         for file, label, rival in ((network.real, FLOAT, RIVAL_FLOAT), (network.bytes_, INT8, RIVAL)):
             exported = read_exported(network.schedules(args.trials, label), None)
-            whole = stack.enter_context(local_model(file, exported, threads))
+            whole = replace(stack.enter_context(local_model(file, exported, threads)), room=None)
             library = whole.folder / "tuned.so"
             whole.compile(exported.directory.absolute(), library)
             engines |= {

@@ -13,6 +13,7 @@ from cli.run_service_part import installed
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.targets import LOCAL, Target, parse_target
 from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest
+from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import as_onnx
 from stack.supervised_process import search_path
 
@@ -32,6 +33,11 @@ class ScheduleDirectory:
     def file(self, name: str) -> Path:
         """Where a file of the version's records lies."""
         return self.directory / self.version.file(name)
+
+    @property
+    def files(self) -> list[Path]:
+        """What a process that compiles with these schedules reads."""
+        return [(self.directory / name).absolute() for name in (MANIFEST, *DATABASE)]
 
     def records(self, scratch: Path) -> Path:
         """A directory with the version's records, under the names that TVM looks for."""
@@ -100,33 +106,39 @@ def local_model(
 ) -> "Iterator[WholeModel]":
     """The model as it was tuned; its processes and files are gone afterwards.
 
-    Engines run on as many threads as the target has cores unless told otherwise.
+    The processes live behind walls: schedules may be a stranger's, and become machine code. Engines run on as
+    many threads as the target has cores unless told otherwise.
     """
     with installed("worker"):
         for library in ("onnx", "tvm"):  # imported by its processes alone
             if find_spec(library) is None:
                 raise ModuleNotFoundError(name=library)
         from workers.interfaces.model_compiler import ModelCompiler
+        from workers.sandbox.landlock import READ
         from workers.whole_model.compiled_model import WholeModel
     count = threads or exported.target.num_cores
     path, made_for = {"PATH": search_path()}, exported.manifest
-    with (
-        as_onnx(model) as file,
-        TemporaryDirectory(prefix="mallorn-") as folder,
-        ModelCompiler(env={"TVM_NUM_THREADS": str(count), **path}) as graphs,
-    ):
-        yield WholeModel(
-            path=file.absolute(),
-            target=exported.target,
-            recipe=made_for.recipe,
-            input_shapes=made_for.input_shapes,
-            input_ranges=made_for.input_ranges,
-            dynamic=made_for.dynamic,
-            graphs=graphs,
-            folder=Path(folder),
-            threads=count,
-            env=path,
-        )
+    with as_onnx(model) as file, TemporaryDirectory(prefix="mallorn-") as parent:
+        room, weights = Path(parent), ModelUpload.of(file).weights
+        (folder := room / "graphs").mkdir()  # beside those of engines: no process writes what another is given
+        model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
+        readable = tuple((str(path), READ) for path in (*model_files, *exported.files))
+        env = {"TVM_NUM_THREADS": str(count), **path}
+        with ModelCompiler(env=env, room=folder, others=readable) as graphs:
+            yield WholeModel(
+                path=file.absolute(),
+                target=exported.target,
+                recipe=made_for.recipe,
+                input_shapes=made_for.input_shapes,
+                input_ranges=made_for.input_ranges,
+                dynamic=made_for.dynamic,
+                graphs=graphs,
+                folder=folder,
+                threads=count,
+                env=path,
+                room=room,
+                reads=model_files,
+            )
 
 
 def onnxruntime_runs(exported: ScheduleDirectory) -> bool:

@@ -2,13 +2,16 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import Executable, select
 
 from db.measurement_codec import pack_text, unpack_text
 from db.repositories.base import Repository
 from db.tables import SketchRow
 from mallorn.core.values.candidate import Sketch, pack_choices, unpack_choices
+
+REPLACED: Final = ("trace", "choices", "ordinal", "space", "tvm_version", "imported")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,23 @@ class NewSketch:
 class Sketches(Repository):
     """Sketches by the hash of their trace."""
 
-    def ensure_many(self, sketches: Collection[NewSketch]) -> dict[str, int]:
-        """Ids by key, new ones written."""
-        values = [_columns(new) for new in sorted(sketches, key=lambda new: new.sketch.key)]
+    def ensure_many(self, sketches: Collection[NewSketch], *, imported: bool = False) -> dict[str, int]:
+        """Ids by key, new ones written. One that a space generated here replaces one that was imported."""
+        values = [
+            _columns(new) | {"imported": imported} for new in sorted(sketches, key=lambda new: new.sketch.key)
+        ]
         if values:
-            self.for_each(self.insert(SketchRow).on_conflict_do_nothing(index_elements=["key"]), values)
+            self.for_each(self._upsert(imported), values)
         return self.ids([new.sketch.key for new in sketches])
+
+    def _upsert(self, imported: bool) -> Executable:
+        insert = self.insert(SketchRow)
+        if imported:
+            return insert.on_conflict_do_nothing(index_elements=["key"])
+        replaced = {name: insert.excluded[name] for name in REPLACED}
+        return insert.on_conflict_do_update(
+            index_elements=["key"], set_=replaced, where=SketchRow.imported.is_(True)
+        )
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Ids by key of those that are stored."""

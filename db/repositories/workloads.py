@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from sqlalchemy import exists, func, or_, select, update
+from sqlalchemy import Executable, and_, exists, func, or_, select, update
 
 from db.measurement_codec import pack_text, unpack_text
 from db.repositories.base import Repository
@@ -13,6 +13,7 @@ from db.repositories.snapshot_rows import SnapshotRows
 from db.tables import Job, Model, Task, Workload
 
 KEPT: Final = 2**63 - 1  # above all rows: only private jobs brought it
+REPLACED: Final = ("op", "structure", "flops", "tir", "args", "features", "tvm_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +34,36 @@ class NewWorkload:
 class Workloads(Repository):
     """Workloads, each stored once under its own key."""
 
-    def ensure_many(self, workloads: Collection[NewWorkload], *, private: bool = False) -> dict[str, int]:
+    def ensure_many(
+        self, workloads: Collection[NewWorkload], *, private: bool = False, code: str | None = None
+    ) -> dict[str, int]:
         """Ids by key, new ones written. In key order, so that two importers never wait for each other.
 
-        What private jobs brought is everybody's once it comes from elsewhere, too.
+        What was extracted here, by `code`, replaces what was imported or what other code extracted. What is
+        imported (None) replaces nothing. What private jobs brought is everybody's once it comes from
+        elsewhere, too.
         """
-        kept = {"kept_upto": KEPT if private else 0}
+        kept = {"kept_upto": KEPT if private else 0, "code": code}
         values = [
             asdict(new) | kept | {"tir": pack_text(new.tir)}
             for new in sorted(workloads, key=lambda new: new.key)
         ]
         if values:
-            self.for_each(self.insert(Workload).on_conflict_do_nothing(index_elements=["key"]), values)
+            self.for_each(self._upsert(code, private), values)
         if not private:
             self._share([new.key for new in workloads])
         return self.ids([new.key for new in workloads])
+
+    def _upsert(self, code: str | None, private: bool) -> Executable:
+        insert = self.insert(Workload)
+        if code is None:
+            return insert.on_conflict_do_nothing(index_elements=["key"])
+        new = insert.excluded
+        other = or_(Workload.code.is_distinct_from(new.code), Workload.tvm_version != new.tvm_version)
+        if private:  # a program keeps the names of its model's inputs: they do not become everybody's
+            other = and_(other, Workload.kept_upto == KEPT)
+        replaced = {name: new[name] for name in (*REPLACED, "code")}
+        return insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=other)
 
     def _share(self, keys: Collection[str]) -> None:
         """From now on everybody's; what is frozen goes on to leave out the rows that there are."""

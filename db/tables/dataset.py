@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint, text
+from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint, text, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType
@@ -34,6 +34,7 @@ class Workload(Base):
     args: Mapped[Json]  # {"args": [["TENSOR", dtype, shape], ...], "ranges": {...}}: what to call it with
     features: Mapped[Json]  # {"extents": [...]}: numbers a cost model may share between workloads
     tvm_version: Mapped[str]
+    code: Mapped[str | None]  # digest of the graph compiler that extracted it here; None: it was imported
     # Rows up to here were measured while it was known to private jobs alone; 0: it never was.
     kept_upto: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[CreatedAt]
@@ -51,6 +52,7 @@ class SketchRow(Base):
     ordinal: Mapped[int]  # its place in the space that generated it
     space: Mapped[str]  # name and version of the space, e.g. "tvm/1"
     tvm_version: Mapped[str]
+    imported: Mapped[bool] = mapped_column(server_default=true())  # no round here has proposed it
 
 
 class Context(Base):

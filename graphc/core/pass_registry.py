@@ -1,13 +1,22 @@
 """Passes by the names that recipes store: those of TVM, and those of this package."""
 
 import importlib
+import re
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
 Step = TypedDict(
     "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool}, total=False
 )  # of a recipe, or an argument that is made by a call
-TVM_PASSES = ("relax.transform.", "relax.backend.", "s_tir.dlight.")
+TVM_PASSES = re.compile(r"(relax\.transform|relax\.backend|s_tir\.dlight(\.[cg]pu)?)\.[A-Z]\w*", re.ASCII)
+# They read schedules of any folder, search, or call what a module names; and a recipe may be a stranger's.
+NOT_IN_RECIPES = frozenset(
+    f"relax.transform.{name}"
+    for name in (
+        *("AttachExternModules", "MetaScheduleApplyDatabase", "MetaScheduleTuneIRMod", "MetaScheduleTuneTIR"),
+        "RunCodegen",
+    )
+)
 # Where the passes that TVM lacks are defined, and what makes their arguments: MODULE:NAME.
 OWN_PASSES = {
     "mallorn.batch_norms": "graphc.fold.fold_batch_norm:FoldBatchNorm",
@@ -80,9 +89,11 @@ def defined(name: str) -> Any:
     """The class or function that makes the pass of a name."""
     if name in OWN_PASSES:
         return _imported(OWN_PASSES[name])
-    if name.startswith(TVM_PASSES):
+    if TVM_PASSES.fullmatch(name) and name not in NOT_IN_RECIPES:
         return _imported("tvm.{0}:{2}".format(*name.rpartition(".")))
-    raise ValueError(f"{name} is not a graph pass: none of {', '.join((*TVM_PASSES, *OWN_PASSES))}")
+    raise ValueError(
+        f"{name} is not a graph pass that recipes may name: none of TVM's and none of {', '.join(OWN_PASSES)}"
+    )
 
 
 def _imported(place: str) -> Any:

@@ -53,7 +53,7 @@ def store_records(
     renamed = [replace(task, name=(names or {}).get(task.key, task.op)) for task in tasks]
     workloads = [new_workload(task, found.tvm_version) for task in renamed]
     workload_ids = Workloads(session).ensure_many(list({new.key: new for new in workloads}.values()))
-    sketch_ids = store_sketches(session, [record.sketch for record in found.records])
+    sketch_ids = store_sketches(session, [record.sketch for record in found.records], imported=True)
     places = _Places(session)
     rows = [
         places.of(record.target, told(record))

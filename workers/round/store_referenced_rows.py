@@ -62,7 +62,7 @@ def store_sites(
     return [NOWHERE if endpoint is None else sites[endpoint.name] for endpoint in endpoints]
 
 
-def store_sketches(session: Session, sketches: Iterable[Sketch]) -> dict[str, int]:
+def store_sketches(session: Session, sketches: Iterable[Sketch], imported: bool = False) -> dict[str, int]:
     """Ids of sketches by key, new ones written."""
     distinct = {sketch.key: NewSketch(sketch, SPACE, TVM_VERSION) for sketch in sketches}
-    return Sketches(session).ensure_many(distinct.values())
+    return Sketches(session).ensure_many(distinct.values(), imported=imported)

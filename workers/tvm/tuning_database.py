@@ -27,7 +27,7 @@ FILES: Final = (WORKLOADS, RECORDS)
 _LONGEST: Final = 300  # characters of what is wrong with a line
 # Directories that this process wrote: for which target, and the files' state.
 _written: dict[str, tuple[str, list[tuple[int, int, int]]]] = {}
-# What TVM raises over a trace that does not fit its program or is none, and what is raised over a refused one.
+# What TVM raises over a trace that does not fit its program or is none, and what a refused one raises.
 BROKEN = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
     *(TraceRefused, Unschedulable),

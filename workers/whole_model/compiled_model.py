@@ -68,7 +68,8 @@ class WholeModel:
     threads: int  # of each engine
     dynamic: Dynamic | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
-    room: Path | None = None  # all that engines read; None: a user's own files may lie anywhere
+    room: Path | None = None  # all that engines read besides `reads`; None: a user's own files may lie anywhere
+    reads: Sequence[Path] = ()  # files of the model that lie elsewhere
     seat: DevicePool | None = None  # where TVM's engines run; None: on this host
     idle: IdleEngines | None = None  # None: each comparison has its own
 
@@ -115,7 +116,8 @@ class WholeModel:
             waiting.name = f"{name} engine"
             return waiting
         env = {"TVM_NUM_THREADS": str(self.threads), **self.env}
-        others = () if self.room is None else ((str(self.room), READ),)
+        readable = () if self.room is None else (self.room, *self.reads)
+        others = tuple((str(path), READ) for path in readable)
         return Engine(env=env, name=f"{name} engine", room=self._own_folder(_kind(name)), others=others)
 
     def _own_folder(self, kind: str) -> Path | None:

@@ -147,10 +147,11 @@ def test_a_library_with_other_weights_does_not_pass_the_check(
     other = tmp_path / "other.onnx"
     other.write_bytes(MODELS["mlp"](1).SerializeToString())
     known = read_exported(exported, None)
-    wrong = tmp_path / "wrong.so"
     with local_model(other, known) as model:
-        model.compile_untuned(wrong)
+        model.compile_untuned(model.folder / "wrong.so")
+        shutil.copy(model.folder / "wrong.so", tmp_path)
     with local_model(Path(mlp.path), known) as model:
+        wrong = Path(shutil.copy(tmp_path / "wrong.so", model.folder))
         with pytest.raises(WrongNumbers, match="relative error against the untuned model") as refusal:
             check_numbers(model, wrong)
         right = model.folder / "right.so"
