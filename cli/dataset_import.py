@@ -77,10 +77,14 @@ def bring_in(
 
 
 def _bring_in_export(database: "Database", directory: Path, told: ImportTally) -> None:
-    with installed("server"):
-        from db.dataset.import_dataset import import_dataset
-    with bar(f"reading {directory.name}") as progress:
-        result = import_dataset(database, directory, progress)
+    with installed("server,worker", "tvm"):
+        from db.dataset.import_dataset import import_parcel
+        from db.dataset.schema import TABLES
+        from workers.interfaces.checked_dataset import CheckedDataset
+        from workers.interfaces.model_compiler import reading
+    files = [directory / table.file for table in TABLES]
+    with reading(*files) as graphs, bar(f"reading {directory.name}") as progress:
+        result = import_parcel(database, CheckedDataset(graphs, directory), progress)
     told.added += result.added
     told.known += result.known
     for wrong, count in result.skipped.items():

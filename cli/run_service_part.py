@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -120,9 +121,12 @@ def _check_tables(url: str) -> None:
 
 
 @contextmanager
-def installed(extra: str) -> Iterator[None]:
-    """Turn a missing library into the command that installs it."""
+def installed(extra: str, *libraries: str) -> Iterator[None]:
+    """Turn a missing library into the command that installs it; `libraries` only children import."""
     try:
+        for library in libraries:
+            if find_spec(library) is None:
+                raise ModuleNotFoundError(name=library)
         yield
     except ModuleNotFoundError as error:
         if (missing := missing_package(error, extra)) is None:

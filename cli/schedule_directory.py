@@ -109,10 +109,7 @@ def local_model(
     The processes live behind walls: schedules may be a stranger's, and become machine code. Engines run on as
     many threads as the target has cores unless told otherwise.
     """
-    with installed("worker"):
-        for library in ("onnx", "tvm"):  # imported by its processes alone
-            if find_spec(library) is None:
-                raise ModuleNotFoundError(name=library)
+    with installed("worker", "onnx", "tvm"):
         from workers.interfaces.model_compiler import ModelCompiler
         from workers.sandbox.landlock import READ
         from workers.whole_model.compiled_model import WholeModel

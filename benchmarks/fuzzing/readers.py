@@ -129,6 +129,18 @@ def _model(data: bytes, folder: Path) -> object:
     return read_model(file)
 
 
+def _program(data: bytes, _folder: Path) -> object:
+    from workers.tvm.allowed_programs import check_program  # which loads TVM
+
+    return check_program(data.decode(errors="replace"))
+
+
+def _trace(data: bytes, _folder: Path) -> object:
+    from workers.tvm.allowed_programs import read_trace
+
+    return len(read_trace(data.decode(errors="replace")))
+
+
 def _cost_model(name: str) -> Reader:
     def read(data: bytes, _folder: Path) -> object:
         with blame_plugins(("cost_model", name)):
@@ -148,6 +160,8 @@ READERS: Final[dict[str, Reader]] = {
     "measurements": Reader(_parcel(MEASUREMENT_TABLE), lambda: [seeds.measurements()]),
     "workloads": Reader(_parcel(WORKLOAD_TABLE), lambda: [seeds.workloads()]),
     "sketches": Reader(_parcel(SKETCH_TABLE), lambda: [seeds.sketches()]),
+    "program": Reader(_program, seeds.programs),
+    "trace": Reader(_trace, seeds.traces),
     "recording": Reader(_training, lambda: [seeds.recording()]),
     "archive": Reader(_archive, lambda: [seeds.tar(("model.onnx", b"m"), ("weights", b"w" * 600))]),
     "first-look": Reader(_first_look, seeds.models),

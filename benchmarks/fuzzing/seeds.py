@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.mutant_files import MODELS
 from costmodels.testing_data import easy_data
+from db.bundled.load_bundled import FOLDER, rows_in
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
 from db.paging import encode_cursor
 from mallorn.core.outcomes import Outcome
@@ -176,3 +177,20 @@ def folder(**changes: Any) -> bytes:
 
 def cursor(*position: str | float) -> bytes:
     return encode_cursor(*position).encode()
+
+
+@cache
+def programs() -> list[bytes]:
+    """Programs that were measured, the smallest first."""
+    return _bundled(WORKLOAD_TABLE, "tir")
+
+
+@cache
+def traces() -> list[bytes]:
+    """Sketches that were measured, the smallest first."""
+    return _bundled(SKETCH_TABLE, "trace")
+
+
+def _bundled(table: Table, column: str) -> list[bytes]:
+    texts = pq.read_table(rows_in(FOLDER) / table.file, columns=[column]).column(column).to_pylist()
+    return sorted((text.encode() for text in texts), key=len)[::20]

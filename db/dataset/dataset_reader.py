@@ -1,7 +1,7 @@
 """Opens an exported dataset and finds out, before anything is stored, whether all of it can be read."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ class DatasetReader:
     snapshot: dict[str, object]
     rows: int
     widths: dict[str, int]  # how many decisions a sketch has, by its key
+    refused: Mapping[str, str] = field(default_factory=dict)  # nothing: it believes what it reads
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
         """The rows of a table, a bounded number at a time."""

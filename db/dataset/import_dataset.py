@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sqlalchemy.orm import Session
 
-from db.dataset.dataset_reader import DatasetReader, open_parcel
-from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, flaw
+from db.dataset.dataset_reader import BATCH_ROWS, open_parcel
+from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, Table, flaw
 from db.dataset.snapshots import Progress, silent
 from db.measurement_codec import pack_decisions, pack_times
 from db.repositories.measurements import ForeignRows
@@ -33,6 +33,21 @@ COPIED: Final = (
     *("slot", "outcome", "latency_us", "bound_us", "disturbed", "error", "origin"),
     *("predicted", "build_ms", "run_ms", "created_at"),
 )
+
+
+class Parcel(Protocol):
+    """An export that can be read to its last row."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def widths(self) -> Mapping[str, int]: ...
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Why programs and traces among the rows so far are left out, by their keys."""
+        ...
+
+    def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterable[list[Row]]: ...
 
 
 @dataclass(slots=True)
@@ -56,17 +71,21 @@ class Names:
 
 
 def import_dataset(database: Database, directory: Path, progress: Progress = silent) -> Imported:
-    """Store what an export holds and this dataset does not.
+    """Store what an export of ours holds and this dataset does not; its keys are believed.
 
     Raises InvalidRequest or NotFound, with nothing stored, unless every file can be read to its end.
     """
-    parcel = open_parcel(directory)
+    return import_parcel(database, open_parcel(directory), progress)
+
+
+def import_parcel(database: Database, parcel: Parcel, progress: Progress = silent) -> Imported:
+    """Store what an export holds and this dataset does not, without rows of programs or traces it refuses."""
     names = Names()
     _store_workloads(database, parcel, names)
     _store_sketches(database, parcel, names)
     result, done = Imported(), 0
     for batch in parcel.batches(MEASUREMENT_TABLE):
-        good = _good(batch, parcel.widths, result)
+        good = _good(batch, parcel, result)
         with database.transaction() as session:
             added = ForeignRows(session).add([_columns(session, row, names) for row in good])
         result.added += added
@@ -76,29 +95,31 @@ def import_dataset(database: Database, directory: Path, progress: Progress = sil
     return result
 
 
-def _store_workloads(database: Database, parcel: DatasetReader, names: Names) -> None:
+def _store_workloads(database: Database, parcel: Parcel, names: Names) -> None:
     for batch in parcel.batches(WORKLOAD_TABLE, TEXTS):
         new = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]
         with database.transaction() as session:
             names.workloads |= Workloads(session).ensure_many(new)
 
 
-def _store_sketches(database: Database, parcel: DatasetReader, names: Names) -> None:
+def _store_sketches(database: Database, parcel: Parcel, names: Names) -> None:
     for batch in parcel.batches(SKETCH_TABLE, TEXTS):
         rows = [_parsed(row, "choices") for row in batch]
         new = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
         with database.transaction() as session:
-            names.sketches |= Sketches(session).ensure_many(new)
+            names.sketches |= Sketches(session).ensure_many(new, imported=True)
 
 
 def _parsed(row: Row, *json_columns: str) -> Row:
     return row | {name: json.loads(row[name]) for name in json_columns}
 
 
-def _good(batch: Iterable[Row], widths: Mapping[str, int], result: Imported) -> list[Row]:
+def _good(batch: Iterable[Row], parcel: Parcel, result: Imported) -> list[Row]:
     good = []
     for row in batch:
-        wrong = flaw(row, widths)
+        keys = row["workload"], row["sketch"]
+        refused = next((parcel.refused[key] for key in keys if key in parcel.refused), None)
+        wrong = refused or flaw(row, parcel.widths)
         if wrong is None:
             good.append(row)
         else:

@@ -11,7 +11,7 @@ from mallorn.core.values.manifest import RECORDS
 from research.shared_schedules.folder_paths import SharedRecord, databases, read_provenance
 from research.tuner_logs.read_lines import LoadedLog, Problem, Report
 from research.tuner_logs.store_records import Provenance, store_records
-from workers.interfaces.model_compiler import ModelCompiler, Restored, RestoredLog
+from workers.interfaces.model_compiler import ModelCompiler, Restored, RestoredLog, reading
 
 BATCH: Final = 64  # records in one call and one transaction
 
@@ -23,7 +23,7 @@ def import_schedules(
     adds nothing."""
     loaded = LoadedLog()
     found = list(databases(root))
-    with ModelCompiler() as graphs:
+    with reading(root) as graphs:
         for done, (target, directory) in enumerate(found, 1):
             _merge(database, graphs, target, directory, report, loaded)
             progress(done, len(found))

@@ -8,10 +8,10 @@ from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import SEARCH
 from mallorn.core.targets import parse_target
-from mallorn.core.values.manifest import MANIFEST, RECORDS, MeasuredOn, read_manifest
+from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, MeasuredOn, read_manifest
 from research.tuner_logs.read_lines import LoadedLog, Problem, Report
 from research.tuner_logs.store_records import Provenance, named, store_records
-from workers.interfaces.model_compiler import BadLine, ModelCompiler, RestoredLog
+from workers.interfaces.model_compiler import BadLine, ModelCompiler, RestoredLog, reading
 from workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
 BATCH: Final = 64  # lines in one call and one transaction
@@ -25,7 +25,7 @@ def load_metaschedule(database: Database, directory: Path, report: Report) -> tu
     loaded, left = LoadedLog(), set[int]()
     with (directory / RECORDS).open("rb") as lines:
         total = sum(1 for _ in lines)
-    with ModelCompiler() as graphs:
+    with reading(directory / WORKLOADS, directory / RECORDS) as graphs:
         for start in range(0, total, BATCH):
             found = _read(graphs, directory, start, min(BATCH, total - start))
             for bad in found.problems:
@@ -65,7 +65,7 @@ def load_export(database: Database, directory: Path, report: Report) -> LoadedLo
             f"the schedules in {directory} are {manifest.mode}: nobody has measured them",
             hint="mallorn tune MODEL   (measures what is known, and exports that)",
         )
-    with ModelCompiler() as graphs:
+    with reading(directory / WORKLOADS, directory / RECORDS) as graphs:
         found = graphs.read_export(str(directory), parse_target(manifest.target).text)
     for bad in found.problems:
         report(Problem(str(directory / bad.file), bad.line, bad.error))

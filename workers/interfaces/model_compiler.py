@@ -1,8 +1,12 @@
 # mypy: disable-error-code="empty-body"
 """The process for whole models: imports, compiles, and reads and writes directories of schedules."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from graphc.phases import PassEntry
 from mallorn.core.values.candidate import Sketch
@@ -149,6 +153,22 @@ class RestoredLog:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenedDataset:
+    """An exported dataset that can be read to its end."""
+
+    rows: int  # of measurements
+    widths: dict[str, int]  # how many decisions a sketch has, by its key
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRows:
+    """Some rows of a table, and by its key why each other one is refused."""
+
+    rows: list[dict[str, Any]]
+    refused: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Reference:
     """What to compare a program's answers by."""
 
@@ -277,6 +297,14 @@ class ModelCompiler(Child):
     def read_log(self, directory: str, start: int, count: int) -> RestoredLog:
         """So many lines of stock MetaSchedule's log, from one on, each for the target that it names."""
 
+    @method(limit_sec=3600.0)
+    def open_dataset(self, directory: str) -> OpenedDataset:
+        """Check that an exported dataset can be read to its end. Raises NotFound and InvalidRequest."""
+
+    @method(limit_sec=1200.0)
+    def next_rows(self, table: str, size: int) -> DatasetRows | None:
+        """The next rows of a table of the opened dataset, names computed again; None after the last ones."""
+
     @method(limit_sec=60.0)
     def scripts(self, tir: str, trace: str) -> Scripts:
         """A program before and after its full trace, and the trace, as TVMScript."""
@@ -294,3 +322,13 @@ class ModelCompiler(Child):
     @method(limit_sec=60.0)
     def compare(self, outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
         """Answers beside those that `reference` wrote, each output within the tolerance of its type."""
+
+
+@contextmanager
+def reading(*paths: Path) -> Iterator[ModelCompiler]:
+    """A process behind walls that reads these files and folders of a stranger, and no others of the user."""
+    with (
+        TemporaryDirectory(prefix="mallorn-") as room,
+        ModelCompiler(name="reader", room=Path(room), reads=[path.absolute() for path in paths]) as graphs,
+    ):
+        yield graphs

@@ -45,6 +45,9 @@ NODES: Final = _words(
     prim.Select prim.Shuffle prim.Sub
     """
 )
+_OF_MAPS: Final = frozenset(kind for kind in NODES if kind.startswith("prim.")) | _words(
+    "None bool int ffi.String ffi.Array ir.IntImm ir.PrimType ir.SourceName ir.Span ir.Var tirx.IndexMap"
+)
 _EXTERN, _PACKED = frozenset({"tirx.call_extern", "tirx.call_pure_extern"}), "tirx.tvm_call_packed"
 OPS: Final = _words(
     """
@@ -119,7 +122,7 @@ ANNOTATIONS: Final[Mapping[str, re.Pattern[str]]] = {
     "meta_schedule.auto_tensorize_init": _NAME,
     "meta_schedule.tiling_structure": re.compile("[SR]{1,16}"),
 }
-_VARIABLE: Final = re.compile(r"[a-z]\d{1,6}|_")
+_VARIABLE: Final = re.compile(r"[a-z]\d{1,6}|_|None", re.ASCII)
 
 
 class TraceRefused(InvalidRequest):
@@ -134,9 +137,21 @@ def check_program(tir: str) -> None:
         raise Unschedulable(f"a stored program is refused: {_why(error)}", hint=HINT) from None
 
 
+def read_trace(trace: str) -> Any:
+    """The instructions of a sketch's trace, as values of JSON. Raises TraceRefused as `check_trace`."""
+    try:
+        steps = json.loads(trace)
+    except (ValueError, RecursionError):
+        raise TraceRefused("a trace is refused: it is no JSON", hint=HINT) from None
+    check_trace(steps)
+    return steps
+
+
 def check_trace(steps: Any, decisions: Any = ()) -> None:
     """Raise TraceRefused unless the instructions of a trace, given as values of JSON, are allowed."""
     try:
+        if not isinstance(steps, list):
+            raise ValueError("it is no list of instructions")
         if len(steps) > MOST_STEPS:
             raise ValueError(f"it has {len(steps)} instructions, more than {MOST_STEPS}")
         for kind, inputs, attributes, outputs in steps:
@@ -180,7 +195,7 @@ def _check_step(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> 
     elif kind == "TransformBlockLayout":
         maps, attributes = list(attributes), []
     for text in maps:
-        _Graph(text, NODES | {"tirx.IndexMap"}).check_nodes()
+        _Graph(text, _OF_MAPS).check_nodes()
     _check_values(inputs, _VARIABLE)
     _check_values(attributes, _WORDS.get(kind, _NO_TEXT))
 

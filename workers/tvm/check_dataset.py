@@ -1,11 +1,10 @@
 """Reads an exported dataset for a process that parses no stranger's files, and computes its names again.
 
-Rows of workloads are described anew from their programs. A program or trace that is not allowed, or whose key is
-another's, is left out.
+Rows of workloads are described anew from their programs. A program or trace that is not allowed, or whose key
+is another's, is left out.
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -17,9 +16,82 @@ from db.dataset.schema import SKETCH_TABLE, TABLES, WORKLOAD_TABLE, Row
 from mallorn.core.values.candidate import ChoiceKind, unpack_choices
 from workers.interfaces.model_compiler import DatasetRows, OpenedDataset
 from workers.interfaces.tensor_arguments import pack_arguments
-from workers.tvm.allowed_programs import check_trace
+from workers.tvm.allowed_programs import read_trace
 from workers.tvm.extract_tasks import describe
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.sketches import sketch_key
 from workers.tvm.tuning_database import BROKEN, words_of
 from workers.tvm.workload_key import canonical
+
+ANOTHER: Final = "another key than its text has"
+CHOICES: Final = "other choices than its trace has"
+MOST_SKETCHES: Final = 1 << 10  # of a program
+_KINDS: Final = {
+    "SamplePerfectTile": ChoiceKind.TILE,
+    "SampleCategorical": ChoiceKind.CATEGORICAL,
+    "SampleComputeLocation": ChoiceKind.LOCATION,
+}
+_open: dict[str, DatasetReader] = {}
+_batches: dict[str, Iterator[list[Row]]] = {}
+
+
+def open_dataset(directory: str) -> OpenedDataset:
+    """Check that an exported dataset can be read to its end; `next_rows` reads on."""
+    reader = open_parcel(Path(directory))
+    _batches.clear()
+    _open["reader"] = reader
+    return OpenedDataset(reader.rows, reader.widths)
+
+
+def next_rows(table: str, size: int) -> DatasetRows | None:
+    """The next rows of a table, without those that are refused; None after the last ones."""
+    if table not in _batches:
+        (of,) = [each for each in TABLES if each.name == table]
+        _batches[table] = _open["reader"].batches(of, size)
+    batch, check = next(_batches[table], None), _CHECKS.get(table)
+    if batch is None:
+        return None
+    if check is None:
+        return DatasetRows(batch, {})
+    rows, refused = [], {}
+    for row in batch:
+        try:
+            rows.append(check(row))
+        except BROKEN as error:
+            refused[row["key"]] = words_of(error)
+    return DatasetRows(rows, refused)
+
+
+def _workload(row: Row) -> Row:
+    task = describe(canonical(parse_module(row["tir"])), row["name"], weight=1)
+    if task.key != row["key"]:
+        raise ValueError(ANOTHER)
+    return row | {
+        "op": task.op,
+        "structure": task.structure,
+        "flops": task.flops,
+        "tir": task.tir,
+        "args": json.dumps(pack_arguments(task.args)),
+        "features": json.dumps({"extents": task.extents}),
+        "tvm_version": tvm.__version__,
+    }
+
+
+def _sketch(row: Row) -> Row:
+    steps = read_trace(row["trace"])
+    if sketch_key(row["trace"]) != row["key"]:
+        raise ValueError(ANOTHER)
+    widths = [
+        (_KINDS[kind], step[0] if kind == "SamplePerfectTile" else 1)
+        for kind, _, step, _ in steps
+        if kind in _KINDS
+    ]
+    choices = unpack_choices(json.loads(row["choices"]))
+    if [(choice.kind, choice.width) for choice in choices] != widths or not 0 <= row[
+        "ordinal"
+    ] < MOST_SKETCHES:
+        raise ValueError(CHOICES)
+    return row
+
+
+_CHECKS: Final[dict[str, Callable[[Row], Row]]] = {WORKLOAD_TABLE.name: _workload, SKETCH_TABLE.name: _sketch}

@@ -9,6 +9,7 @@ from graphc.pass_table import pass_table
 from workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
+from workers.tvm.check_dataset import next_rows, open_dataset
 from workers.tvm.check_onnx_model import read_model
 from workers.tvm.code_digest import same_code
 from workers.tvm.compare_outputs import compare, compare_models
@@ -76,6 +77,8 @@ ANSWERS: Final = (
     ModelCompiler.write_database.by(write_database),
     ModelCompiler.read_export.by(read_export),
     ModelCompiler.read_log.by(read_log),
+    ModelCompiler.open_dataset.by(open_dataset),
+    ModelCompiler.next_rows.by(next_rows),
     ModelCompiler.scripts.by(scripts),
     ModelCompiler.build_whole.by(build_whole),
     ModelCompiler.reference.by(reference),

@@ -10,7 +10,7 @@ from tvm.s_tir.schedule import Schedule, Trace
 
 from graphc.core.vector_lanes import lanes_of
 from graphc.quant.dot_product_function import PAIRS
-from workers.tvm.allowed_programs import check_program, check_trace
+from workers.tvm.allowed_programs import check_program, read_trace
 from workers.tvm.tensor_intrinsics import load_intrinsics
 
 # Sketches of another space generator, or another version of our use of it, are other sketches.
@@ -74,8 +74,7 @@ def instructions(tir: str, trace: str) -> tuple[Any, ...]:
 
     Raises TraceRefused for instructions that are not allowed.
     """
-    steps = json.loads(trace)
-    check_trace(steps)
+    steps = read_trace(trace)
     schedule = new_schedule(tir)
     Trace.apply_json_to_schedule([steps, []], schedule)
     return tuple(schedule.trace.insts)
