@@ -122,6 +122,7 @@ ANNOTATIONS: Final[Mapping[str, re.Pattern[str]]] = {
     "meta_schedule.auto_tensorize_init": _NAME,
     "meta_schedule.tiling_structure": re.compile("[SR]{1,16}"),
 }
+_RELAID: Final = "meta_schedule.layout_rewrite_preproc"
 _VARIABLE: Final = re.compile(r"[a-z]\d{1,6}|_|None", re.ASCII)
 
 
@@ -144,6 +145,9 @@ def read_trace(trace: str) -> Any:
     except (ValueError, RecursionError):
         raise TraceRefused("a trace is refused: it is no JSON", hint=HINT) from None
     check_trace(steps)
+    if any(kind == "EnterPostproc" or _RELAID in attributes for kind, _, attributes, _ in steps):
+        # What is marked as re-laid ahead of time is not timed: postprocessing alone marks weights.
+        raise TraceRefused("a trace is refused: it holds steps that only follow a sketch", hint=HINT)
     return steps
 
 

@@ -12,6 +12,7 @@ from db.tables import Measurement
 from mallorn.core.install_command import install_line
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator
+from tests.fixtures.parcels import small_parcel
 from tests.integration.dataset.conftest import Filled
 
 dataset = partial(mallorn, "dataset")
@@ -67,16 +68,18 @@ def test_the_same_rows_are_frozen_under_the_same_name(tmp_path: Path) -> None:
 
 
 def test_an_import_makes_the_dataset_where_there_is_none(tmp_path: Path) -> None:
-    dataset("export", tmp_path / "out", "--since", "2020-01-01")
-    home = tmp_path / "home"
+    parcel, home = small_parcel(tmp_path / "out"), tmp_path / "home"
     refused(dataset("stats", "--data", home), "there is no dataset at")
-    told = data(dataset("import", tmp_path / "out", "--data", home, "--json"))
-    assert (told["added"], told["known"], told["skipped"]) == (5, 0, {})
-    assert (
-        "0 added, 5 known already; skipped: none"
-        in dataset("import", tmp_path / "out", "--data", home).stdout
-    )
-    assert data(dataset("stats", "--data", home, "--json"))["imported"] == 5
+    told = data(dataset("import", parcel, "--data", home, "--json"))
+    assert (told["added"], told["known"], told["skipped"]) == (6, 0, {})
+    assert "0 added, 6 known already; skipped: none" in dataset("import", parcel, "--data", home).stdout
+    assert data(dataset("stats", "--data", home, "--json"))["imported"] == 6
+
+
+def test_programs_of_others_whose_keys_are_made_up_are_left_out(filled: Filled, tmp_path: Path) -> None:
+    filled.exported(tmp_path / "out")  # its programs are none
+    told = data(dataset("import", tmp_path / "out", "--data", tmp_path / "home", "--json"))
+    assert (told["added"], sum(told["skipped"].values())) == (0, 5)
 
 
 def test_logs_of_others_come_in_by_the_same_command(tmp_path: Path) -> None:

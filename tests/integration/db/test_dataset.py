@@ -1,6 +1,7 @@
 """What the dataset keeps once, whoever brings it and how often."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select, update
@@ -223,3 +224,60 @@ def test_a_job_that_ended_is_no_longer_active(rows):
     assert [job.id for job in rows.read(active_jobs)] == [rows.job_id]
     rows.write(lambda session: Jobs(session).move(rows.job_id, [JobState.TUNING], JobState.DONE))
     assert rows.read(active_jobs) == []
+
+
+def imported_and_extracted(key="w9"):
+    """What a stranger says of a workload, and what our importer found."""
+    ours = new_workload(key)
+    theirs = replace(ours, op="pool", flops=1e30, tir="{theirs}", args={"ranges": {"0": [0, 9]}})
+    return theirs, ours
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["theirs first", "ours first"])
+def test_what_was_extracted_here_wins_over_what_was_imported(rows, order):
+    both = imported_and_extracted()
+    for number in order:
+        code = "c1" if number else None
+        rows.write(lambda session, n=number, c=code: Workloads(session).ensure_many([both[n]], code=c))
+    stored = rows.read(lambda session: workload_named(session, "w9"))
+    ours = both[1]
+    assert (stored.op, stored.flops, tir_of(stored), stored.args) == (
+        ours.op,
+        ours.flops,
+        ours.tir,
+        ours.args,
+    )
+    assert stored.code == "c1"
+
+
+@pytest.mark.parametrize(
+    ("again", "wins"), [(("c1", "0.27.0"), False), (("c2", "0.27.0"), True), (("c1", "0.28.0"), True)]
+)
+def test_other_code_and_another_tvm_write_what_they_extract_anew(rows, again, wins):
+    ours = new_workload("w9")
+    code, tvm_version = again
+    later = replace(ours, flops=2e6, args={"ranges": {"0": [0, 5]}}, tvm_version=tvm_version)
+    rows.write(lambda session: Workloads(session).ensure_many([ours], code="c1"))
+    rows.write(lambda session: Workloads(session).ensure_many([later], code=code))
+    stored = rows.read(lambda session: workload_named(session, "w9"))
+    expected = later if wins else ours
+    assert (stored.flops, stored.args) == (expected.flops, expected.args)
+
+
+def test_the_names_in_a_private_program_do_not_become_everybodys(rows):
+    theirs, ours = imported_and_extracted()
+    rows.write(lambda session: Workloads(session).ensure_many([theirs]))
+    rows.write(lambda session: Workloads(session).ensure_many([ours], private=True, code="c1"))
+    assert tir_of(rows.read(lambda session: workload_named(session, "w9"))) == theirs.tir
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["theirs first", "ours first"])
+def test_a_sketch_that_a_round_proposes_wins_over_an_imported_one(rows, order):
+    choices = (Choice(ChoiceKind.TILE, 2, 64),)
+    theirs, ours = new_sketch("s9"), new_sketch("s9", choices)
+    ours = replace(ours, sketch=replace(ours.sketch, ordinal=3))
+    for number in order:
+        new, imported = ((theirs, True), (ours, False))[number]
+        rows.write(lambda session, n=new, i=imported: Sketches(session).ensure_many([n], imported=i))
+    stored = rows.read(lambda session: Sketches(session).by_key(["s9"])["s9"])
+    assert (stored.ordinal, stored.choices) == (3, choices)

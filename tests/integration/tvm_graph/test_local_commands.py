@@ -13,10 +13,15 @@ import pytest
 
 from cli.compile_and_bench import WrongNumbers, check_numbers
 from cli.schedule_directory import local_model, read_exported
+from mallorn.core.errors import MallornError
 from mallorn.core.values.manifest import DATABASE, RECORDS, Version
 from tests.fixtures.command_line import mallorn
+from workers.sandbox.sandbox import WHOLE
+from workers.sandbox.sandbox_support import reached
 from zoo import MODELS
 
+LEVEL = reached("best-effort")
+needs_walls = pytest.mark.skipif(LEVEL != WHOLE, reason=f"the kernel here closes walls only {LEVEL}")
 OTHER_TARGET = '{"kind":"llvm","mcpu":"x86-64","num-cores":1}'
 
 
@@ -158,6 +163,53 @@ def test_a_library_with_other_weights_does_not_pass_the_check(
         model.compile_untuned(right)
         assert check_numbers(model, right) == 0.0
     assert refusal.value.hint
+
+
+def spoilt(exported: Path, step: list[Any]) -> None:
+    """Add an instruction to the trace of every record."""
+    file = exported / RECORDS
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    for _, (trace, *_) in records:
+        trace[0].append(step)
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_schedules_that_import_code_are_left_out(mlp: Any, exported: Path, tmp_path: Path) -> None:
+    constructor = "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] zeroinitializer"
+    spoilt(exported, ["Annotate", ["l1", json.dumps(constructor)], ["pragma_import_llvm"], []])
+    result = mallorn("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "model.so"))
+    assert result.returncode == 1
+    assert "the annotation pragma_import_llvm is not allowed" in result.stderr
+    assert "no line of its logs can be used" in result.stderr
+    assert not (tmp_path / "model.so").exists()
+
+
+def test_a_recipe_that_applies_other_schedules_is_refused(mlp: Any, exported: Path, tmp_path: Path) -> None:
+    manifest = json.loads((exported / "manifest.json").read_text())
+    step = {"pass": "relax.transform.MetaScheduleApplyDatabase", "args": [str(exported)]}
+    manifest["recipe"]["before"].append(step)
+    (exported / "manifest.json").write_text(json.dumps(manifest))
+    result = mallorn("compile", mlp.path, "--schedules", str(exported), "-o", str(tmp_path / "model.so"))
+    assert result.returncode == 1
+    assert "MetaScheduleApplyDatabase is not a graph pass that recipes may name" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@needs_walls
+def test_what_reads_schedules_reads_no_other_file_of_the_user(
+    mlp: Any, exported: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "elsewhere" / "other.onnx"
+    other.parent.mkdir()
+    shutil.copy(mlp.path, other)
+    with local_model(Path(mlp.path), read_exported(exported, None)) as model:
+        assert model.graphs.look(mlp.path, {}).inputs
+        with pytest.raises(MallornError):
+            model.graphs.look(str(other), {})
+        library = tmp_path / "elsewhere" / "model.so"
+        with pytest.raises(MallornError):
+            model.compile_untuned(library)
+        assert not library.exists()
 
 
 def test_profile_tells_where_the_time_goes(mlp: Any, exported: Path) -> None:

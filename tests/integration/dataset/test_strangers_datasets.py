@@ -1,0 +1,141 @@
+"""A dataset that a stranger wrote: keys and figures are computed again; what is not allowed is left out."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db.dataset.import_dataset import Imported, import_parcel
+from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
+from db.repositories.sketches import trace_of
+from db.repositories.workloads import tir_of
+from db.session import Database
+from db.tables import Measurement, SketchRow, Workload
+from tests.fixtures.hostile import programs
+from tests.fixtures.parcels import ROWS_EACH, WORKLOADS, change_rows, rename, small_parcel
+from workers.interfaces.checked_dataset import CheckedDataset
+from workers.interfaces.model_compiler import ModelCompiler
+from workers.tvm.sketches import sketch_key
+
+ALL = WORKLOADS * ROWS_EACH
+
+
+@pytest.fixture(scope="module")
+def graphs() -> Iterator[ModelCompiler]:
+    with ModelCompiler() as child:
+        yield child
+
+
+@pytest.fixture
+def parcel(tmp_path: Path) -> Path:
+    return small_parcel(tmp_path / "parcel")
+
+
+@pytest.fixture
+def bring_in(graphs: ModelCompiler, parcel: Path, elsewhere: Database) -> Any:
+    def bring() -> Imported:
+        return import_parcel(elsewhere, CheckedDataset(graphs, parcel))
+
+    return bring
+
+
+def stored(database: Database, table: type) -> dict[str, Any]:
+    with database.session() as session:
+        return {row.key: row for row in session.query(table)}
+
+
+def test_an_honest_one_comes_in_whole(bring_in: Any, elsewhere: Database) -> None:
+    assert (bring_in().added, dict(bring_in().skipped)) == (ALL, {})
+    assert len(stored(elsewhere, Workload)) == WORKLOADS
+
+
+def test_what_it_says_of_a_program_is_computed_again(
+    bring_in: Any, parcel: Path, elsewhere: Database, graphs: ModelCompiler
+) -> None:
+    bring_in()
+    true = {key: (row.flops, row.args, row.features) for key, row in stored(elsewhere, Workload).items()}
+    lies = {"flops": 1e30, "op": "pool", "structure": "s", "args": "{}", "features": '{"extents":[-9]}'}
+    with elsewhere.transaction() as session:
+        session.query(Measurement).delete()
+        session.query(Workload).delete()
+    change_rows(parcel, WORKLOAD_TABLE, lambda row: row.update(lies))
+    assert bring_in().added == ALL
+    found = stored(elsewhere, Workload)
+    assert {key: (row.flops, row.args, row.features) for key, row in found.items()} == true
+    assert "pool" not in {row.op for row in found.values()}
+
+
+def test_a_program_under_another_ones_key_is_left_out(
+    bring_in: Any, parcel: Path, elsewhere: Database
+) -> None:
+    texts: list[str] = []
+    change_rows(parcel, WORKLOAD_TABLE, lambda row: texts.append(row["tir"]))
+    change_rows(parcel, WORKLOAD_TABLE, lambda row: row.update(tir=texts[0]))
+    result = bring_in()
+    assert (result.added, dict(result.skipped)) == (ROWS_EACH, {"another key than its text has": ROWS_EACH})
+    assert [tir_of(row) for row in stored(elsewhere, Workload).values()] == [texts[0]]
+
+
+@pytest.mark.parametrize(
+    "name", ["tirx.call_extern", "pragma_import_c on a block", "pragma_import_llvm on a loop"]
+)
+def test_a_program_that_calls_or_holds_code_is_left_out(
+    name: str, bring_in: Any, parcel: Path, elsewhere: Database
+) -> None:
+    hostile = next(text.decode() for label, text in programs.programs() if label.startswith(name))
+    change_rows(parcel, WORKLOAD_TABLE, lambda row: row.update(tir=hostile))
+    result = bring_in()
+    [(reason, count)] = result.skipped.items()
+    assert (result.added, count) == (0, ALL)
+    assert reason.startswith("a stored program is refused: ")
+    assert stored(elsewhere, Workload) == {}
+
+
+def test_a_sketch_that_imports_code_is_left_out_even_under_its_own_key(
+    bring_in: Any, parcel: Path, elsewhere: Database
+) -> None:
+    names: dict[str, str] = {}
+
+    def plant(row: dict[str, Any]) -> None:
+        text = ["Annotate", ["b0", json.dumps(programs.LLVM)], ["pragma_import_llvm"], []]
+        trace = json.dumps([*json.loads(row["trace"]), text])
+        names[row["key"]] = sketch_key(trace)
+        row.update(trace=trace, key=names[row["key"]])
+
+    change_rows(parcel, SKETCH_TABLE, plant)
+    rename(parcel, "sketch", names)
+    result = bring_in()
+    assert result.added == 0
+    assert dict(result.skipped) == {
+        "a trace is refused: the annotation pragma_import_llvm is not allowed": ALL
+    }
+    assert stored(elsewhere, SketchRow) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"trace": "[]"}, "another key than its text has"),
+        ({"choices": "[]"}, "other choices than its trace has"),
+        ({"ordinal": -5}, "other choices than its trace has"),
+        ({"ordinal": 2**31 - 1}, "other choices than its trace has"),
+    ],
+    ids=["trace", "choices", "below zero", "far away"],
+)
+def test_a_sketch_that_lies_is_left_out(
+    change: dict[str, Any], reason: str, bring_in: Any, parcel: Path, elsewhere: Database
+) -> None:
+    change_rows(parcel, SKETCH_TABLE, lambda row: row.update(change))
+    if "choices" in change:  # rows with as many decisions as choices, which is checked first
+        change_rows(parcel, MEASUREMENT_TABLE, lambda row: row.update(decisions=[]))
+    result = bring_in()
+    assert (result.added, set(result.skipped)) == (0, {reason})
+
+
+def test_what_came_in_is_what_was_exported(bring_in: Any, parcel: Path, elsewhere: Database) -> None:
+    sent: dict[str, str] = {}
+    change_rows(parcel, SKETCH_TABLE, lambda row: sent.update({row["key"]: row["trace"]}))
+    bring_in()
+    assert {key: trace_of(row) for key, row in stored(elsewhere, SketchRow).items()} == sent
