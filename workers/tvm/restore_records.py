@@ -14,6 +14,7 @@ from mallorn.core.targets import KNOWN_KEYS, parse_target
 from mallorn.core.values.manifest import RECORDS, UNTIMED_SEC, WORKLOADS
 from searchers.space import Sketch
 from workers.interfaces.model_compiler import BadLine, ModelTask, Restored, RestoredLog
+from workers.tvm.allowed_programs import check_trace
 from workers.tvm.extract_tasks import describe
 from workers.tvm.parsed_program_cache import instructions, is_choice
 from workers.tvm.rebuild_schedule import bind, full_trace
@@ -71,6 +72,7 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
     task, names = programs[index]
     place = target or plain_target(written_for)
     steps, taken = tuned
+    check_trace(steps, taken)
     trace, decisions = _taken_apart(task.tir, [_renamed(step, names) for step in steps], taken)
     if full_trace(task.tir, place, trace, decisions) is None:
         raise ValueError("it does not rebuild with this version of TVM")
