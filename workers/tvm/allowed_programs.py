@@ -38,7 +38,7 @@ NODES: Final = _words(
     ir.StringImm ir.StringType ir.TensorLoad ir.TensorRegion ir.TupleType ir.Type ir.Var relax.FuncType
     relax.ShapeType relax.TensorType relax.expr.ShapeExpr s_tir.MatchBufferRegion s_tir.SBlock
     s_tir.SBlockRealize tirx.AllocBuffer tirx.AttrStmt tirx.Bind tirx.BufferRegionType tirx.BufferStore
-    tirx.BufferType tirx.DeclBuffer tirx.Evaluate tirx.For tirx.IfThenElse tirx.IterVar tirx.PrimFunc
+    tirx.BufferType tirx.Evaluate tirx.For tirx.IfThenElse tirx.IterVar tirx.PrimFunc
     tirx.SeqStmt tirx.While prim.Add prim.And prim.BitwiseAnd prim.BitwiseNot prim.BitwiseOr prim.BitwiseXor
     prim.Broadcast prim.Cast prim.Div prim.EQ prim.FloorDiv prim.FloorMod prim.GE prim.GT prim.LE prim.LShift
     prim.LT prim.Let prim.Max prim.Min prim.Mod prim.Mul prim.NE prim.Not prim.Or prim.RShift prim.Ramp
@@ -78,7 +78,7 @@ _ATTRIBUTES: Final = _words(
 _OF_OURS: Final = re.compile(r"mallorn[_.]\w{1,40}", re.ASCII)
 _IMPORT: Final = "pragma_import_llvm"
 _NAMED: Final = re.compile(r"""[^;{}"'\\#=]{0,1000}""")
-_DTYPE: Final = re.compile(r"(void|handle|(bool|(u?int|b?float)\d{1,3}(_\w{1,12})?)(x\d{1,4})?)?", re.ASCII)
+_DTYPE: Final = re.compile(r"(void|(bool|(u?int|b?float)\d{1,3}(_\w{1,12})?)(x\d{1,4})?)?", re.ASCII)
 _DEFINED: Final = re.compile(r"^define linkonce_odr [^@]*@(\w+)\(", re.MULTILINE)
 _BLOCK: Final = re.compile(r"@mallorn_(?:split|block_\d)_(\d{1,5})_")
 
@@ -239,15 +239,16 @@ class _Graph:
             self._check_call(call, defined)
         for entries in self._of_kind("ffi.Map"):
             self._check_map(entries)
-        for at, node in enumerate(self._nodes):
-            if node["type"] == "ffi.String" and node["data"] not in texts:
-                self._check_name(self._text(at))
+        for name in self._of_kind("ffi.String"):
+            # Some code generators write names into sources as they are.
+            if name not in texts and not (_NAMED.fullmatch(name) and name.isprintable()):
+                raise ValueError(f"it has the name {name[:80]!r}")
 
     def check_nodes(self) -> None:
         """Raise ValueError for a node of a type that is not allowed, or that refers to one behind it."""
         for at, node in enumerate(self._nodes):
             kind, data = node["type"], node.get("data")
-            if kind not in self._allowed:
+            if kind not in self._allowed or node.keys() - {"type", "data"}:
                 raise ValueError(f"a node is a {kind}, which is not allowed")
             match data:
                 case dict():
@@ -265,13 +266,17 @@ class _Graph:
             if isinstance(value, str):
                 if name != "dtype" or not _DTYPE.fullmatch(value):
                     raise ValueError(f"a node at {at} has the text {value!r} as its {name}")
-            elif not (value is None or isinstance(value, float) or abs(value) < 2**63):
-                raise ValueError(f"a node at {at} has a {name} of more than 64 bits")
+            elif value is not None and not isinstance(value, float):
+                least = -(2**63) if name in ("ndim", "value") else 0
+                if not least <= value < 2**63:
+                    raise ValueError(f"a node at {at} has {value} as its {name}")
 
     def _check_call(self, call: Mapping[str, Any], defined: Collection[str]) -> None:
         if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
             raise ValueError("it calls something that is no operator")
         operator = self._data(call["op"])
+        if operator == "tirx.reinterpret" and self._kind(call["ty"]) != "ir.PrimType":
+            raise ValueError("it takes a number for a place in memory")
         if operator not in _EXTERN and operator != _PACKED:
             return
         function = self._immediate(self._data(call["args"])[0])
@@ -299,19 +304,19 @@ class _Graph:
             if name == "global_symbol" and self._text(value) != "main":
                 raise ValueError(f"it takes the symbol {self._text(value)}")
 
-    def _check_name(self, name: str) -> None:
-        """Some code generators write names into sources as they are."""
-        if not _NAMED.fullmatch(name) or not name.isprintable():
-            raise ValueError(f"it has the name {name[:80]!r}")
-
     def _of_kind(self, kind: str) -> list[Any]:
         return [node["data"] for node in self._nodes if node["type"] == kind]
 
+    def _node(self, at: int) -> Mapping[str, Any]:
+        if at < 0:  # the last nodes for Python, and memory before the first one for TVM
+            raise ValueError("a node refers to one before the first")
+        return self._nodes[at]
+
     def _kind(self, at: int) -> str:
-        return str(self._nodes[at]["type"])
+        return str(self._node(at)["type"])
 
     def _data(self, at: int) -> Any:
-        return self._nodes[at]["data"]
+        return self._node(at)["data"]
 
     def _text(self, at: int) -> str:
         if self._kind(at) != "ffi.String" or not isinstance(self._data(at), str):
