@@ -116,8 +116,9 @@ def local_model(
     count = threads or exported.target.num_cores
     path, made_for = {"PATH": search_path()}, exported.manifest
     with as_onnx(model) as file, TemporaryDirectory(prefix="mallorn-") as parent:
+        # No process writes the folder in which another is given its own.
         room, weights = Path(parent), ModelUpload.of(file).weights
-        (folder := room / "graphs").mkdir()  # beside those of engines: no process writes what another is given
+        (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
         readable = tuple((str(path), READ) for path in (*model_files, *exported.files))
         env = {"TVM_NUM_THREADS": str(count), **path}

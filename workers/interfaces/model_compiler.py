@@ -13,6 +13,7 @@ from mallorn.core.values.candidate import Sketch
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import CopyLeft, GraphReport, StoredRecipe, TensorSpec
 from workers.interfaces.tensor_arguments import Arguments
+from workers.sandbox.landlock import READ
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.typed_method import method
 
@@ -327,8 +328,9 @@ class ModelCompiler(Child):
 @contextmanager
 def reading(*paths: Path) -> Iterator[ModelCompiler]:
     """A process behind walls that reads these files and folders of a stranger, and no others of the user."""
+    readable = tuple((str(path.absolute()), READ) for path in paths)
     with (
         TemporaryDirectory(prefix="mallorn-") as room,
-        ModelCompiler(name="reader", room=Path(room), reads=[path.absolute() for path in paths]) as graphs,
+        ModelCompiler(name="reader", room=Path(room), others=readable) as graphs,
     ):
         yield graphs

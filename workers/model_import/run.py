@@ -158,7 +158,7 @@ def _bind(session: Session, claimed: StageContext, instead: VirtualDevice) -> No
 
 def _store(session: Session, claimed: StageContext, found: Extraction) -> None:
     new = [new_workload(task, found.graph.tvm_version) for task in found.tasks]
-    ids = Workloads(session).ensure_many(new, private=claimed.options.is_private, code=digest())
+    ids = Workloads(session).ensure_many(new, private=claimed.options.is_private, code=code_digest())
     known = Trials(session).known(list(ids.values()), claimed.job.target_id)
     tasks = [
         NewTask(index, task.name, task.weight, ids[task.key], known_at_start=known.get(ids[task.key], 0))

@@ -68,7 +68,7 @@ class WholeModel:
     threads: int  # of each engine
     dynamic: Dynamic | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
-    room: Path | None = None  # all that engines read besides `reads`; None: a user's own files may lie anywhere
+    room: Path | None = None  # all that engines read besides `reads`; None: every file
     reads: Sequence[Path] = ()  # files of the model that lie elsewhere
     seat: DevicePool | None = None  # where TVM's engines run; None: on this host
     idle: IdleEngines | None = None  # None: each comparison has its own

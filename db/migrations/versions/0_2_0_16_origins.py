@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 from alembic import op
 
-revision: str = "0.2.0.15"
-down_revision: str | None = "0.2.0.14"
+revision: str = "0.2.0.16"
+down_revision: str | None = "0.2.0.15"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
