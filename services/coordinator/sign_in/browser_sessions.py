@@ -15,7 +15,7 @@ from mallorn.core.errors import MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
 from services.coordinator.sign_in.oidc_provider import ProviderDep
 from services.coordinator.web.app_context import PartsDep, get_parts
-from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, Presented
+from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, Presented, peer_of
 from services.coordinator.web.caller_scopes import Caller, needs
 
 SIGNED_IN_SEC: Final = 12 * 3600.0
@@ -78,10 +78,11 @@ def _back(request: Request, error: MallornError) -> Response:
 def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Session:
     """Say whom this browser is signed in as, and whether a key is needed here at all."""
     try:
-        caller = parts.door.caller(None, request.cookies.get(COOKIE))
-    except Unauthorized:
+        caller = parts.door.caller(None, request.cookies.get(COOKIE), peer_of(request))
+    except Unauthorized as error:
         name = provider.name if provider else None
-        return Session(keys=True, provider=name, refused=why_refused(request))
+        refused = why_refused(request) if parts.door.asks() else f"{error.message}: {error.hint}"
+        return Session(keys=True, provider=name, refused=refused)
     return _session(caller, parts.door.asks())
 
 

@@ -2,8 +2,11 @@
 
 import hmac
 import math
+import os
 import time
 from contextlib import suppress
+from functools import cached_property
+from socket import socket
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -15,6 +18,7 @@ from db.session import Database, read_clock
 from mallorn.core.api_keys import digest_of
 from mallorn.core.errors import Unauthorized, Unavailable
 from mallorn.core.settings import Settings
+from mallorn.core.socket_users import peer_uid, user_name
 from mallorn.core.values.access_control import ApiKey
 from services.coordinator.web.caller_scopes import LOCAL, Caller
 
@@ -22,10 +26,32 @@ AGAIN_SEC: Final = 5.0
 MOST_KNOWN: Final = 10_000
 LET_IN: Final = "ask an admin: mallorn owners let-in OWNER"
 ANOTHER: Final = "ask an admin for another: mallorn keys create NAME"
+ROOT: Final = 0
+
+
+class Peer:
+    """The program at the other end of a connection to this service."""
+
+    def __init__(self, our_end: socket) -> None:
+        self._our_end = our_end
+
+    @cached_property
+    def uid(self) -> int | None:
+        """The user who runs it, as the kernel says; None if the kernel does not, or it is gone."""
+        with suppress(OSError):
+            uid = peer_uid(self._our_end.getsockname()[:2], self._our_end.getpeername()[:2])
+            # Raises once the connection has ended: then another one may have its addresses by now.
+            self._our_end.getpeername()
+            return uid
+        return None
 
 
 class Authenticator:
-    """Knows all keys. Once there was one, or an identity provider is set up, nobody comes in unknown."""
+    """Knows all keys. Once there was one, or an identity provider is set up, nobody comes in unknown.
+
+    Until then the user who runs this service, and root, are the owner `local`; other users of the machine
+    are nobody (ADR 0057). A caller without a peer is in this process.
+    """
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._keys = settings.api_keys
@@ -35,16 +61,18 @@ class Authenticator:
         self._good: dict[tuple[str | None, str | None], float] = {}
 
     def asks(self) -> bool:
-        """Whether a key is needed here; where there never was one, the owner `local` may do all."""
+        """Whether a key is needed here, whichever user asks."""
         if not self._asks:
             with self._database.session() as session:
                 self._asks = ApiKeys(session).exist()
         return self._asks
 
-    def caller(self, key: str | None, cookie: str | None) -> Caller:
-        """Who presents this key, or else this cookie. Raises Unauthorized."""
+    def caller(self, key: str | None, cookie: str | None, peer: Peer | None) -> Caller:
+        """Who presents this key, or else this cookie, or runs the peer. Raises Unauthorized."""
         if not self.asks():
-            return LOCAL
+            if peer is None or peer.uid in (os.getuid(), ROOT):
+                return LOCAL
+            raise _not_yours(peer.uid)
         with self._database.session() as session:
             if key is None:
                 found = self._with_cookie(session, cookie)
@@ -59,13 +87,13 @@ class Authenticator:
             raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
         raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
 
-    def still_open(self, key: str | None, cookie: str | None) -> bool:
+    def still_open(self, key: str | None, cookie: str | None, peer: Peer | None) -> bool:
         """Whether who came in so still may; looked up once in AGAIN_SEC for all streams of the same key."""
         now_sec = time.monotonic()
         if now_sec - self._good.get((key, cookie), -math.inf) < AGAIN_SEC:
             return True
         try:
-            self.caller(key, cookie)
+            self.caller(key, cookie, peer)
         except Unauthorized:
             return False
         except Unavailable:
@@ -109,6 +137,19 @@ class Authenticator:
         # Nobody is kept out for want of it.
         with suppress(Unavailable), self._database.transaction() as session:
             ApiKeys(session).used(key_id)
+
+
+def _not_yours(uid: int | None) -> Unauthorized:
+    ours = user_name(os.getuid())
+    if uid is None:
+        return Unauthorized(
+            f"this service is of {ours}, and the kernel does not say which user asks",
+            hint=f"ask {ours} for a key: mallorn keys create NAME --here",
+        )
+    return Unauthorized(
+        f"this service is of {ours}, and {user_name(uid)} asks",
+        hint=f"mallorn up --port 0   (or ask {ours} for a key: mallorn keys create NAME --here)",
+    )
 
 
 def _check_good(key: ApiKey, now_sec: float) -> None:

@@ -10,16 +10,26 @@ from db.repositories.jobs import Jobs
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound
 from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.authenticator import Peer
 from services.coordinator.web.caller_scopes import SCOPES, Caller
 
 COOKIE: Final = "mallorn_session"
-_bearer = HTTPBearer(auto_error=False, description="An API key; none is needed on loopback without keys.")
+PEER: Final = "peer"  # where the server notes in a request's state who is at the other end
+_bearer = HTTPBearer(
+    auto_error=False,
+    description="An API key; where there are none, the user who runs the service needs none.",
+)
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def shown(request: Request, presented: Presented) -> tuple[str | None, str | None]:
-    """The key and the cookie of a request, as they came."""
-    return presented.credentials if presented else None, request.cookies.get(COOKIE)
+def shown(request: Request, presented: Presented) -> tuple[str | None, str | None, Peer | None]:
+    """The key and the cookie of a request, as they came, and which program sent it."""
+    return presented.credentials if presented else None, request.cookies.get(COOKIE), peer_of(request)
+
+
+def peer_of(request: Request) -> Peer | None:
+    """The program that sent a request; None: this process."""
+    return getattr(request.state, PEER, None)
 
 
 def get_caller(request: Request, parts: PartsDep, presented: Presented) -> Caller:

@@ -1,8 +1,8 @@
 """Keeps other web pages out, and tells browsers to be strict.
 
-Without API keys whoever reaches loopback is let in, and a browser on this machine reaches it for any page it
-shows. So a request must name a loopback host (against DNS rebinding), and one that changes something must
-not come from another origin.
+Without API keys the user who runs this service is let in, and so is each web page that their browser shows.
+So a request must name a loopback host (against DNS rebinding), and one that changes something must not come
+from another origin.
 """
 
 from contextlib import suppress

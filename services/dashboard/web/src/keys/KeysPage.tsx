@@ -51,7 +51,7 @@ function NoKeys({ needed }: { needed: boolean }): ReactNode {
       You are signed in with a key of the coordinator's environment (<code>MALLORN_API_KEYS</code>).
     </Empty>
   ) : (
-    <Empty title="No keys yet">Whoever reaches this machine's loopback may do all. Once there is a key, nobody comes in without one.</Empty>
+    <Empty title="No keys yet">The user who runs this service may do all. Once there is a key, nobody comes in without one.</Empty>
   );
 }
 
