@@ -14,12 +14,16 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from mallorn.core.errors import UnknownName
 from mallorn.core.registry import REGISTRY
 from mallorn.core.states import SEARCH, Mode
+from mallorn.core.version import VERSION
 
 LARGEST_ROUND: Final = 64  # candidates
+#: Options that an earlier version had and that mean nothing any more; to remove one, name it here.
+RETIRED: Final = frozenset[str]()
 
 
 def _in_order(bounds: list[int]) -> list[int]:
@@ -206,37 +210,53 @@ class JobOptions(BaseModel):
         return {"cache": "model", "beside": programs, "model": model}
 
 
+ONE_VERSION: Final = "bring all parts to one version: docs/runbook.md, Upgrade"
+
+
 class KeptOptions(JobOptions):
     """The options of a submitted job, whichever version stored them.
 
-    Keys that this version does not know are passed over. An option of whose value it can make nothing is as
-    by default for those who look; whoever works for the job asks `check_known`.
+    Who only looks passes over options that this version does not know, and takes an option for its default
+    where it can make nothing of the value. Who works for the job asks `check_known`.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     _strange: tuple[str, ...] = PrivateAttr(())
+    _unknown: tuple[str, ...] = PrivateAttr(())
 
     @model_validator(mode="wrap")
     @classmethod
     def _with_patience(cls, stored: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        problems: list[ErrorDetails] = []
         try:
-            return read(stored)
+            kept = read(stored)
         except ValidationError as error:
             known, problems = deepcopy(stored), error.errors()
-        for problem in problems:
-            _drop(known, problem["loc"])
-        kept = read(known)
-        strange = {str(each["loc"][0]) for each in problems if each["type"] != "extra_forbidden"}
-        kept._strange = tuple(sorted(strange))
+            for problem in problems:
+                _drop(known, problem["loc"])
+            kept = read(known)
+        extra = [each["loc"] for each in problems if each["type"] == "extra_forbidden"]
+        unknown = {".".join(map(str, place)) for place in extra}
+        if isinstance(stored, dict):
+            unknown |= stored.keys() - cls.model_fields.keys() - RETIRED
+        strange = {str(each["loc"][0]) for each in problems if each["loc"] not in extra}
+        kept._strange, kept._unknown = tuple(sorted(strange)), tuple(sorted(unknown))
         return kept
 
     def check_known(self) -> None:
-        """Raise UnknownName where another version has to do the work: its value of an option is none here."""
+        """Raise UnknownName if this version does not know an option or its value: another has to work."""
+        if self._unknown:
+            asked = ", ".join(self._unknown)
+            raise UnknownName(
+                f"this job has an option that version {VERSION} does not know, {asked}, and waits for a part "
+                "of a newer version",
+                hint=ONE_VERSION,
+            )
         if self._strange:
             asked = ", ".join(self._strange)
             raise UnknownName(
                 f"this job has a value of another version for {asked}, and waits for a part of that version",
-                hint="bring all parts to one version: docs/runbook.md, Upgrade",
+                hint=ONE_VERSION,
             )
 
 

@@ -85,9 +85,9 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
 
 def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
     with runtime.database.session() as session:
-        check_classes(
-            KeptOptions.model_validate(Jobs(session).get(job_id, None).options), runtime.settings.plugins
-        )
+        options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
+        options.check_known()
+        check_classes(options, runtime.settings.plugins)
         data = _data(session, line)
         start = beginning(session, line.name, data.op, line.target_id, line.machine)
     family = line.family if in_scope(line.family, "") else "a private job"

@@ -93,10 +93,12 @@ def test_a_policy_that_ends_its_process_fails_its_job_alone(two, monkeypatch, le
     assert {yard.owner_of(each) for each in opened} == {good}
 
 
-def test_options_that_a_newer_version_stored_besides_are_passed_over_and_kept(two):
-    yard, newer, _good = two
+def test_a_job_with_an_option_of_a_newer_version_waits_for_control_of_that_version(two):
+    yard, newer, good = two
     store(yard, newer, of_tomorrow=1, evaluator={"number": 5, "of_tomorrow": 2})
-    assert newer in {yard.owner_of(each) for each in yard.opened(newer)}
+    assert {yard.owner_of(each) for each in yard.opened(newer)} == {good}
+    assert yard.workshop.state(newer) == JobState.TUNING
+    assert "does not know, evaluator.of_tomorrow, of_tomorrow, and waits" in yard.workshop.reason(newer)
     kept = yard.read(lambda session: Jobs(session).get(newer, None).options)
     assert (kept["of_tomorrow"], kept["evaluator"]["of_tomorrow"]) == (1, 2)
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from mallorn.core.errors import UnknownName
 from mallorn.core.job_options import EvaluatorOptions, JobOptions, KeptOptions
 from mallorn.core.values.job import JobStatus
+from mallorn.core.version import VERSION
 
 
 @pytest.mark.parametrize(
@@ -21,12 +22,32 @@ from mallorn.core.values.job import JobStatus
         ),
     ],
 )
-def test_what_is_known_is_read_and_keys_of_another_version_are_passed_over(
+def test_who_looks_reads_what_is_known_and_passes_over_options_of_another_version(
     stored: dict[str, Any], read: JobOptions
 ) -> None:
-    kept = KeptOptions.model_validate(stored)
-    assert kept.model_dump() == read.model_dump()
-    kept.check_known()
+    assert KeptOptions.model_validate(stored).model_dump() == read.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("stored", "unknown"),
+    [
+        ({"secret": "on", "search": "ga"}, "secret"),
+        ({"evaluator": {"number": 5, "of_tomorrow": 1}}, "evaluator.of_tomorrow"),
+        (
+            {"evaluator": {"number": 10**6, "of_tomorrow": 1}, "b": 1, "a": None},
+            "a, b, evaluator.of_tomorrow",
+        ),
+    ],
+)
+def test_who_does_not_know_an_option_does_not_work_for_the_job(stored: dict[str, Any], unknown: str) -> None:
+    kept = JobStatus.model_validate({"id": "j", "state": "tuning", "options": stored}).options
+    with pytest.raises(UnknownName, match=f"that version {VERSION} does not know, {unknown}, and waits"):
+        kept.check_known()
+
+
+def test_options_that_an_earlier_version_had_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mallorn.core.job_options.RETIRED", frozenset({"of_yesterday"}))
+    KeptOptions.model_validate({"of_yesterday": 1, "search": "ga"}).check_known()
 
 
 @pytest.mark.parametrize(
