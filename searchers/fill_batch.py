@@ -6,24 +6,25 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mallorn.core.outcomes import Outcome
-from searchers.base import DEFAULT, RANDOM, Proposal, Trial
+from searchers.base import DEFAULT, RANDOM, Proposal, Trial, means_of
 from searchers.space import Candidate, Space
 
 DRAW = 256  # candidates drawn at once
 PATIENCE = 8  # draws in a row without anything new before the space counts as exhausted
 MOST_LOST = 3  # then it is the candidate's own doing, as with rounds
+UNDECIDED = frozenset({Outcome.WORKER_LOST, Outcome.WITHDRAWN})  # nothing is known of the candidate
 MAX_INVALID = 4096  # invalid candidates in a row before the search for a valid one is given up
 
 
 class Filter:
     """Lets each candidate pass once, if it is not in `history` and the space can rebuild it.
 
-    What hosts ended there may pass again, MOST_LOST times in all.
+    What hosts ended there may pass again, MOST_LOST times in all, and what was withdrawn at any time.
     """
 
     def __init__(self, space: Space, history: Sequence[Trial]) -> None:
         self._space = space
-        known = {trial.candidate for trial in history if trial.outcome is not Outcome.WORKER_LOST}
+        known = {trial.candidate for trial in history if trial.outcome not in UNDECIDED}
         self._seen = known | {candidate for candidate, times in lost(history).items() if times >= MOST_LOST}
 
     def fresh(self, candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -58,10 +59,21 @@ def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str
 
 
 def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count: int) -> list[Proposal]:
-    """The space's defaults if nothing was measured yet, else those of them that were lost."""
-    again = lost(history)
-    guesses = space.defaults() if again or not history else []
-    return take(sieve, [each for each in guesses if not history or each in again], count, DEFAULT)
+    """The space's defaults if nothing was measured yet, else those of them that were lost or withdrawn."""
+    is_first = not was_tried(history)
+    again = set(sieve.fresh(trial.candidate for trial in history if _is_undecided_guess(trial)))
+    guesses = space.defaults() if again or is_first else []
+    return take(sieve, [each for each in guesses if is_first or each in again], count, DEFAULT)
+
+
+def was_tried(history: Iterable[Trial]) -> bool:
+    """Whether any candidate was tried; a withdrawn one counts as untried."""
+    return any(trial.outcome is not Outcome.WITHDRAWN for trial in history)
+
+
+def _is_undecided_guess(trial: Trial) -> bool:
+    withdrawn = trial.outcome is Outcome.WITHDRAWN and means_of(trial.origin) == DEFAULT
+    return withdrawn or trial.outcome is Outcome.WORKER_LOST
 
 
 def pending(batch: Sequence[Proposal]) -> list[Trial]:

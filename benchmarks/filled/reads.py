@@ -17,6 +17,7 @@ from db.repositories.job_progress import progress, progress_of
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases
+from db.repositories.measurement_filters import TrialLimits
 from db.repositories.measurement_listing import Records
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.measurements_for_recording import Recordings
@@ -36,6 +37,7 @@ from mallorn.core.values.trial import Trial
 from services.control.plan_target import survey
 
 OWNER: Final = "local"
+LIMITS: Final = TrialLimits("0.27.0", 30.0, 10.0)
 UNMEASURED: Final = "w00000"
 Act = Callable[[Session], object]
 
@@ -79,13 +81,13 @@ def reads(met: Met) -> dict[str, Act]:
         "survey": lambda s: survey(s, on),
         "due": lambda s: FairShares(s).due(4),
         "waiting": lambda s: Leases(s).waiting(20),
-        "history": lambda s: Trials(s).history(workload, on, met.newest, job.context_id),
+        "history": lambda s: Trials(s).history(workload, on, met.newest, job.context_id, LIMITS),
         "refit: growth": lambda s: Trials(s).family_growth(task.family, on),
         "refit: growth since": lambda s: Trials(s).family_growth(task.family, on, met.newest * 4 // 5),
         "refit: outlines": lambda s: Trials(s).outlines(task.family, on),
         "refit: 4,000 rows": lambda s: Trials(s).by_ids(range(1, 4001)),
         "best": lambda s: Trials(s).best(workload, on, 4, job.context_id),
-        "first": lambda s: Trials(s).first(workload, on, job.context_id, "evolutionary", 64),
+        "first": lambda s: Trials(s).first(workload, on, job.context_id, "evolutionary", 64, LIMITS),
         "known": lambda s: Trials(s).known(range(1, 51), on),
         "decision log": lambda s: DecisionLog(s).list(job.id),
         "decision log of a task": lambda s: DecisionLog(s).list(job.id, task_index=task.index),

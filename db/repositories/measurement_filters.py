@@ -1,18 +1,70 @@
 """Conditions on measurements that all queries share: the best, what is sound, what failed."""
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, literal_column, not_, or_, select
 from sqlalchemy.orm import aliased
 
 from db.tables import Job, Measurement, Task, Workload
+from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import NOT_COMPILED, Outcome
 from mallorn.core.states import MeasurementKind
 
 _Refuted = aliased(Measurement, name="refuted")
 
 
+BUILD_FAILURES: Final = (Outcome.BUILD_ERROR, Outcome.BUILD_TIMEOUT)
 IMPORTED: Final = (MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLimits:
+    """What builds a job's candidates, and how long their steps may take."""
+
+    builder: str
+    build_sec: float
+    run_sec: float
+
+    @classmethod
+    def of(cls, builder: str, options: JobOptions) -> Self:
+        """Return the limits that a job's options set."""
+        return cls(builder, options.build_timeout_sec, options.run_timeout_sec)
+
+
+def failed_under_other_limits(own: TrialLimits) -> ColumnElement[bool]:
+    """Whether a row is a failure that says nothing to a job with these limits.
+
+    So is a failure to build by another builder, and a time-out under a shorter limit. Builds that never
+    reached a device count in all contexts, so their builder and limit have to be known.
+    """
+    unmeasured = Measurement.context_id.is_(None)
+    by_another = and_(
+        unmeasured,
+        Measurement.outcome.in_(BUILD_FAILURES),
+        func.coalesce(Measurement.built_by, "") != own.builder,
+    )
+    in_less = and_(
+        unmeasured,
+        Measurement.outcome == Outcome.BUILD_TIMEOUT,
+        func.coalesce(Measurement.limit_sec, 0.0) < own.build_sec,
+    )
+    return or_(by_another, in_less, _ran_less_than(own.run_sec))
+
+
+def was_given_usual_time() -> ColumnElement[bool]:
+    """Whether a row is no time-out under a limit below the default, of which shared models learn nothing."""
+    usual = JobOptions()
+    built_less = and_(
+        Measurement.outcome == Outcome.BUILD_TIMEOUT,
+        func.coalesce(Measurement.limit_sec, usual.build_timeout_sec) < usual.build_timeout_sec,
+    )
+    return not_(or_(built_less, _ran_less_than(usual.run_timeout_sec)))
+
+
+def _ran_less_than(run_sec: float) -> ColumnElement[bool]:
+    less = func.coalesce(Measurement.limit_sec, run_sec) < run_sec
+    return and_(Measurement.outcome == Outcome.RUN_TIMEOUT, less)
 
 
 def eligible() -> ColumnElement[bool]:

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, select, update
 from db.measurement_codec import pack_decisions, pack_times
 from db.repositories.base import Repository
 from db.repositories.leases import LeaseToken, Token, WorkItem, held
+from db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
 from db.tables import Measurement, Round, SourceDataset
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
@@ -25,6 +26,7 @@ class NewMeasurement:
     sketch_id: int
     context_id: int | None = None
     device_id: int | None = None
+    limits: TrialLimits | None = None  # under which it was tried; None: not known
 
     def __post_init__(self) -> None:
         if (self.trial.outcome is Outcome.OK) != bool(self.trial.run_us):
@@ -104,6 +106,7 @@ def _columns(row: NewMeasurement) -> dict[str, object]:
         "disturbed": trial.disturbed,
         "run_us": pack_times(trial.run_us) if trial.run_us else None,
         "error": trial.error or None,
+        **_failed_under(trial.outcome, row.limits),
         "context_id": row.context_id,
         "device_id": row.device_id,
         "build_ms": trial.build_ms,
@@ -111,6 +114,14 @@ def _columns(row: NewMeasurement) -> dict[str, object]:
         "predicted": trial.predicted,
         "origin": trial.origin,
     }
+
+
+def _failed_under(outcome: Outcome, limits: TrialLimits | None) -> dict[str, object]:
+    """Return what built a candidate that could not be built, and the limit of the step that failed."""
+    if limits is not None and outcome in BUILD_FAILURES:
+        return {"built_by": limits.builder, "limit_sec": limits.build_sec}
+    timed_out = limits is not None and outcome is Outcome.RUN_TIMEOUT
+    return {"built_by": None, "limit_sec": limits.run_sec if limits is not None and timed_out else None}
 
 
 IDENTITY: Final = ("source_id", "source_row", "created_at")

@@ -4,13 +4,22 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Row, Select, and_, case, func, not_, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from db.columnar_rows import Columns
 from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import bounded, eligible, is_imported, is_not_withdrawn, undisturbed
+from db.repositories.measurement_filters import (
+    TrialLimits,
+    bounded,
+    eligible,
+    failed_under_other_limits,
+    is_imported,
+    is_not_withdrawn,
+    undisturbed,
+    was_given_usual_time,
+)
 from db.repositories.measuring_contexts import Contexts
 from db.tables import Job, Measurement, SketchRow, Task
 from mallorn.core.outcomes import Outcome
@@ -27,14 +36,23 @@ class Trials(Repository):
     """Reads measurements to learn from."""
 
     def history(
-        self, workload_id: int, target_id: int, upto: int | None = None, context_id: int | None = None
+        self,
+        workload_id: int,
+        target_id: int,
+        upto: int | None = None,
+        context_id: int | None = None,
+        limits: TrialLimits | None = None,
     ) -> Sequence[Trial]:
         """Everything tried on a workload and target up to row `upto`, oldest first.
 
-        In all contexts, or in one: what never reached a device belongs to every context.
+        In all contexts, or in one: what never reached a device belongs to every context. With the `limits` of
+        a job, failures that say nothing to it have the outcome WITHDRAWN.
         """
         same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
-        query = select_trials().where(*same, *_learnable()).order_by(Measurement.id)
+        outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
+        if limits is not None:
+            outcome = case((failed_under_other_limits(limits), str(Outcome.WITHDRAWN)), else_=outcome)
+        query = select_trials(outcome=outcome).where(*same, *_learnable()).order_by(Measurement.id)
         if context_id is not None:
             here = Measurement.context_id.is_(None), Measurement.context_id == context_id
             query = query.where(or_(*here))
@@ -75,16 +93,23 @@ class Trials(Repository):
         return timed or self._fastest([*same, bounded()], count, Measurement.bound_us)
 
     def first(
-        self, workload_id: int, target_id: int, context_id: int | None, means: str, count: int
+        self,
+        workload_id: int,
+        target_id: int,
+        context_id: int | None,
+        means: str,
+        count: int,
+        limits: TrialLimits,
     ) -> Sequence[Trial]:
         """The first `count` candidates that were tried and found by these means, as far as they are sound.
 
-        The fastest comes first.
+        The fastest comes first. What failed under other limits than these counts as untried.
         """
         same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         here = or_(Measurement.context_id == context_id, Measurement.context_id.is_(None))
         of_it = Measurement.kind == MeasurementKind.TRIAL, here, Measurement.origin.endswith(means)
-        tried = select(Measurement.id).where(*same, *of_it).order_by(Measurement.round_id, Measurement.slot)
+        counted = *same, *of_it, not_(failed_under_other_limits(limits))
+        tried = select(Measurement.id).where(*counted).order_by(Measurement.round_id, Measurement.slot)
         return self._fastest([*same, eligible(), Measurement.id.in_(tried.limit(count))], count)
 
     def any_failed_with(self, job_id: str, words: str) -> bool:
@@ -155,7 +180,7 @@ class Trials(Repository):
         # Read first: of a query's rows Postgres expects so many that it walks all measurements.
         ids = self.session.scalars(members).all()
         of_target = Measurement.target_id == target_id, Measurement.id > after
-        return self.among(Measurement.workload_id, ids), *of_target, *_learnable()
+        return self.among(Measurement.workload_id, ids), *of_target, *_learnable(), was_given_usual_time()
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
         return [trial_of(row) for row in self.session.execute(query)]
@@ -164,10 +189,11 @@ class Trials(Repository):
 def select_trials(
     *more: ColumnElement[Any] | InstrumentedAttribute[Any],
     time: InstrumentedAttribute[float | None] = Measurement.latency_us,
+    outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome,
 ) -> Select[*tuple[Any, ...]]:
     """A query of rows that `trial_of` reads, with `more` columns where they are wanted: they may be long."""
-    found = Measurement
-    columns = found.decisions, found.outcome, time.label("latency_us"), found.origin, found.build_ms
+    found, read = Measurement, (outcome.label("outcome"), time.label("latency_us"))
+    columns = found.decisions, *read, found.origin, found.build_ms
     query = select(SketchRow.key.label("sketch"), *columns, *more)
     return query.join(SketchRow, SketchRow.id == found.sketch_id)
 

@@ -129,6 +129,10 @@ class Measurement(Base):
     disturbed: Mapped[float | None]  # the share of its run times in which they had; None: not known
     run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.measurement_codec.pack_times
     error: Mapped[str | None]
+    built_by: Mapped[str | None]  # what failed to build it; None: it was built, or that is not known
+    limit_sec: Mapped[
+        float | None
+    ]  # the job's limit for the step that failed; None: it has none, or not known
     device_id: Mapped[int | None] = mapped_column(ForeignKey("devices.id"))
     build_ms: Mapped[float | None]
     run_ms: Mapped[float | None]  # wall time on the device

@@ -19,6 +19,7 @@ from searchers.base import DEFAULT, means_of
 from searchers.space import Candidate, Sketch
 from workers.measure.base import MeasureInput, Program
 from workers.process.leased_stage import StageContext
+from workers.process.match_devices_and_builder import limits_of
 from workers.round.feature_lookup import FeatureLookup
 from workers.round.round_context import descriptors_of, program_of, work_of
 from workers.subprocesses.errors import ChildFailed
@@ -136,7 +137,8 @@ def _measured(session: Session, claimed: StageContext, task: Task, count: int = 
     brought = known.best_incomparable(
         task.workload_id, job.target_id, BROUGHT if best else TOP, job.context_id
     )
-    guesses = known.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP)
+    limits = limits_of(claimed.options)
+    guesses = known.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits)
     return _found(session, (*best, *_busy(session, claimed, task), *brought, *guesses[:1]), guesses)
 
 

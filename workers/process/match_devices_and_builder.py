@@ -4,6 +4,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.devices import MachineKey, like_of
 from db.repositories.jobs import Jobs
+from db.repositories.measurement_filters import TrialLimits
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.replaced_code import ReplacedCode
 from db.repositories.workers import Workers
@@ -48,6 +49,11 @@ def wait_for_builder(
         words = f"job {job_id} is built by TVM {context.builder}, and worker {worker} has {ours}"
         raise Unavailable(f"{words}; it waits for another", hint="mallorn workers")
     return context
+
+
+def limits_of(options: JobOptions) -> TrialLimits:
+    """Return what builds a job's candidates here, and how long their steps may take."""
+    return TrialLimits.of(builder_of(options) or options.measurer, options)
 
 
 def settle_builder(runtime: Runtime, job_id: str) -> None:

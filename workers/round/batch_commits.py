@@ -17,6 +17,7 @@ from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import MeasuredEvent
 from searchers.base import Proposal
 from workers.measure.base import MeasureInput, MeasureResult
+from workers.process.match_devices_and_builder import limits_of
 from workers.round.round_context import RoundContext
 from workers.round.store_referenced_rows import Site, store_sites, store_sketches
 from workers.subprocesses.shutdown import STOP
@@ -110,7 +111,8 @@ class Commits:
             predicted=proposal.predicted,
         )
         sketch_id = sketches[trial.candidate.sketch]
-        return NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id)
+        limits = limits_of(self._context.options)
+        return NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id, limits)
 
     def _news(self, results: Sequence[MeasureResult]) -> MeasuredEvent:
         times = [us for result in results if (us := result.trial.time_us) is not None]

@@ -12,7 +12,7 @@ from mallorn.core.errors import PluginFailed
 from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import resolve
 from searchers.base import DEFAULT, Proposal, Searcher, Trial, named
-from searchers.fill_batch import Filter, pending, take
+from searchers.fill_batch import Filter, pending, take, was_tried
 from searchers.space import Space
 from searchers.stateful import MOST_BYTES, State, StatefulSearcher
 from workers.interfaces.candidate_compiler import Validate
@@ -60,7 +60,7 @@ def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate |
     searcher: type[Searcher] = resolve("search", context.row.searcher)
     if context.model is not None and context.model.view in LOWERED and not searcher.compiles:
         found, state = _verified(viewer, context, space, context.model)
-    elif context.model is not None and context.on_base and not context.history:
+    elif context.model is not None and context.on_base and not was_tried(context.history):
         found, state = _opened(context, space, context.model)
     else:
         found, state = _searched(context, space, context.model, context.row.size)

@@ -25,7 +25,7 @@ from searchers.space import Sketch
 from workers.device.device_class import DeviceClass
 from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.measure.base import Program
-from workers.process.match_devices_and_builder import class_of_job
+from workers.process.match_devices_and_builder import class_of_job, limits_of
 from workers.round.feature_lookup import WorkloadOnTarget
 from workers.round.select_cost_model import model_of, reads_todays_view
 
@@ -72,7 +72,8 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
     if proposer is not None and not reads_todays_view(proposer.name, str(proposer.metrics.get("view", ""))):
         proposer = None  # an earlier attempt of the round settled it, by other code
-    history = Trials(session).history(row.workload_id, row.target_id, row.seen_upto, job.context_id)
+    seen = row.workload_id, row.target_id, row.seen_upto, job.context_id
+    history = Trials(session).history(*seen, limits_of(options))
     return RoundContext(
         row=row,
         task_index=task.index,

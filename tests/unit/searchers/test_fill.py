@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.base import Trial
+from searchers.base import DEFAULT, Trial
 from searchers.fill_batch import MOST_LOST, Filter, defaults_first
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
@@ -29,6 +29,24 @@ def test_what_was_tried_is_not_tried_again(outcome: Outcome) -> None:
 def test_what_a_host_ended_may_be_tried_again_until_it_was_lost_too_often() -> None:
     assert Filter(SPACE, lost(MOST_LOST - 1)).fresh(GUESSES[:1]) == GUESSES[:1]
     assert Filter(SPACE, lost(MOST_LOST)).fresh(GUESSES[:1]) == []
+
+
+def test_what_was_withdrawn_may_be_tried_at_any_time() -> None:
+    withdrawn = [ended(GUESSES[0], Outcome.WITHDRAWN)] * MOST_LOST
+    assert Filter(SPACE, withdrawn).fresh(GUESSES[:1]) == GUESSES[:1]
+    assert Filter(SPACE, [*withdrawn, ended(GUESSES[0], Outcome.OK)]).fresh(GUESSES[:1]) == []
+
+
+def test_first_guesses_that_were_withdrawn_are_guessed_again() -> None:
+    (other,) = SPACE.sample(np.random.default_rng(3), 1)
+    withdrawn = Trial(GUESSES[0], Outcome.WITHDRAWN, origin=f"random:{DEFAULT}")
+    for history, again in (
+        ([ended(other, Outcome.WITHDRAWN)], GUESSES),  # as if nothing had been tried
+        ([withdrawn, ended(other, Outcome.OK)], GUESSES[:1]),
+        ([withdrawn, ended(GUESSES[0], Outcome.RUN_ERROR)], []),
+    ):
+        found = defaults_first(SPACE, history, Filter(SPACE, history), 16)
+        assert [proposal.candidate for proposal in found] == again
 
 
 def test_a_first_guess_that_was_lost_is_guessed_again_and_no_other() -> None:
