@@ -61,7 +61,9 @@ def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str
 def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count: int) -> list[Proposal]:
     """The space's defaults if nothing was measured yet, else those of them that were lost or withdrawn."""
     is_first = not was_tried(history)
-    again = set(sieve.fresh(trial.candidate for trial in history if _is_undecided_guess(trial)))
+    withdrawn = (trial for trial in history if trial.outcome is Outcome.WITHDRAWN)
+    guessed = [trial.candidate for trial in withdrawn if means_of(trial.origin) == DEFAULT]
+    again = set(sieve.fresh([*lost(history), *guessed]))
     guesses = space.defaults() if again or is_first else []
     return take(sieve, [each for each in guesses if is_first or each in again], count, DEFAULT)
 
@@ -69,11 +71,6 @@ def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count:
 def was_tried(history: Iterable[Trial]) -> bool:
     """Whether any candidate was tried; a withdrawn one counts as untried."""
     return any(trial.outcome is not Outcome.WITHDRAWN for trial in history)
-
-
-def _is_undecided_guess(trial: Trial) -> bool:
-    withdrawn = trial.outcome is Outcome.WITHDRAWN and means_of(trial.origin) == DEFAULT
-    return withdrawn or trial.outcome is Outcome.WORKER_LOST
 
 
 def pending(batch: Sequence[Proposal]) -> list[Trial]:

@@ -1,7 +1,7 @@
 """Conditions on measurements that all queries share: the best, what is sound, what failed."""
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, literal_column, not_, or_, select
 from sqlalchemy.orm import aliased
@@ -25,11 +25,6 @@ class TrialLimits:
     builder: str
     build_sec: float
     run_sec: float
-
-    @classmethod
-    def of(cls, builder: str, options: JobOptions) -> Self:
-        """Return the limits that a job's options set."""
-        return cls(builder, options.build_timeout_sec, options.run_timeout_sec)
 
 
 def failed_under_other_limits(own: TrialLimits) -> ColumnElement[bool]:

@@ -3,9 +3,10 @@
 from asyncio import Transport
 from threading import Event
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from db.repositories.api_keys import holds_keys
@@ -13,7 +14,7 @@ from mallorn.core.address_checks import check_binding
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 from services.coordinator.web.artifact_store import Store
-from services.coordinator.web.authenticator import Peer
+from services.coordinator.web.authenticator import LocalPeer
 from services.coordinator.web.caller_dependencies import PEER
 
 # For requests that are under way when the process is told to stop.
@@ -22,13 +23,13 @@ SHUTDOWN_SEC: Final = 5
 KEEP_ALIVE_SEC: Final = 75
 
 
-class Connection(H11Protocol):
+class PeerProtocol(H11Protocol):
     """Notes in the state of its requests which program is at its other end, whatever headers say."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Called once for every connection."""
         super().connection_made(transport)
-        self.app_state = {**self.app_state, PEER: Peer(transport.get_extra_info("socket"))}
+        self.app_state = {**self.app_state, PEER: LocalPeer(transport.get_extra_info("socket"))}
 
 
 class Server(uvicorn.Server):
@@ -51,18 +52,21 @@ def serve(settings: Settings) -> None:
     )
     Store(settings.artifacts).sweep()
     app = create_app(settings)
-    config = server_config(app, host=settings.host, port=settings.port)
+    config = server_config(app, settings.host, settings.port)
     Server(config, app.state.parts.stopping).run()
 
 
-def server_config(app: Any, **changes: Any) -> uvicorn.Config:
-    """How a coordinator listens."""
-    usual: dict[str, Any] = {
-        "http": Connection,
-        "loop": "asyncio",  # whose sockets ask the kernel anew whether they are connected
-        "timeout_graceful_shutdown": SHUTDOWN_SEC,
-        "timeout_keep_alive": KEEP_ALIVE_SEC,
-        "server_header": False,
-        "log_config": None,  # its lines go where those of all processes go
-    }
-    return uvicorn.Config(app, **usual | changes)
+def server_config(app: FastAPI, host: str, port: int, shutdown_sec: int = SHUTDOWN_SEC) -> uvicorn.Config:
+    """Return how a coordinator listens."""
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=PeerProtocol,
+        ws="none",
+        loop="asyncio",  # whose sockets ask the kernel anew whether they are connected
+        timeout_graceful_shutdown=shutdown_sec,
+        timeout_keep_alive=KEEP_ALIVE_SEC,
+        server_header=False,
+        log_config=None,  # its lines go where those of all processes go
+    )

@@ -53,7 +53,8 @@ def wait_for_builder(
 
 def limits_of(options: JobOptions) -> TrialLimits:
     """Return what builds a job's candidates here, and how long their steps may take."""
-    return TrialLimits.of(builder_of(options) or options.measurer, options)
+    builder = builder_of(options) or options.measurer
+    return TrialLimits(builder, options.build_timeout_sec, options.run_timeout_sec)
 
 
 def settle_builder(runtime: Runtime, job_id: str) -> None:

@@ -29,7 +29,7 @@ ANOTHER: Final = "ask an admin for another: mallorn keys create NAME"
 ROOT: Final = 0
 
 
-class Peer:
+class LocalPeer:
     """The program at the other end of a connection to this service."""
 
     def __init__(self, our_end: socket) -> None:
@@ -67,7 +67,7 @@ class Authenticator:
                 self._asks = ApiKeys(session).exist()
         return self._asks
 
-    def caller(self, key: str | None, cookie: str | None, peer: Peer | None) -> Caller:
+    def caller(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
         """Who presents this key, or else this cookie, or runs the peer. Raises Unauthorized."""
         if not self.asks():
             if peer is None or peer.uid in (os.getuid(), ROOT):
@@ -87,7 +87,7 @@ class Authenticator:
             raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
         raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
 
-    def still_open(self, key: str | None, cookie: str | None, peer: Peer | None) -> bool:
+    def still_open(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
         """Whether who came in so still may; looked up once in AGAIN_SEC for all streams of the same key."""
         now_sec = time.monotonic()
         if now_sec - self._good.get((key, cookie), -math.inf) < AGAIN_SEC:

@@ -10,7 +10,7 @@ from db.repositories.jobs import Jobs
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.authenticator import Peer
+from services.coordinator.web.authenticator import LocalPeer
 from services.coordinator.web.caller_scopes import SCOPES, Caller
 
 COOKIE: Final = "mallorn_session"
@@ -22,12 +22,12 @@ _bearer = HTTPBearer(
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def shown(request: Request, presented: Presented) -> tuple[str | None, str | None, Peer | None]:
+def shown(request: Request, presented: Presented) -> tuple[str | None, str | None, LocalPeer | None]:
     """The key and the cookie of a request, as they came, and which program sent it."""
     return presented.credentials if presented else None, request.cookies.get(COOKIE), peer_of(request)
 
 
-def peer_of(request: Request) -> Peer | None:
+def peer_of(request: Request) -> LocalPeer | None:
     """The program that sent a request; None: this process."""
     return getattr(request.state, PEER, None)
 

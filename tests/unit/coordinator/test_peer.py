@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import mallorn.core.socket_users as socket_users
-from services.coordinator.web.authenticator import Peer
+from services.coordinator.web.authenticator import LocalPeer
 from tests.fixtures.users import NOBODY, as_user, only_root
 
 
@@ -55,11 +55,11 @@ def test_the_kernel_names_the_user_at_the_other_end(bound: str, called: str) -> 
             os._exit(as_user(NOBODY, look))
         ours, _ = listening.accept()
         with ours:
-            assert Peer(ours).uid == NOBODY
+            assert LocalPeer(ours).uid == NOBODY
         os.write(writing, b"x")
         assert os.waitpid(child, 0)[1] == 0
         with _connected(called, port), listening.accept()[0] as own:
-            assert Peer(own).uid == os.getuid()
+            assert LocalPeer(own).uid == os.getuid()
 
 
 @only_root
@@ -70,7 +70,7 @@ def test_who_closes_at_once_is_nobody_and_not_root(listener: socket.socket, rese
     assert as_user(NOBODY, lambda: _ask_and_go(listener.getsockname()[1], 0, reset)) == 0
     ours, _ = listener.accept()
     with ours:
-        assert Peer(ours).uid is None
+        assert LocalPeer(ours).uid is None
 
 
 @only_root
@@ -84,8 +84,8 @@ def test_who_has_the_port_next_is_not_taken_for_who_asked(listener: socket.socke
         (first, came_from), (second, came_next) = listener.accept(), listener.accept()
         with first, second:
             assert came_from == came_next == ("127.0.0.1", theirs)
-            assert Peer(second).uid == os.getuid()
-            assert Peer(first).uid is None
+            assert LocalPeer(second).uid == os.getuid()
+            assert LocalPeer(first).uid is None
 
 
 def _ask_and_go(port: int, own_port: int, reset: bool) -> None:

@@ -158,6 +158,22 @@ def test_a_failed_build_is_a_result(error: MallornError, outcome: Outcome) -> No
     assert builds.poll(0) == [MeasureResult(0, Trial(Candidate("s", (0, 2)), outcome, error=error.message))]
 
 
+def test_each_of_several_builds_at_once_has_its_own_limit_and_its_own_error() -> None:
+    pool = Pool()
+    builds = builds_of(pool)
+    builds.feed()
+    pool.end(1, ChildTimeout("builder took longer than 5 s"))
+    pool.end(0, ChildFailed("InternalError", "check failed"))
+    (late, wrong), _ = builds.poll(0), builds.poll(0)
+    assert isinstance(late, MeasureResult)
+    assert isinstance(wrong, MeasureResult)
+    assert (late.slot, late.trial.outcome) == (1, Outcome.BUILD_TIMEOUT)
+    assert (wrong.slot, wrong.trial.outcome) == (0, Outcome.BUILD_ERROR)
+    assert late.trial.error == "builder took longer than 5 s"
+    assert "check failed" in wrong.trial.error
+    assert pool.tags == [2]  # and was given the limit of the job, as each was
+
+
 HOSTS_DOING = [
     ChildKilled("builder died of SIGKILL"),
     ChildOutOfMemory("builder took more memory than there is, and the kernel ended it"),
