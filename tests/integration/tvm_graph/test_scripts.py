@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from workers.tvm.allowed_programs import TraceRefused
 from workers.tvm.model_compiler_child import scripts
 
 
@@ -22,5 +23,5 @@ def test_extents_are_plain_numbers(mlp: Any) -> None:
 
 
 def test_a_trace_of_another_program_is_refused(mlp: Any) -> None:
-    with pytest.raises(ValueError, match="not there"):
+    with pytest.raises(TraceRefused, match="not there"):
         scripts(mlp.records[0].tir, "[[], [[0, 1]]]")
