@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from onnx.helper import make_graph, make_model, make_node
 
-from cli.compile_and_bench import WrongNumbers, check_numbers
+from cli.compile_and_bench import WrongNumbers, check_numbers, copy_library
 from mallorn.core.targets import parse_target
 from tests.fixtures.made_up_engines import Told
 from tests.fixtures.workshop import MadeUpGraphs
 from workers.interfaces.model_compiler import Untuned
 from workers.interfaces.whole_model_engine import LoadedEngine
+from workers.sandbox.untrusted_files import TamperedFile
 from workers.tvm.graph_recipes import BF16, DIRECT_BF16, PLAIN, TUNED, Recipe, stored_recipe
 from workers.whole_model.compiled_model import WholeModel
 
@@ -85,3 +86,11 @@ def test_a_quantised_model_may_round_the_other_way(tmp_path: Path) -> None:
     assert check_numbers(quantised, tmp_path / "tuned.so") == 5e-2
     with pytest.raises(WrongNumbers):
         check_numbers(plain, tmp_path / "tuned.so")
+
+
+def test_a_link_in_place_of_the_library_is_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "tuned.so").symlink_to(tmp_path / "secret")
+    with pytest.raises(TamperedFile):
+        copy_library(tmp_path / "tuned.so", tmp_path / "model.so")
+    assert not (tmp_path / "model.so").exists()
