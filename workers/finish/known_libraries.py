@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
-from importlib.metadata import version
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Final, Self
@@ -21,13 +20,12 @@ from pydantic import TypeAdapter
 
 from db.repositories.uploaded_models import Models
 from db.session import Database
-from graphc.export.zip_graphc import digest
 from mallorn.core.locked_folders import left_by_the_dead, locked_folder, remove_tree
-from mallorn.core.version import VERSION
 from workers.finish.winners import Winner
 from workers.interfaces.model_compiler import Compiled
 from workers.process.leased_stage import StageContext
 from workers.sandbox.untrusted_files import CHUNK_BYTES, TamperedFile, copy_out
+from workers.tvm.code_digest import builder
 
 MOST_BYTES: Final = 1 << 30  # of all; the one that was used last goes last
 LIBRARIES: Final = "libraries"  # in a worker's data directory
@@ -39,18 +37,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KnownLibraries:
-    """Those of one owner's model for one target, by one compiler."""
+    """Those of one owner's model for one target, by one builder."""
 
     folder: Path  # of the owner's model
-    made_for: str  # target and compiler, as a digest
+    made_for: str  # target and builder, as a digest
 
     @classmethod
     def of(cls, claimed: StageContext) -> Self:
         """Of the job's model as its import found it."""
-        job, compiler = claimed.job, (VERSION, digest(), version("apache-tvm"))
+        job = claimed.job
         graph = claimed.graph.model_dump(mode="json", include={"recipe", "dynamic"})
         asked = claimed.target.text, claimed.options.input_shapes
-        made_for = _digest_of(graph, asked, compiler)
+        made_for = _digest_of(graph, asked, builder())
         root = claimed.runtime.settings.data_dir / LIBRARIES
         return cls(root / _folder_name(job.model_id, job.owner), made_for)
 

@@ -243,6 +243,20 @@ def test_what_a_job_ended_with_is_not_compiled_for_the_next(workshop, model):
     assert compiled[4:] == []
 
 
+def test_what_another_builder_compiled_is_compiled_anew(workshop, model, monkeypatch):
+    def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None):
+        compiled.append(Path(out_so).name)
+        return replace(COMPILED, bytes=Path(out_so).write_bytes(b"machine code"))
+
+    compiled: list[str] = []
+    workshop.graph_answers["compile_model"] = compile_model
+    guessed(workshop)
+    compiled.clear()
+    monkeypatch.setattr("workers.tvm.code_digest.code_parts", lambda: {"linker": "ld, installed later"})
+    guessed(workshop)
+    assert "guess-1.so" in compiled
+
+
 def test_a_kept_library_that_computes_something_else_is_not_taken_again(workshop, model):
     def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None):
         compiled.append(Path(out_so).name)
