@@ -11,7 +11,7 @@ from mallorn.core.values.job import JobStatus
 from mallorn.results.verdict import DOING
 from mallorn.wording.format_values import first_line, headroom, latency, spent_of
 
-COUNTED: Final = re.compile(r"(\d+) of (\d+) tasks")
+COUNTED: Final = re.compile(r"(\d{1,9}) of (\d{1,9}) tasks")
 # A task with fewer trials gets less than one round; with so many it may find what it has to find.
 FEW_A_TASK: Final = 16
 USUAL_A_TASK: Final = 64

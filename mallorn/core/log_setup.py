@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Final
 
 from mallorn.core.redaction import redact
 from mallorn.core.settings import Settings
 
+LONGEST: Final = 8_000  # characters of a message, which may hold an address that a stranger chose
 Facts = Mapping[str, object]
 _about: ContextVar[Facts] = ContextVar("about", default=MappingProxyType({}))
 
@@ -51,7 +53,8 @@ class TextLines(logging.Formatter):
         super().__init__(f"%(asctime)s %(levelname)s {part} %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        text = super().format(record)
+        return redact(text) if record.exc_info else _short(text)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return _time(record)
@@ -76,12 +79,18 @@ class JsonLines(logging.Formatter):
             "part": self._part,
             "pid": record.process,
             "logger": record.name,
-            "message": redact(record.getMessage()),
+            "message": _short(record.getMessage()),
             **_about.get(),
         }
         if record.exc_info:
             line["error"] = redact(self.formatException(record.exc_info))
         return json.dumps(line, default=str)
+
+
+def _short(text: str) -> str:
+    """Return the text without secrets, cut to LONGEST characters: cut before, it would show half a secret."""
+    text = redact(text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
 
 
 def _time(record: logging.LogRecord) -> str:

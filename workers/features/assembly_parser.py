@@ -8,7 +8,7 @@ _LABEL = re.compile(r"^([$.\w@]+):")
 _TYPED = re.compile(r"\.type\s+([$.\w]+),\s*[@%]function")
 _ENTRY = re.compile(r"^\s*\.(?:visible |weak )*(?:entry|func)\s+(?:\([^)]*\)\s*)?(\w+)")  # of PTX
 _GUARD = re.compile(r"^@!?%\w+\s+")
-_COMMENT = re.compile(r"\s*(?:#(?=[\s#]|$)|//|;\s*$).*$")  # a number of AArch64 begins with # too
+_COMMENT = re.compile(r"(?<!\s)\s*(?:#(?=[\s#]|$)|//|;\s*$).*$")  # a number of AArch64 begins with # too
 # What the runtime and the C library add is equal in all programs; bodies of parallel loops are `.L__`.
 _ADDED = re.compile(r"^__")
 

@@ -15,11 +15,11 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock
 
-_STRING = r'"(?:[^"\\]|\\.)*"'
+_STRING = r'"(?:[^"\\]|\\.)*+"?'
 # A name with a dot before it belongs to TVMScript, one with `=` right behind it is an argument's.
 _TOKEN = re.compile(rf"{_STRING}|(?<![\w.])[A-Za-z_]\w*(?!\w|=(?!=))")
 # What starts a new variable, perhaps under a name that an earlier, closed scope used.
-_BINDING = re.compile(r"^\s*(?:for (?P<loops>.+) in |(?P<axes>.+?) = T\.axis\.)")
+_BINDING = re.compile(r"^\s*+(?:for (?P<loops>.+) in |(?P<axes>.+?) = T\.axis\.)")
 _INTEGER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _KEPT = frozenset({*keyword.kwlist, "T", "I", "Module", "main"})
 

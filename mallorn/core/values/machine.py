@@ -12,7 +12,7 @@ from pydantic import Field
 
 from mallorn.core.values.base import Value
 
-BITS: Final = re.compile(r"(\d+)$")
+BITS: Final = re.compile(r"(?<!\d)(\d+)$")
 Tensor = tuple[str, tuple[int, ...]]  # type and shape
 Argument = tuple[str, str, Sequence[int]]  # as the dataset keeps it: what it is, type and shape
 
