@@ -12,6 +12,15 @@ describe("where the API is", () => {
   });
 });
 
+describe("an id out of a link", () => {
+  it("leads to no other route", () => {
+    for (const id of ["..", "../keys", "%2e%2e/keys", "a?limit=1", "a#b", "//evil.example/x", "https://evil.example"]) {
+      expect(() => address(`jobs/${id}/tasks`, {}, "http://h/"), id).toThrow("There is no such thing here.");
+    }
+    expect(address("jobs/0a1b-2/tasks", {}, "http://h/")).toBe("http://h/api/v1/jobs/0a1b-2/tasks");
+  });
+});
+
 describe("server-sent events", () => {
   const text = 'id: 1\nevent: measured\ndata: {"trials": 4}\n\n: still here\n\nid: 2\nevent: done\ndata: {}\n\n';
 
