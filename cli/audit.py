@@ -17,6 +17,7 @@ COLUMNS: Final = (
     Column[AuditEntry]("KEY", lambda entry: entry.key_id or None),
     Column[AuditEntry]("STATUS", lambda entry: entry.status),
     Column[AuditEntry]("WHAT", lambda entry: f"{entry.method} {entry.path}"),
+    Column[AuditEntry]("ABOUT", lambda entry: f"{entry.subject}: {entry.detail}" if entry.subject else None),
 )
 
 

@@ -1,6 +1,8 @@
 """The audit log: who did what, kept until it is old."""
 
-from sqlalchemy import delete, select
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import delete, select, true, union
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, until
@@ -8,20 +10,34 @@ from db.tables import AuditRow
 from mallorn.core.values.access_control import AuditEntry
 
 
+@dataclass(frozen=True, slots=True)
+class NewAuditEntry:
+    """A request that is answered: by whom, and whose key it changed if it was one."""
+
+    owner: str
+    key_id: str
+    method: str
+    path: str
+    status: int
+    subject: str = ""
+    detail: str = ""
+
+
 class Audit(Repository):
     """Entries in the order in which they were written."""
 
-    def add(self, owner: str, key_id: str, method: str, path: str, status: int) -> None:
+    def add(self, entry: NewAuditEntry) -> None:
         """It was just answered."""
-        self.session.add(AuditRow(owner=owner, key_id=key_id, method=method, path=path, status=status))
+        self.session.add(AuditRow(**asdict(entry)))
 
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
-        """Newest first; `owner` None stands for all."""
-        query = select(AuditRow).order_by(AuditRow.id.desc()).limit(check_limit(limit) + 1)
-        if owner is not None:
-            query = query.where(AuditRow.owner == owner)
-        if cursor is not None:
-            query = query.where(AuditRow.id < decode_cursor(cursor, int)[0])
+        """Newest first: what this owner did, and what others did to the owner's keys; None stands for all."""
+        before = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
+        query = select(AuditRow).where(before).order_by(AuditRow.id.desc()).limit(check_limit(limit) + 1)
+        if owner is not None:  # each half by its own index
+            newest = select(AuditRow.id).where(before).order_by(AuditRow.id.desc()).limit(limit + 1)
+            mine = (newest.where(column == owner).subquery() for column in (AuditRow.owner, AuditRow.subject))
+            query = query.where(AuditRow.id.in_(union(*(select(half.c.id) for half in mine))))
         found = [AuditEntry.from_row(row) for row in self.session.scalars(query)]
         return page(found, limit, lambda entry: (entry.id,))
 

@@ -9,8 +9,23 @@ from db.database_clock import now
 from db.repositories.base import said, until
 from db.repositories.jobs import Jobs
 from db.repositories.search_and_finish_states import FinishSteps
+from db.repositories.targets import Targets
 from db.repositories.workloads import KEPT
-from db.tables import Event, FeatureRow, Job, Model, Round, SearchState, StageRun, Task, Workload
+from db.tables import (
+    Event,
+    FeatureRow,
+    FinishStep,
+    Job,
+    LeaseRow,
+    Measurement,
+    Model,
+    Round,
+    Schedule,
+    SearchState,
+    StageRun,
+    Task,
+    Workload,
+)
 from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 
@@ -116,6 +131,23 @@ class Removals(Jobs):
         for job_id in found:
             self._forget_log(job_id)
         return found
+
+    def forget_unmeasured(self, days: float, limit: int) -> int:
+        """Delete the rows of jobs that were deleted longer ago and measured nothing; return how many.
+
+        Targets that no other row names go with them: requests that cost little leave nothing for good.
+        """
+        never = Job.deleted_at < until(-days * 86400), Job.context_id.is_(None), Job.export_uri.is_(None)
+        rows = (Measurement.job_id, Round.job_id, Schedule.job_id)
+        unused = [~exists().where(column == Job.id) for column in rows]
+        query = select(Job.id, Job.target_id).where(*never, *unused).order_by(Job.deleted_at).limit(limit)
+        found = self.session.execute(query).all()
+        job_ids = [job_id for job_id, _ in found]
+        for table in (FinishStep, Event, StageRun, LeaseRow, Task):
+            self.changed(delete(table).where(self.among(table.job_id, job_ids)))
+        self.changed(delete(Job).where(self.among(Job.id, job_ids)))
+        Targets(self.session).forget_unused(target_id for _, target_id in found)
+        return len(found)
 
     def unused_models(self, days: float, limit: int) -> Sequence[Model]:
         """Models uploaded longer ago that none of their owner's jobs refers to."""

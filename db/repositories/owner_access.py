@@ -19,7 +19,14 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.values.access_control import OwnerStatus
 
-NAMED: Final[tuple[Any, ...]] = (ApiKeyRow, SignIn, Job, Model, AuditRow)
+NAMED: Final[tuple[Any, ...]] = (
+    ApiKeyRow.owner,
+    SignIn.owner,
+    Job.owner,
+    Model.owner,
+    AuditRow.owner,
+    AuditRow.subject,
+)
 BATCH: Final = 200  # rows of one transaction: an owner may have ten thousand
 
 
@@ -33,7 +40,7 @@ class Owners(Repository):
     def list(self) -> list[OwnerStatus]:
         """All who have, or had, a key, a sign-in or a job, by name."""
         put_out = dict(self.session.execute(select(PutOut.owner_digest, PutOut.at)).all())
-        names = {name for each in NAMED[:3] for name in self.session.scalars(select(each.owner).distinct())}
+        names = {name for each in NAMED[:3] for name in self.session.scalars(select(each).distinct())}
         return [OwnerStatus(owner=name, put_out_at=put_out.get(digest_of(name))) for name in sorted(names)]
 
     def sign_out(self, owner: str) -> None:
@@ -61,12 +68,13 @@ class Owners(Repository):
                 cancel(self.session, job_id, None, "as its owner was put out")
         return bool(jobs)
 
-    def rename(self, table: Any, owner: str, name: str) -> bool:
-        """Write another name into some rows of an owner; whether there were any."""
+    def rename(self, column: Any, owner: str, name: str) -> bool:
+        """Write another name into this column of some rows of an owner; return whether there were any."""
+        table = column.class_
         key = class_mapper(table).primary_key[0]
-        rows = self.session.scalars(select(key).where(table.owner == owner).limit(BATCH)).all()
-        new = {"owner": name} | ({"name": name} if table is ApiKeyRow else {})
-        return self.changed(update(table).where(key.in_(rows), table.owner == owner).values(new)) > 0
+        rows = self.session.scalars(select(key).where(column == owner).limit(BATCH)).all()
+        new = {column.key: name} | ({"name": name} if table is ApiKeyRow else {})
+        return self.changed(update(table).where(key.in_(rows), column == owner).values(new)) > 0
 
 
 BEGINS: Final = {
@@ -85,8 +93,8 @@ def treat(database: Database, deed: OwnerDeed, owner: str) -> OwnerStatus:
     if at is not None:
         _repeat(database, lambda owners: owners.cancel(owner))
     name = f"erased-{new_id()}" if deed is OwnerDeed.ERASE else owner
-    for table in NAMED if deed is OwnerDeed.ERASE else ():
-        _repeat(database, partial(Owners.rename, table=table, owner=owner, name=name))
+    for column in NAMED if deed is OwnerDeed.ERASE else ():
+        _repeat(database, partial(Owners.rename, column=column, owner=owner, name=name))
     return OwnerStatus(owner=name, put_out_at=at)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import delete, select
 
@@ -10,6 +11,8 @@ from db.repositories.base import Repository
 from db.session import read_clock
 from db.tables import SignIn
 from mallorn.core.api_keys import Scope, digest_of, new_secret
+
+MOST_OF_OWNER: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,11 @@ class SignIns(Repository):
     def create(
         self, owner: str, scopes: Sequence[Scope], seconds: float, key_digest: str | None = None
     ) -> str:
-        """A new cookie; those that ended are forgotten on the way."""
+        """Return a new cookie. Those that ended are deleted, and of the owner's all but the newest ones."""
         self.changed(delete(SignIn).where(SignIn.expires_at < now()))
+        newest = select(SignIn.digest).where(SignIn.owner == owner).order_by(SignIn.created_at.desc())
+        older = newest.offset(MOST_OF_OWNER - 1).subquery()
+        self.changed(delete(SignIn).where(SignIn.digest.in_(select(older.c.digest))))
         cookie, ends = new_secret(), read_clock(self.session) + seconds
         columns = {"owner": owner, "scopes": [str(scope) for scope in scopes], "key_digest": key_digest}
         self.session.add(SignIn(digest=digest_of(cookie), expires_at=ends, **columns))

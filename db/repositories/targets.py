@@ -1,11 +1,11 @@
 """Targets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import delete, exists, select
 
 from db.repositories.base import Repository
-from db.tables import TargetRow
+from db.tables import Base, TargetRow
 from mallorn.core.errors import NotFound
 from mallorn.core.targets import Target
 
@@ -14,14 +14,15 @@ class Targets(Repository):
     """Canonical targets, each stored once."""
 
     def ensure(self, target: Target) -> TargetRow:
-        """The row of a target, written if it is new."""
-        if (known := self.find(target.key)) is not None:
+        """Return the row of a target, written if it is new; nobody deletes it before the transaction ends."""
+        row = select(TargetRow).where(TargetRow.key == target.key).with_for_update(read=True, key_share=True)
+        if (known := self.session.scalars(row).one_or_none()) is not None:
             return known
         values = {"key": target.key, "text": target.text}
         self.session.execute(
             self.insert(TargetRow).values(values).on_conflict_do_nothing(index_elements=["key"])
         )
-        return self.session.scalars(select(TargetRow).where(TargetRow.key == target.key)).one()
+        return self.session.scalars(row).one()
 
     def get(self, target_id: int) -> TargetRow:
         """Raises NotFound."""
@@ -33,6 +34,19 @@ class Targets(Repository):
     def list(self) -> Sequence[TargetRow]:
         """All that the dataset knows, the oldest first."""
         return self.session.scalars(select(TargetRow).order_by(TargetRow.id)).all()
+
+    def texts(self, ids: Iterable[int]) -> dict[int, str]:
+        """Return the texts of these targets, by id."""
+        rows = self.session.scalars(select(TargetRow).where(self.among(TargetRow.id, set(ids))))
+        return {row.id: row.text for row in rows}
+
+    def forget_unused(self, ids: Iterable[int]) -> int:
+        """Delete those of these targets to which no row of any table refers; return how many."""
+        targets = Base.metadata.tables[TargetRow.__tablename__]
+        keys = (key for table in Base.metadata.tables.values() for key in table.foreign_keys)
+        users = [key.parent for key in keys if key.references(targets)]
+        unused = [~exists().where(column == TargetRow.id) for column in users]
+        return self.changed(delete(TargetRow).where(self.among(TargetRow.id, set(ids)), *unused))
 
     def find(self, key: str) -> TargetRow | None:
         """The target of this key (mallorn.core.targets.Target.key)."""

@@ -53,7 +53,11 @@ class AuditRow(Base):
     """A request that would change something, and what it was answered with."""
 
     __tablename__ = "audit"
-    __table_args__ = (Index("ix_audit_owner_id", "owner", "id"), Index("ix_audit_at", "at"))
+    __table_args__ = (
+        Index("ix_audit_owner_id", "owner", "id"),
+        Index("ix_audit_subject_id", "subject", "id"),
+        Index("ix_audit_at", "at"),
+    )
 
     id: Mapped[IdPk]
     at: Mapped[CreatedAt]
@@ -62,3 +66,5 @@ class AuditRow(Base):
     method: Mapped[str]
     path: Mapped[str]
     status: Mapped[int] = mapped_column(SmallInteger)
+    subject: Mapped[str] = mapped_column(default="", server_default="")  # the owner whose key was changed
+    detail: Mapped[str] = mapped_column(default="", server_default="")  # the key's id, and what it may do

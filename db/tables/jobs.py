@@ -42,6 +42,12 @@ class Job(Base):
             postgresql_where=text("deleted_at is not null and export_uri is not null"),
         ),
         Index(
+            "ix_jobs_unmeasured",
+            "deleted_at",
+            sqlite_where=text("deleted_at is not null and context_id is null"),
+            postgresql_where=text("deleted_at is not null and context_id is null"),
+        ),
+        Index(
             "ix_jobs_dropped_exports",
             "export_deleted_at",
             sqlite_where=text("export_deleted_at is not null and export_uri is not null"),

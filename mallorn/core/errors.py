@@ -87,6 +87,18 @@ class TooLarge(MallornError):
     status_code = 413
 
 
+class HeadTooLarge(MallornError):
+    """The address or the headers of the request are larger than this server accepts."""
+
+    status_code = 431
+
+
+class TooSlow(MallornError):
+    """The request came in too slowly."""
+
+    status_code = 408
+
+
 class TooMany(MallornError):
     """That is more than this owner may have at a time."""
 

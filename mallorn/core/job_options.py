@@ -24,6 +24,9 @@ from mallorn.core.version import VERSION
 LARGEST_ROUND: Final = 64  # candidates
 #: Options that an earlier version had and that mean nothing any more; to remove one, name it here.
 RETIRED: Final = frozenset[str]()
+MOST_PATTERNS: Final = 64
+MOST_NAMES: Final = 1024  # inputs, or free dimensions, of a model
+MOST_AXES: Final = 16
 
 
 def _in_order(bounds: list[int]) -> list[int]:
@@ -37,6 +40,9 @@ def _in_order(bounds: list[int]) -> list[int]:
 SizeRange = Annotated[
     list[Annotated[int, Field(ge=0, le=65_536)]], Field(min_length=2, max_length=2), AfterValidator(_in_order)
 ]
+
+
+Name = Annotated[str, Field(max_length=200)]
 
 
 class EvaluatorOptions(BaseModel):
@@ -74,7 +80,7 @@ class JobOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     recipe: Annotated[
-        str,
+        Name,
         Field(
             description="Graph passes before tuning; direct has no Winograd, plain is stock compile_relax's."
         ),
@@ -93,13 +99,13 @@ class JobOptions(BaseModel):
             "what is known to be good; zero-shot only hands it out."
         ),
     ] = SEARCH
-    search: Annotated[str, Field(description="Proposes candidates.")] = "portfolio"
-    cost_model: Annotated[str, Field(description="Predicts which candidates are fast.")] = "xgboost"
-    sampler: Annotated[str, Field(description="Picks a round's batch out of the scored pool.")] = "topk"
-    stopping: Annotated[str, Field(description="Decides when one timing is good enough.")] = "racing"
-    policy: Annotated[str, Field(description="Decides which task is next.")] = "dynatune"
+    search: Annotated[Name, Field(description="Proposes candidates.")] = "portfolio"
+    cost_model: Annotated[Name, Field(description="Predicts which candidates are fast.")] = "xgboost"
+    sampler: Annotated[Name, Field(description="Picks a round's batch out of the scored pool.")] = "topk"
+    stopping: Annotated[Name, Field(description="Decides when one timing is good enough.")] = "racing"
+    policy: Annotated[Name, Field(description="Decides which task is next.")] = "dynatune"
     families: Annotated[
-        str, Field(description="Decides which tasks share measurements and a cost model.")
+        Name, Field(description="Decides which tasks share measurements and a cost model.")
     ] = "operator"
     contests: Annotated[
         Literal["inside", "apart"],
@@ -130,7 +136,7 @@ class JobOptions(BaseModel):
         ),
     ] = "off"
     measurer: Annotated[
-        str,
+        Name,
         Field(
             description="Builds and times: tvm on a device, replay from a recording, simulated by a formula."
         ),
@@ -138,6 +144,7 @@ class JobOptions(BaseModel):
     recording: Annotated[
         str,
         Field(
+            max_length=4096,
             description="What replay answers from: a file of `mallorn record`, by its name below "
             "MALLORN_RECORDINGS; on one's own machine without API keys by its absolute path."
         ),
@@ -154,10 +161,11 @@ class JobOptions(BaseModel):
         Field(description="The budget of every task alone; without it as much as the job's allows."),
     ] = None
     only: Annotated[
-        list[Annotated[str, Field(min_length=1)]],
+        list[Annotated[Name, Field(min_length=1)]],
         Field(
+            max_length=MOST_PATTERNS,
             description="Tune only tasks whose names match one of these patterns, as conv2d*; "
-            "the others keep what is known."
+            "the others keep what is known.",
         ),
     ] = []
     build_timeout_sec: Annotated[
@@ -170,14 +178,15 @@ class JobOptions(BaseModel):
         EvaluatorOptions, Field(description="How one timing is taken: number, repeat, min_repeat_ms.")
     ] = EvaluatorOptions()
     input_shapes: Annotated[
-        dict[str, list[Annotated[int, Field(ge=1)]]],
-        Field(description="Binds the free dimensions of the model's inputs."),
+        dict[Name, Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=MOST_AXES)]],
+        Field(max_length=MOST_NAMES, description="Binds the free dimensions of the model's inputs."),
     ] = {}
     dynamic: Annotated[
-        dict[str, SizeRange],
+        dict[Name, SizeRange],
         Field(
+            max_length=MOST_NAMES,
             description="Tunes for a range of sizes of each free dimension: its least and its largest. "
-            "One that begins with 0 grows, as the length of a cache does, and is computed as long as it is."
+            "One that begins with 0 grows, as the length of a cache does, and is computed as long as it is.",
         ),
     ] = {}
 

@@ -16,6 +16,7 @@ from services.artifact_removal import delete_model, remove_export
 # A minute later comes the next: nobody waits for a writer that deletes for long.
 AT_A_TIME: Final = 20
 ENTRIES_AT_A_TIME: Final = 1000
+UNMEASURED_KEPT_DAYS: Final = 1.0  # a worker may still be at work for a job that was deleted
 WORKERS_KEPT_DAYS: Final = 7.0  # the fleet's page shows a day
 
 
@@ -39,6 +40,8 @@ def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> No
             leftovers = [(job.id, job.export_uri) for job in Removals(session).leftovers(AT_A_TIME)]
         for job_id, uri in leftovers:
             remove_export(database, job_id, uri or "")
+    with turn.part("deleted jobs that measured nothing are not removed"), database.transaction() as session:
+        Removals(session).forget_unmeasured(UNMEASURED_KEPT_DAYS, ENTRIES_AT_A_TIME)
     with turn.part("old workers are not forgotten"), database.transaction() as session:
         Workers(session).forget(WORKERS_KEPT_DAYS, ENTRIES_AT_A_TIME)
     with turn.part("measurements are not counted"), database.transaction() as session:

@@ -1,27 +1,41 @@
 """The page of the API at `/docs`: made of its own description, without a script and without the internet."""
 
 from collections.abc import Iterable
+from functools import cache
+from html import escape
 from typing import Final
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from mallorn.report.html import Html, el
 from mallorn.report.style_and_csp import PAGE, SERVED
 from services.coordinator.read_openapi import ApiDescription, JsonSchema, Operation, Parameter, Payload, Route
 
 JSON_TYPE: Final = "application/json"
+ANY_ORIGIN: Final = "http://origin.invalid"  # until somebody asks at an address
 Words = list[str | Html]
 
 
-def add_docs(app: FastAPI) -> None:
-    """Serve the page."""
+def add_docs(app: FastAPI, description_path: str) -> None:
+    """Serve the page and the description; each is made once, since they are dear and need no key."""
+
+    @cache
+    def description() -> bytes:
+        return bytes(JSONResponse(app.openapi()).body)
+
+    @cache
+    def page() -> str:
+        return document(ApiDescription.model_validate(app.openapi()), ANY_ORIGIN, description_path)
+
+    def openapi() -> Response:
+        return Response(description(), media_type=JSON_TYPE)
 
     def docs(request: Request) -> Response:
-        api = ApiDescription.model_validate(app.openapi())
-        page = document(api, str(request.base_url).rstrip("/"), app.openapi_url or "")
-        return HTMLResponse(page, headers={"Content-Security-Policy": SERVED})
+        shown = page().replace(ANY_ORIGIN, escape(str(request.base_url).rstrip("/")))
+        return HTMLResponse(shown, headers={"Content-Security-Policy": SERVED})
 
+    app.add_api_route(description_path, openapi, include_in_schema=False, response_model=None)
     app.add_api_route("/docs", docs, include_in_schema=False, response_model=None)
 
 

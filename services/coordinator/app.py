@@ -37,6 +37,7 @@ from services.coordinator.web.caller_scopes import settle
 from services.coordinator.web.cross_site import CrossSiteMiddleware
 from services.coordinator.web.error_responses import ErrorBody
 from services.coordinator.web.openapi_responses import Responses
+from services.coordinator.web.request_limits import RequestLimits
 from services.coordinator.web.stream_admission import StreamAdmission
 from services.dashboard.static_pages import add_page
 
@@ -46,10 +47,12 @@ FAILURES: Final[Responses] = {
         401: "No known API key was presented.",
         403: "The key lacks a scope, or the request comes from another web page.",
         404: "There is no such thing, or it is another owner's.",
+        408: "The body came too slowly.",
         409: "The thing is in a state that does not allow this.",
-        413: "The upload is too large.",
+        413: "The upload, or the body, is too large.",
         422: "The request cannot be carried out as written.",
         429: "That is more than the owner, or the key, may have; `Retry-After` says when to come again.",
+        431: "The address or the headers are too large.",
         503: "A part that is needed does not answer.",
         507: "The disk is full.",
     }.items()
@@ -76,13 +79,14 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url=f"{API}/openapi.json",
+        openapi_url=None,
     )
     app.state.parts = parts
     app.state.provider = Provider.of(settings)
     error_responses.install(app)
     app.add_middleware(JobLogMiddleware)
     app.add_middleware(AuditMiddleware, database=parts.database)
+    app.add_middleware(RequestLimits, parts=parts)
     app.add_middleware(CrossSiteMiddleware, door=parts.door)
     app.add_middleware(StreamAdmission)
     app.include_router(_api(), prefix=API)
@@ -90,7 +94,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(health, prefix=API, responses=_only(503), include_in_schema=False)
     app.include_router(open_sessions, prefix=API, responses=_only(403, 503))
     app.include_router(oidc, prefix=API, responses=_only(401, 404, 422, 429, 503))
-    add_docs(app)
+    add_docs(app, f"{API}/openapi.json")
     add_page(app, {"name": "Mallorn", "version": VERSION, "docs": "/docs", "api": API})
     return app
 

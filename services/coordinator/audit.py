@@ -4,15 +4,15 @@ import logging
 import re
 from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from db.repositories.audit import Audit
+from db.repositories.audit import Audit, NewAuditEntry
 from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.log_setup import about
-from mallorn.core.values.access_control import AuditEntry
+from mallorn.core.values.access_control import ApiKey, AuditEntry
 from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.caller_dependencies import CallerDep
 from services.coordinator.web.caller_scopes import SAFE_METHODS, Caller
@@ -20,8 +20,15 @@ from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 
 log = logging.getLogger(__name__)
 MOST_CHARS: Final = 200
+CHANGED_KEY: Final = "changed_key"
 router = APIRouter(prefix="/audit", tags=["keys"])
 JOB: Final = re.compile(r"/jobs/(?P<job>[0-9a-f]+)(/|$)")
+
+
+def note_key(request: Request, key: ApiKey) -> None:
+    """Let the request's entry say whose key it made or changed: the owner is shown the entry, too."""
+    may = ", ".join(key.scopes)
+    request.scope["state"][CHANGED_KEY] = key.owner, f"key {key.id}, which may {may}"
 
 
 class AuditMiddleware:
@@ -43,15 +50,18 @@ class AuditMiddleware:
         async def noted(message: Message) -> None:
             caller = state.get("caller")
             if message["type"] == "http.response.start" and caller is not None:
-                await run_in_threadpool(self._note, caller, scope["method"], scope["path"], message["status"])
+                await run_in_threadpool(self._note, caller, scope, message["status"])
             await send(message)
 
         await self._app(scope, receive, noted)
 
-    def _note(self, caller: Caller, method: str, path: str, status: int) -> None:
+    def _note(self, caller: Caller, scope: Scope, status: int) -> None:
+        method, path = scope["method"], scope["path"][:MOST_CHARS]
+        subject, detail = scope["state"].get(CHANGED_KEY, ("", ""))
+        entry = NewAuditEntry(caller.owner, caller.key_id, method, path, status, subject, detail)
         try:
             with self._database.transaction() as session:
-                Audit(session).add(caller.owner, caller.key_id, method, path[:MOST_CHARS], status)
+                Audit(session).add(entry)
         except MallornError as error:  # what was done is done, and is not to look undone
             log.warning("not in the audit log: %s %s by %s: %s", method, path, caller.owner, error.message)
 
@@ -60,7 +70,7 @@ class AuditMiddleware:
 def list_audit(
     parts: PartsDep, caller: CallerDep, cursor: CursorQuery = None, limit: LimitQuery = 50
 ) -> PageOut[AuditEntry]:
-    """List who did what, newest first: the caller's own; an admin's answer has everybody's."""
+    """List who did what, newest first: the caller, and others to the caller's keys; an admin sees all."""
     with parts.database.session() as session:
         page = Audit(session).page(caller.sees, cursor, limit)
     return PageOut(items=page.items, next_cursor=page.cursor)

@@ -20,7 +20,7 @@ from mallorn.core.states import FINAL
 from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.authenticator import AGAIN_SEC
-from services.coordinator.web.caller_dependencies import OwnerDep, Presented, shown
+from services.coordinator.web.caller_dependencies import OwnerDep, shown
 from services.coordinator.web.openapi_responses import REF, described
 from services.coordinator.web.paging import MAX_INT
 
@@ -46,7 +46,6 @@ async def job_events(
     parts: PartsDep,
     owner: OwnerDep,
     request: Request,
-    presented: Presented,
     job_id: str,
     after: Annotated[int, Query(ge=0, le=MAX_INT, description="Start behind this event.")] = 0,
     last_event_id: Annotated[
@@ -57,7 +56,7 @@ async def job_events(
     start = last_event_id or after
     # A missing job is a 404, not a stream.
     first = await run_in_threadpool(news, parts, owner, job_id, start)
-    may_stay = partial(parts.door.still_open, *shown(request, presented))
+    may_stay = partial(parts.door.still_open, *shown(request))
     events = stream(parts, owner, job_id, start, first, may_stay)
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 

@@ -1,8 +1,10 @@
 """Whether this coordinator lives and can work: for whoever supervises it. Needs no key and tells no data."""
 
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from db.migrate import NewerTables, check
@@ -11,7 +13,7 @@ from db.session import Database
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, Unavailable
 from mallorn.core.version import API, VERSION
-from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.app_context import AppContext, PartsDep
 
 OK: Final = "ok"
 #: Longer than a start takes, shorter than anyone waits for the work of the dead.
@@ -53,8 +55,14 @@ def healthz() -> Alive:
 
 
 @router.get("/readyz")
-def readyz(parts: PartsDep) -> Ready:
+async def readyz(parts: PartsDep) -> Ready:
     """Answer 200 when database, migrations and broker are there, else 503 naming the part that is missing."""
+    # Strangers may ask as often as they like: one look answers all who wait, and they take no thread.
+    ready: Ready = await parts.pulse.together("ready", partial(run_in_threadpool, _look, parts))
+    return ready
+
+
+def _look(parts: AppContext) -> Ready:
     parts.database.ping()
     migrations = OK
     try:

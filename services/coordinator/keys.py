@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from db.repositories.api_keys import ApiKeys
@@ -11,8 +11,9 @@ from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Forbidden
 from mallorn.core.storable_json import check_storable
 from mallorn.core.values.access_control import ApiKey, NewApiKey
+from services.coordinator.audit import note_key
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.caller_dependencies import CallerDep, Presented
+from services.coordinator.web.caller_dependencies import CallerDep, shown
 from services.coordinator.web.caller_scopes import needs
 from services.coordinator.web.paging import ListOut
 
@@ -57,31 +58,36 @@ def list_keys(parts: PartsDep, caller: CallerDep) -> ListOut[ApiKey]:
 
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(Scope.ADMIN))
-def create_key(parts: PartsDep, caller: CallerDep, wanted: KeyIn) -> NewApiKey:
-    """Make a key for any owner. The answer is the only place where it can be read."""
+def create_key(parts: PartsDep, caller: CallerDep, request: Request, wanted: KeyIn) -> NewApiKey:
+    """Make a key for any owner, who sees that in the audit log. The answer alone tells the key."""
     with parts.database.transaction() as session:
         scopes = tuple(scope for scope in Scope if scope in wanted.scopes)
-        return ApiKeys(session).create(wanted.owner or caller.owner, wanted.name, scopes, wanted.days)
+        key = ApiKeys(session).create(wanted.owner or caller.owner, wanted.name, scopes, wanted.days)
+    note_key(request, key)
+    return key
 
 
 @router.post("/{key_id}/rotate", openapi_extra=ANY)
 def rotate_key(
-    parts: PartsDep, caller: CallerDep, presented: Presented, key_id: IdPath, grace_minutes: GraceQuery = 0.0
+    parts: PartsDep, caller: CallerDep, request: Request, key_id: IdPath, grace_minutes: GraceQuery = 0.0
 ) -> NewApiKey:
     """Give a key another secret: with the key itself, or as an admin. A key that is over stays so."""
     with parts.database.transaction() as session:
         key = ApiKeys(session).get(key_id, caller.sees)
         # A browser that it let in, or its last secret, does not do: they end, and the new one would not.
-        by = None if caller.sees is None else digest_of(presented.credentials if presented else "")
+        by = None if caller.sees is None else digest_of(shown(request)[0] or "")
         if by is not None and not ApiKeys(session).opens(key_id, by):
             raise Forbidden("a key is rotated with the key itself, or by an admin", hint=ROTATE)
-        return ApiKeys(session).rotate(key, grace_minutes * 60, by)
+        rotated = ApiKeys(session).rotate(key, grace_minutes * 60, by)
+    note_key(request, key)
+    return rotated
 
 
 @router.delete("/{key_id}", status_code=HTTPStatus.NO_CONTENT, openapi_extra=ANY)
-def revoke_key(parts: PartsDep, caller: CallerDep, key_id: IdPath) -> None:
+def revoke_key(parts: PartsDep, caller: CallerDep, request: Request, key_id: IdPath) -> None:
     """Revoke a key, and with it the browsers that it let in. Its row stays, and says when."""
     with parts.database.transaction() as session:
         key = ApiKeys(session).get(key_id, caller.sees)
         caller.check_all(key.scopes)
         ApiKeys(session).revoke(key.id)
+    note_key(request, key)

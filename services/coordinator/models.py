@@ -1,7 +1,7 @@
 """Uploaded models."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Annotated, Final
 
@@ -40,9 +40,12 @@ async def put_model(
             "send the model's bytes as the whole body, not as a form", hint="curl -T model.onnx URL"
         )
     announced = request.headers.get("content-length", "")
+    announced_bytes = int(announced) if ANNOUNCED.fullmatch(announced) else 0
     upload = parts.store.upload(parts.settings.max_model_bytes)
-    upload.expect(int(announced) if ANNOUNCED.fullmatch(announced) else 0)
-    return await _receive(parts, owner, name, upload, request.stream())
+    upload.expect(announced_bytes)
+    with parts.arriving.upload(owner) as grow:
+        grow(announced_bytes)
+        return await _receive(parts, owner, name, upload, _blocks(request.stream()), grow)
 
 
 @router.get("")
@@ -69,12 +72,18 @@ def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
 
 
 async def _receive(
-    parts: AppContext, owner: str, name: str, upload: Upload, chunks: AsyncIterator[bytes]
+    parts: AppContext,
+    owner: str,
+    name: str,
+    upload: Upload,
+    blocks: AsyncIterator[bytes],
+    grow: Callable[[int], None],
 ) -> UploadedModel:
     """Store a model as it streams in; nothing is kept of one that is empty, too large or torn."""
     await run_in_threadpool(upload.__enter__)
     try:
-        async for block in _blocks(chunks):
+        async for block in blocks:
+            grow(upload.size_bytes + len(block))
             await run_in_threadpool(upload.write, block)
         return await run_in_threadpool(_keep, parts, owner, name, upload)
     finally:

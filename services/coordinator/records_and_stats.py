@@ -11,7 +11,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import DatasetStats, Record
 from services.coordinator.web.app_context import PartsDep
-from services.coordinator.web.caller_dependencies import OwnerDep
+from services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(tags=["dataset"])
@@ -45,7 +45,7 @@ def list_records(
     return PageOut(items=page.items, next_cursor=page.cursor)
 
 
-@router.get("/dataset/stats")
+@router.get("/dataset/stats", dependencies=[FewAtOnce])
 def dataset_stats(parts: PartsDep, owner: OwnerDep) -> DatasetStats:
     """Count what the owner's jobs measured: by target, operator, model and outcome, and day by day."""
     with parts.patient.session() as session:

@@ -18,7 +18,7 @@ from services.coordinator.jobs.list_and_show import get_job, list_tasks
 from services.coordinator.jobs.rounds import RoundOrder, list_rounds
 from services.coordinator.records_and_stats import list_records
 from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.caller_dependencies import OwnerDep
+from services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from services.coordinator.web.openapi_responses import TEXT, described
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -26,7 +26,7 @@ HTML = described("text/html", "A page that needs nothing else.", TEXT)
 
 
 # Not response_class=HTMLResponse: the description would then have failures in HTML, too.
-@router.get("/{job_id}/report", response_class=Response, responses=HTML)
+@router.get("/{job_id}/report", response_class=Response, responses=HTML, dependencies=[FewAtOnce])
 def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
     """Show all there is to know of a job as one HTML page, the same that `mallorn report` writes."""
     job = get_job(parts, owner, job_id)

@@ -1,6 +1,6 @@
 """Runs the coordinator."""
 
-from asyncio import Transport
+from asyncio import TimerHandle, Transport
 from threading import Event
 from types import FrameType
 from typing import Final
@@ -21,15 +21,37 @@ from services.coordinator.web.caller_dependencies import PEER
 SHUTDOWN_SEC: Final = 5
 # Longer than clients keep a connection that is idle (httpx: 5 s): then none is closed under a request.
 KEEP_ALIVE_SEC: Final = 75
+HEAD_SEC: Final = 30.0
+#: Of a head that comes in pieces; RequestLimits refuses, in words, what is too large and came as a whole.
+LARGEST_HEAD: Final = 64 * 1024
 
 
-class PeerProtocol(H11Protocol):
-    """Notes in the state of its requests which program is at its other end, whatever headers say."""
+class CoordinatorHttp(H11Protocol):
+    """One connection: requests learn which program is at its other end, whatever their headers say.
+
+    It ends in HEAD_SEC unless the head of a request has come by then: uvicorn waits for it for ever.
+    """
+
+    _waiting: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """Called once for every connection."""
+        """Called when a client connects."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, PEER: LocalPeer(transport.get_extra_info("socket"))}
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Called with whatever comes."""
+        super().data_received(data)
+        self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        is_served = self.cycle is not None and not self.cycle.response_complete
+        if is_served and self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        elif not is_served and self._waiting is None:
+            self._waiting = self.loop.call_later(HEAD_SEC, self.timeout_keep_alive_handler)
 
 
 class Server(uvicorn.Server):
@@ -62,11 +84,12 @@ def server_config(app: FastAPI, host: str, port: int, shutdown_sec: int = SHUTDO
         app,
         host=host,
         port=port,
-        http=PeerProtocol,
-        ws="none",
         loop="asyncio",  # whose sockets ask the kernel anew whether they are connected
         timeout_graceful_shutdown=shutdown_sec,
         timeout_keep_alive=KEEP_ALIVE_SEC,
         server_header=False,
+        http=CoordinatorHttp,
+        ws="none",
+        h11_max_incomplete_event_size=LARGEST_HEAD,
         log_config=None,  # its lines go where those of all processes go
     )

@@ -34,6 +34,8 @@ from workers.tvm.code_digest import code_digest
 from workers.tvm.graph_recipes import recipe_for, stored_recipe
 
 NAMES_TOLD: Final = 12
+NAMES_COMPARED: Final = 200
+COMPARED_CHARS: Final = 60
 CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imported: docs/models.md)"
 
 
@@ -135,12 +137,15 @@ def _asked_for(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str,
         if not patterns or any(fnmatchcase(task.name, pattern) for pattern in patterns)
     }
     if patterns and not found:
-        stems = [pattern.strip("*?") for pattern in patterns]
-        names = [task.name for task in tasks]
+        # A comparison takes the product of both lengths: a few of each do for a hint.
+        stems = [pattern.strip("*?")[:COMPARED_CHARS] for pattern in patterns[:NAMES_TOLD]]
+        names = [task.name[:COMPARED_CHARS] for task in tasks[:NAMES_COMPARED]]
         likeness = {name: max(SequenceMatcher(None, stem, name).ratio() for stem in stems) for name in names}
         closest = sorted(names, key=lambda name: -likeness[name])
         told = ", ".join(closest[:NAMES_TOLD]) + (", ..." if len(closest) > NAMES_TOLD else "")
-        raise InvalidRequest(f"no task matches {', '.join(patterns)}", hint=f"--only one of: {told}")
+        raise InvalidRequest(
+            f"no task matches {', '.join(patterns[:NAMES_TOLD])}", hint=f"--only one of: {told}"
+        )
     return found
 
 

@@ -57,3 +57,5 @@ class AuditEntry(Value):
     method: str
     path: Annotated[str, Field(description="What it was about. No body and no parameter is kept.")]
     status: Annotated[int, Field(description="What it was answered with; refusals are kept, too.")]
+    subject: Annotated[str, Field(description="Whose key it made or changed; empty: it was about none.")] = ""
+    detail: Annotated[str, Field(description="That key's id, and what it may do.")] = ""

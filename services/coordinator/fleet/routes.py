@@ -40,8 +40,9 @@ SEES_FLEET: Final = needs(Scope.READ, Scope.DEVICE)
 def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
     """List all devices that were ever seen, with when that was."""
     with parts.database.session() as session:
-        now_sec, targets = read_clock(session), {row.id: row.text for row in Targets(session).list()}
-        found = [_device(device, targets[device.target_id], now_sec) for device in Devices(session).list()]
+        now_sec, devices = read_clock(session), Devices(session).list()
+        targets = Targets(session).texts(device.target_id for device in devices)
+        found = [_device(device, targets[device.target_id], now_sec) for device in devices]
     return ListOut(items=sorted(found, key=lambda device: device.state is DeviceState.STOPPED))
 
 

@@ -1,12 +1,14 @@
 """What a job is asked for with."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from mallorn.core.job_options import JobOptions
 from mallorn.core.storable_json import check_storable
 from services.coordinator.web.paging import MAX_INT
+
+LONGEST_OPTIONS: Final = 32_000
 
 
 class JobIn(BaseModel):
@@ -14,7 +16,7 @@ class JobIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model_id: Annotated[str, Field(description="SHA-256 of an uploaded model.")]
+    model_id: Annotated[str, Field(max_length=200, description="SHA-256 of an uploaded model.")]
     target: Annotated[
         str | dict[str, JsonValue],
         Field(
@@ -45,6 +47,14 @@ class JobIn(BaseModel):
     def _can_be_stored(cls, value: Any) -> Any:
         check_storable(value)
         return value
+
+    @field_validator("options")
+    @classmethod
+    def _is_short(cls, options: JobOptions) -> JobOptions:
+        # Each list of jobs shows them.
+        if (length := len(options.model_dump_json(exclude_defaults=True))) > LONGEST_OPTIONS:
+            raise ValueError(f"as JSON they have {length:,} characters, more than {LONGEST_OPTIONS:,}")
+        return options
 
 
 class ResumeIn(BaseModel):

@@ -42,7 +42,7 @@ def job_out(session: Session, job: Job) -> JobStatus:
 
 def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
     """The same of many; no more queries are made for a hundred than for one."""
-    targets = {row.id: row.text for row in Targets(session).list()}
+    targets = Targets(session).texts(job.target_id for job in jobs)
     progress, outlooks = progress_of(session, jobs), outlooks_of(session, jobs)
     return [_job_out(job, targets[job.target_id], progress[job.id], outlooks.get(job.id)) for job in jobs]
 

@@ -15,7 +15,7 @@ from mallorn.core.errors import MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
 from services.coordinator.sign_in.oidc_provider import ProviderDep
 from services.coordinator.web.app_context import PartsDep, get_parts
-from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, Presented, peer_of
+from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, cookie_name, shown
 from services.coordinator.web.caller_scopes import Caller, needs
 
 SIGNED_IN_SEC: Final = 12 * 3600.0
@@ -52,20 +52,20 @@ def home(request: Request) -> str:
 
 def why_refused(request: Request) -> str | None:
     """Why this browser was not signed in a moment ago."""
-    return unquote(request.cookies.get(REFUSED_COOKIE, "")) or None
+    return unquote(request.cookies.get(cookie_name(request, REFUSED_COOKIE), "")) or None
 
 
-def forget(response: Response) -> None:
+def forget(request: Request, response: Response) -> None:
     """It is signed in."""
-    response.delete_cookie(REFUSED_COOKIE, httponly=True, samesite="strict")
+    response.delete_cookie(cookie_name(request, REFUSED_COOKIE), httponly=True, samesite="strict")
 
 
 def _back(request: Request, error: MallornError) -> Response:
     # Not in the address: whoever makes a link would choose what the page says.
     response = RedirectResponse(home(request), HTTPStatus.SEE_OTHER)
     response.set_cookie(
-        REFUSED_COOKIE,
-        quote(error.message[:MOST_CHARS]),
+        cookie_name(request, REFUSED_COOKIE),
+        quote(error.message[:MOST_CHARS], safe=""),
         max_age=TOLD_SEC,
         httponly=True,
         samesite="strict",
@@ -78,7 +78,7 @@ def _back(request: Request, error: MallornError) -> Response:
 def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Session:
     """Say whom this browser is signed in as, and whether a key is needed here at all."""
     try:
-        caller = parts.door.caller(None, request.cookies.get(COOKIE), peer_of(request))
+        caller = parts.door.caller(None, *shown(request)[1:])
     except Unauthorized as error:
         name = provider.name if provider else None
         refused = why_refused(request) if parts.door.asks() else f"{error.message}: {error.hint}"
@@ -87,14 +87,13 @@ def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Se
 
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(*Scope))
-def sign_in(
-    request: Request, response: Response, parts: PartsDep, caller: CallerDep, presented: Presented
-) -> Session:
+def sign_in(request: Request, response: Response, parts: PartsDep, caller: CallerDep) -> Session:
     """Sign this browser in with the key of the request: it gets a cookie that lasts twelve hours."""
-    if presented is None or not parts.door.asks():
+    key, *_ = shown(request)
+    if key is None or not parts.door.asks():
         return _session(caller, parts.door.asks())
     with parts.database.transaction() as session:
-        digest = digest_of(presented.credentials)
+        digest = digest_of(key)
         cookie = SignIns(session).create(caller.owner, caller.scopes, SIGNED_IN_SEC, digest)
     hand_out(request, response, cookie)
     return _session(caller, True)
@@ -103,19 +102,23 @@ def sign_in(
 @open_router.delete("", status_code=HTTPStatus.NO_CONTENT)
 def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
     """Sign this browser out; its cookie opens nothing from now on."""
-    if cookie := request.cookies.get(COOKIE):
+    if cookie := shown(request)[1]:
         with parts.database.transaction() as session:
             SignIns(session).end(cookie)
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="strict")
 
 
 def hand_out(request: Request, response: Response, cookie: str) -> None:
     """No script reads it, and no other site's page sends it."""
     if why_refused(request):
-        forget(response)
-    secure = request.url.scheme == "https"
+        forget(request, response)
     response.set_cookie(
-        COOKIE, cookie, max_age=int(SIGNED_IN_SEC), httponly=True, samesite="strict", secure=secure
+        cookie_name(request, COOKIE),
+        cookie,
+        max_age=int(SIGNED_IN_SEC),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
     )
 
 

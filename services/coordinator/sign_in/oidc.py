@@ -1,6 +1,5 @@
 """Signing in with an identity provider: the authorization code flow, with PKCE."""
 
-import json
 from http import HTTPStatus
 from typing import Annotated, Final
 
@@ -16,6 +15,7 @@ from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC, OnThePa
 from services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, Refused
 from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.authenticator import LET_IN
+from services.coordinator.web.caller_dependencies import cookie_name
 
 #: Between leaving and coming back a browser keeps what it left with.
 COOKIE: Final = "mallorn_oidc"
@@ -44,8 +44,8 @@ def leave(request: Request, provider: OpenProvider) -> RedirectResponse:
     response = RedirectResponse(provider.address(_callback(request), **kept), REDIRECT)
     # Lax: it comes back with a navigation that another site began.
     response.set_cookie(
-        COOKIE,
-        json.dumps(kept),
+        cookie_name(request, COOKIE),
+        ".".join(kept.values()),  # secrets hold no dot, and nothing that a cookie has to escape
         max_age=AWAY_SEC,
         httponly=True,
         samesite="lax",
@@ -78,19 +78,15 @@ def come_back(
             raise Refused(f"{owner} was put out of this service", hint=LET_IN)
         cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
     response = RedirectResponse(home(request), REDIRECT)
-    response.delete_cookie(COOKIE, httponly=True, samesite="lax")
+    response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="lax")
     hand_out(request, response, cookie)
     return response
 
 
 def _kept(request: Request) -> dict[str, str]:
     """What the browser left with; empty where it brings nothing of ours."""
-    try:
-        kept = json.loads(request.cookies.get(COOKIE, ""))
-    except (ValueError, RecursionError):
-        return {}
-    whole = isinstance(kept, dict) and all(isinstance(kept.get(each), str) for each in KEPT)
-    return kept if whole else {}
+    kept = request.cookies.get(cookie_name(request, COOKIE), "").split(".")
+    return dict(zip(KEPT, kept, strict=True)) if len(kept) == len(KEPT) and all(kept) else {}
 
 
 def _callback(request: Request) -> str:

@@ -11,6 +11,7 @@ from mallorn.core.settings import Settings
 from services.coordinator.web.artifact_store import Store
 from services.coordinator.web.authenticator import Authenticator
 from services.coordinator.web.event_poller import EventPoller
+from services.coordinator.web.quotas import ArrivingBytes, FewAtOnce
 from services.coordinator.web.rate_limit import RateLimit
 from services.coordinator.web.waker import Waker
 
@@ -31,6 +32,8 @@ class AppContext:
     waker: Waker
     door: Authenticator
     rates: RateLimit
+    arriving: ArrivingBytes
+    few: FewAtOnce  # of the answers that take long
     pulse: EventPoller
     stopping: Event = field(default_factory=Event)  # streams without an end of their own watch it
 
@@ -40,9 +43,10 @@ class AppContext:
         patient = Database(settings.database_url, answer_sec=PATIENT_SEC)
         store, waker = Store(settings.artifacts), Waker(settings.redis_url)
         door, rates = Authenticator(settings, database), RateLimit(settings.quota_requests)
-        stopping = Event()
+        arriving, stopping = ArrivingBytes(settings.quota_model_bytes), Event()
+        pulse = EventPoller(database, stopping)
         return cls(
-            settings, database, patient, store, waker, door, rates, EventPoller(database, stopping), stopping
+            settings, database, patient, store, waker, door, rates, arriving, FewAtOnce(), pulse, stopping
         )
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ class Authenticator:
     """Knows all keys. Once there was one, or an identity provider is set up, nobody comes in unknown.
 
     Until then the user who runs this service, and root, are the owner `local`; other users of the machine
-    are nobody (ADR 0057). A caller without a peer is in this process.
+    are nobody (ADR 0058). A caller without a peer is in this process.
     """
 
     def __init__(self, settings: Settings, database: Database) -> None:

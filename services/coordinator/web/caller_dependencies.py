@@ -1,15 +1,17 @@
 """Who is asking, and whether they may."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.utils import get_authorization_scheme_param
 
 from db.repositories.jobs import Jobs
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound
-from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.authenticator import LocalPeer
 from services.coordinator.web.caller_scopes import SCOPES, Caller
 
@@ -22,24 +24,40 @@ _bearer = HTTPBearer(
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def shown(request: Request, presented: Presented) -> tuple[str | None, str | None, LocalPeer | None]:
-    """The key and the cookie of a request, as they came, and which program sent it."""
-    return presented.credentials if presented else None, request.cookies.get(COOKIE), peer_of(request)
+def cookie_name(request: Request, name: str) -> str:
+    """Return a cookie's name with the port that the browser asked: browsers keep one cookie for all ports."""
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"{name}_{port}" if port.isascii() and port.isdigit() and len(port) <= 5 else name
+
+
+def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
+    """Return the key and the cookie of a request, as they came, and which program sent it."""
+    scheme, key = get_authorization_scheme_param(request.headers.get("authorization"))
+    cookie = request.cookies.get(cookie_name(request, COOKIE))
+    return key if scheme.lower() == "bearer" and key else None, cookie, peer_of(request)
 
 
 def peer_of(request: Request) -> LocalPeer | None:
-    """The program that sent a request; None: this process."""
+    """Return the program that sent a request; None: this process."""
     return getattr(request.state, PEER, None)
 
 
-def get_caller(request: Request, parts: PartsDep, presented: Presented) -> Caller:
-    """Whose key, or whose sign-in, was presented.
+def admit(parts: AppContext, request: Request) -> Caller:
+    """Return whose key, or whose sign-in, was presented, and count the request once.
 
-    Raises Unauthorized, Forbidden for want of a scope, and TooMany.
+    Raises Unauthorized, and TooMany. The audit log has those alone who are admitted.
     """
-    caller = parts.door.caller(*shown(request, presented))
-    request.state.caller = caller  # what stands around the routes asks for it
-    parts.rates.take((caller.owner, caller.key_id), caller.owner)
+    known: Caller | None = getattr(request.state, "caller", None)
+    if known is None:
+        known = parts.door.caller(*shown(request))
+        parts.rates.take((known.owner, known.key_id), known.owner)
+        request.state.caller = known
+    return known
+
+
+def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
+    """Admit whoever asks, if the scopes allow it. Raises Unauthorized, TooMany and Forbidden."""
+    caller = admit(parts, request)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
     return caller
 
@@ -53,6 +71,16 @@ def get_owner(caller: CallerDep) -> str:
 
 
 OwnerDep = Annotated[str, Depends(get_owner)]
+
+
+def take_turn(parts: PartsDep, owner: OwnerDep) -> Iterator[None]:
+    """Let an answer that takes long be one of a few at a time. Raises TooMany."""
+    with parts.few.one(owner):
+        yield
+
+
+#: What a route says whose answer takes long.
+FewAtOnce = Depends(take_turn)
 
 
 def get_job_owner(parts: PartsDep, caller: CallerDep, job_id: str) -> str:

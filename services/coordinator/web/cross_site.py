@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
+from mallorn.core.storable_json import told
 from services.coordinator.web.authenticator import Authenticator
 from services.coordinator.web.caller_scopes import SAFE_METHODS
 from services.coordinator.web.error_responses import error_body
@@ -50,7 +51,7 @@ class CrossSiteMiddleware:
         host = headers.get("host", "")
         if not names_loopback(host) and not await self._asks():
             return Forbidden(
-                f"this coordinator has no API keys and answers to loopback names only, not to {host!r}",
+                f"this coordinator has no API keys and answers to loopback names only, not to {told(host)!r}",
                 hint="use http://127.0.0.1, or make a key there: mallorn keys create NAME --here",
             )
         if scope["method"] not in SAFE_METHODS and is_cross_site(headers, host):

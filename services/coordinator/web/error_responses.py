@@ -17,22 +17,28 @@ from starlette.routing import Match, Route
 from mallorn.core.errors import InvalidRequest, MallornError, NotFound, TooMany
 from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions
 from mallorn.core.os_errors import os_error
+from mallorn.core.storable_json import told
 
 log = logging.getLogger(__name__)
 CLIENT_CLOSED_REQUEST: Final = 499
-# These may come before a body is read: the server would go on to read, and drop, all of it.
-CLOSE: Final = {"Connection": "close"}
 ANSWER_HEADERS: Final[dict[int, dict[str, str]]] = {
-    401: {"WWW-Authenticate": "Bearer", **CLOSE},
-    413: CLOSE,
+    401: {"WWW-Authenticate": "Bearer"},
     503: {"Retry-After": "5"},
-    507: CLOSE,
 }
+MOST_PROBLEMS: Final = 10
 NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {
     "options": JobOptions,
     "evaluator": EvaluatorOptions,
     "simulated": SimulatedOptions,
 }
+
+
+class BodyRefused(HTTPException):
+    """A body is not read, for this reason: FastAPI lets nothing but an HTTPException leave its reading."""
+
+    def __init__(self, error: MallornError) -> None:
+        super().__init__(error.status_code)
+        self.error = error
 
 
 class ErrorBody(BaseModel):
@@ -73,12 +79,15 @@ def _known(request: Request, error: Exception) -> Response:
 def _malformed(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - what it is registered for
     problems = error.errors()
-    return _known(request, InvalidRequest("; ".join(map(_problem, problems)), hint=_known_names(problems)))
+    words = [_problem(problem) for problem in problems[:MOST_PROBLEMS]]
+    if len(problems) > MOST_PROBLEMS:
+        words.append(f"and {len(problems) - MOST_PROBLEMS:,} more")
+    return _known(request, InvalidRequest("; ".join(words), hint=_known_names(problems[:MOST_PROBLEMS])))
 
 
 def _problem(problem: ErrorDetails) -> str:
     _, *path = problem["loc"]
-    where = ".".join(str(part) for part in path) or "the body"
+    where = told(".".join(str(part) for part in path)) or "the body"
     if problem["type"] == "extra_forbidden":
         return f"{where}: there is no such field"
     if problem["type"] == "json_invalid":
@@ -101,8 +110,10 @@ def _known_names(problems: Sequence[ErrorDetails]) -> str:
 
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
+    if isinstance(error, BodyRefused):
+        return _known(request, error.error)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return _known(request, NotFound(f"there is no {request.url.path}", hint="see /docs"))
+        return _known(request, NotFound(f"there is no {told(request.url.path)}", hint="see /docs"))
     if error.status_code == HTTPStatus.BAD_REQUEST:  # a body that is no text, or nested without end
         return _known(request, InvalidRequest(f"the body cannot be read: {error.detail}", hint="see /docs"))
     headers = dict(error.headers or {})
@@ -111,7 +122,7 @@ def _http(request: Request, error: Exception) -> Response:
     name = HTTPStatus(error.status_code).phrase.title().replace(" ", "")
     body = {
         "error": name,
-        "detail": f"{request.method} {request.url.path}: {error.detail}",
+        "detail": f"{told(request.method)} {told(request.url.path)}: {error.detail}",
         "hint": "see /docs",
     }
     return JSONResponse(body, error.status_code, headers)

@@ -1,5 +1,9 @@
 """How much an owner may take up at a time, where the settings say so."""
 
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -9,6 +13,7 @@ from mallorn.core.errors import TooMany
 from mallorn.core.settings import Settings
 
 AGAIN_SEC: Final = 60
+MOST_AT_ONCE: Final = 4  # of the forty threads that answer all requests
 
 
 def check_work(session: Session, settings: Settings, owner: str) -> None:
@@ -30,8 +35,66 @@ def check_work(session: Session, settings: Settings, owner: str) -> None:
 
 def check_storage(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's models, those of this transaction too, take more than they may."""
-    most = settings.quota_model_bytes
-    if most and (found := Usage(session).model_bytes(owner)) > most:
+    _check_bytes(owner, settings.quota_model_bytes, Usage(session).model_bytes(owner))
+
+
+class ArrivingBytes:
+    """Bytes of models that are on their way into this coordinator, by owner; no more than those kept may be.
+
+    They count apart from those kept: who sends a model again that is kept already, may.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._arriving: Counter[str] = Counter()
+
+    @contextmanager
+    def upload(self, owner: str) -> Iterator[Callable[[int], None]]:
+        """Give what to call with the size of an upload as it grows; it raises TooMany beyond the quota."""
+        counted = 0
+
+        def grow(size_bytes: int) -> None:
+            nonlocal counted
+            more = max(0, size_bytes - counted)
+            _check_bytes(owner, self._most_bytes, self._arriving[owner] + more)
+            self._arriving[owner] += more
+            counted += more
+
+        try:
+            yield grow
+        finally:
+            self._arriving[owner] -= counted
+            self._arriving += Counter()  # drops those without any
+
+
+class FewAtOnce:
+    """Lets an owner have a few answers at a time of the kind that takes long."""
+
+    def __init__(self) -> None:
+        self._under_way: Counter[str] = Counter()
+        self._lock = Lock()
+
+    @contextmanager
+    def one(self, owner: str) -> Iterator[None]:
+        """Count one more until the block ends. Raises TooMany."""
+        with self._lock:
+            if self._under_way[owner] >= MOST_AT_ONCE:
+                raise TooMany(
+                    f"{owner} waits for {MOST_AT_ONCE} such answers already",
+                    hint="come again in a second",
+                    retry_sec=1,
+                )
+            self._under_way[owner] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way[owner] -= 1
+                self._under_way += Counter()
+
+
+def _check_bytes(owner: str, most: int, found: int) -> None:
+    if most and found > most:
         raise TooMany(
             f"{owner} may keep {most:,} bytes of models, and this would make {found:,}",
             hint="mallorn models rm MODEL",

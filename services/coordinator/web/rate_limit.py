@@ -3,11 +3,12 @@
 import math
 import time
 from collections.abc import Callable, Hashable
+from threading import Lock
 from typing import Final
 
 from mallorn.core.errors import TooMany
 
-# Full ones tell nothing: they are forgotten when there are so many, as addresses have no end.
+# The one that was used longest ago is forgotten when there are more, as addresses have no end.
 MOST_BUCKETS: Final = 10_000
 
 
@@ -17,23 +18,24 @@ class RateLimit:
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = per_minute
         self._clock = clock
+        self._lock = Lock()
         self._left: dict[Hashable, tuple[float, float]] = {}  # requests, as of when
 
     def take(self, who: Hashable, name: str) -> None:
         """Count a request of whom errors call `name`. Raises TooMany, which says when to come again."""
         if not self._most:
             return
-        now_sec = self._clock()
-        if len(self._left) >= MOST_BUCKETS:
-            self._left = {who: left for who, left in self._left.items() if now_sec - left[1] < 60}
-        left, since_sec = self._left.get(who, (float(self._most), now_sec))
-        left = min(float(self._most), left + (now_sec - since_sec) * self._most / 60)
+        with self._lock:
+            now_sec = self._clock()
+            left, since_sec = self._left.pop(who, (float(self._most), now_sec))
+            left = min(float(self._most), left + (now_sec - since_sec) * self._most / 60)
+            self._left[who] = left - 1 if left >= 1 else left, now_sec
+            if len(self._left) > MOST_BUCKETS:
+                del self._left[next(iter(self._left))]
         if left < 1:
-            self._left[who] = left, now_sec
             wait_sec = math.ceil((1 - left) * 60 / self._most)
             raise TooMany(
                 f"{name} may make {self._most} requests a minute",
                 hint=f"come again in {wait_sec} s",
                 retry_sec=wait_sec,
             )
-        self._left[who] = left - 1, now_sec

@@ -6,19 +6,21 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from db.repositories.audit import Audit
+from db.repositories.audit import Audit, NewAuditEntry
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
+from db.repositories.targets import Targets
 from db.repositories.uploaded_models import Models
 from db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
 from mallorn.core.artifact_uris import export_uri, model_uri
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
+from mallorn.core.targets import parse_target
 from mallorn.core.values.event import OtherEvent
 from services.control import delete_expired
 from services.control.delete_expired import tidy
-from tests.fixtures.rows import MODEL, Rows
+from tests.fixtures.rows import MODEL, Rows, new_job
 
 LONG_AGO_SEC = 30 * 86400
 
@@ -89,12 +91,42 @@ def test_a_model_goes_once_no_job_refers_to_it(kept: Kept) -> None:
 
 
 def test_entries_of_the_audit_log_go_when_they_are_old_enough(kept: Kept) -> None:
-    kept.rows.write(lambda session: Audit(session).add("ada", "", "PUT", "/api/v1/models", 200))
+    entry = NewAuditEntry("ada", "", "PUT", "/api/v1/models", 200)
+    kept.rows.write(lambda session: Audit(session).add(entry))
     kept.rows.write(lambda session: session.execute(update(AuditRow).values(at=1.0)))
     kept.tidy()
     assert kept.count(AuditRow) == 1
     kept.tidy(keep_audit_days=1)
     assert kept.count(AuditRow) == 0
+
+
+def test_a_deleted_job_that_measured_nothing_leaves_neither_row_nor_target(
+    rows: Rows, tmp_path: Path
+) -> None:
+    rows.measured_round(rows.ok(0))
+    kept = Kept(rows, tmp_path)
+    own = parse_target({"kind": "llvm", "num-cores": 77})
+
+    def submitted(session: Any) -> str:
+        target_id = Targets(session).ensure(own).id
+        return Jobs(session).create(new_job(target_id=target_id))[0].id
+
+    cheap, recent = (rows.write(submitted) for _ in range(2))
+    for job_id in (cheap, recent):
+        rows.write(lambda session, job_id=job_id: Jobs(session).cancel(job_id, "ada"))
+    for job_id in (cheap, recent, rows.job_id):
+        rows.write(lambda session, job_id=job_id: Removals(session).delete(job_id, "ada"))
+    days_ago = update(Job).values(deleted_at=Job.deleted_at - 2 * 86400)
+    rows.write(lambda session: session.execute(days_ago.where(Job.id.in_([cheap, rows.job_id]))))
+    kept.tidy()
+    jobs = rows.read(lambda session: set(session.scalars(select(Job.id))))
+    assert jobs == {recent, rows.job_id}, "what was measured stays, and so does what was deleted just now"
+    assert rows.read(lambda session: Targets(session).find(own.key)) is not None, "a job refers to it"
+    rows.write(lambda session: session.execute(days_ago.where(Job.id == recent)))
+    kept.tidy()
+    assert rows.read(lambda session: Targets(session).find(own.key)) is None
+    assert kept.count(Measurement) == 1
+    assert rows.read(lambda session: Targets(session).texts([rows.target_id]))
 
 
 def test_files_of_a_deleted_export_go_if_the_coordinator_died_before(kept: Kept) -> None:

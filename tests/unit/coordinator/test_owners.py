@@ -82,7 +82,7 @@ def test_a_sign_in_that_was_under_way_opens_nothing_either(coordinator: Coordina
     treat(coordinator, admin, "put-out")
     with coordinator.database.transaction() as session:  # it had looked before
         cookie = SignIns(session).create(ADA, USUAL_SCOPES, 60)
-    coordinator.http.cookies.set("mallorn_session", cookie)
+    coordinator.http.cookies.set(f"mallorn_session_{coordinator.url.rpartition(':')[2]}", cookie)
     assert coordinator.http.get("/jobs").status_code == 401
 
 

@@ -1,0 +1,135 @@
+"""Bounds what a request costs before anything parses it: address, headers, and the body's bytes and seconds.
+
+Nothing of a body is read before its sender is known and comes at a rate that is allowed.
+"""
+
+import math
+import re
+import time
+from typing import Final, cast
+
+import anyio
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow
+from mallorn.core.version import API
+from services.coordinator.web.app_context import AppContext
+from services.coordinator.web.caller_dependencies import admit
+from services.coordinator.web.error_responses import BodyRefused, error_body
+
+LONGEST_ADDRESS: Final = 16 * 1024  # bytes
+LARGEST_HEADERS: Final = 32 * 1024
+LARGEST_BODY: Final = 1 << 18  # the longest options and a target have a fifth of that
+#: A client may keep this server waiting for so long, and for as much longer as its bytes take at this rate.
+WAIT_SEC: Final = 30.0
+SLOWEST_BYTES_PER_SEC: Final = 4 * 1024
+_OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
+Headers = list[tuple[bytes, bytes]]
+UPLOAD: Final = "PUT", f"{API}/models"  # has a limit of its own, MALLORN_MAX_MODEL_BYTES
+
+
+class RequestLimits:
+    """Middleware in front of all routes."""
+
+    def __init__(self, app: ASGIApp, parts: AppContext) -> None:
+        self._app = app
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["headers"] = _without_strange_cookies(scope["headers"])
+        body, app = _Body(scope, receive, send, self._parts), self._app
+        try:
+            _check_head(scope)
+            body.check_size(body.announced_bytes)
+        except MallornError as error:
+            app = cast(ASGIApp, JSONResponse(error_body(error), error.status_code))
+        await app(scope, body.receive, body.send)
+
+
+class _Body:
+    """The body of one request."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, parts: AppContext) -> None:
+        self._request = Request(scope)
+        self._receive = receive
+        self._send = send
+        self._parts = parts
+        is_upload = (scope["method"], scope["path"]) == UPLOAD
+        self._limit_bytes = math.inf if is_upload else LARGEST_BODY
+        self._received_bytes = 0
+        self._waited_sec = 0.0
+        self._answered = False
+        headers = self._request.headers
+        self.announced_bytes = int(headers.get("content-length", 0))  # the server takes digits alone
+        self._complete = not self.announced_bytes and "transfer-encoding" not in headers
+
+    async def receive(self) -> Message:
+        """Return the next piece. Raises BodyRefused with Unauthorized, TooLarge or TooSlow."""
+        if self._complete:
+            return await self._receive()
+        if self._answered:  # a stream waits for its client to leave, and this one sends a body instead
+            return {"type": "http.disconnect"}
+        try:
+            if not self._received_bytes:
+                await run_in_threadpool(admit, self._parts, self._request)
+            message = await self._within_time()
+            self._received_bytes += len(message.get("body", b""))
+            self.check_size(self._received_bytes)
+        except MallornError as error:
+            raise BodyRefused(error) from error
+        self._complete = not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer; one before the body's end closes, or the rest would be read for ever."""
+        if message["type"] == "http.response.start":
+            self._answered = True
+            if not self._complete:
+                MutableHeaders(scope=message)["Connection"] = "close"
+        await self._send(message)
+
+    def check_size(self, size_bytes: int) -> None:
+        """Raise TooLarge for more bytes than the route takes."""
+        if size_bytes > self._limit_bytes:
+            raise TooLarge(
+                f"a request's body may have {LARGEST_BODY:,} bytes, and this one is larger", hint="see /docs"
+            )
+
+    async def _within_time(self) -> Message:
+        allowed_sec = WAIT_SEC + self._received_bytes / SLOWEST_BYTES_PER_SEC
+        began_sec = time.monotonic()
+        with anyio.move_on_after(max(0.0, allowed_sec - self._waited_sec)):
+            message = await self._receive()
+            self._waited_sec += time.monotonic() - began_sec
+            return message
+        raise TooSlow(
+            f"{self._received_bytes:,} bytes of the body came in {allowed_sec:.0f} s, which is too slow",
+            hint="send it again over a faster line",
+        )
+
+
+def _without_strange_cookies(headers: Headers) -> Headers:
+    """Leave out other services' cookies, and escapes, which Python before 3.11.10 reads in quadratic time."""
+    return [
+        (name, b"; ".join(filter(_OWN_COOKIE.fullmatch, value.split(b"; "))) if name == b"cookie" else value)
+        for name, value in headers
+    ]
+
+
+def _check_head(scope: Scope) -> None:
+    """Raise HeadTooLarge for an address or headers of which even looking at them takes long."""
+    if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
+        raise HeadTooLarge(
+            f"the address is longer than {LONGEST_ADDRESS:,} bytes", hint="ask for less in one request"
+        )
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADERS:
+        raise HeadTooLarge(
+            f"the headers are larger than {LARGEST_HEADERS:,} bytes", hint="delete this site's cookies"
+        )
