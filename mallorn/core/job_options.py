@@ -146,7 +146,7 @@ class JobOptions(BaseModel):
         Field(
             max_length=4096,
             description="What replay answers from: a file of `mallorn record`, by its name below "
-            "MALLORN_RECORDINGS; on one's own machine without API keys by its absolute path."
+            "MALLORN_RECORDINGS; on one's own machine without API keys by its absolute path.",
         ),
     ] = ""
     simulated: Annotated[
