@@ -54,6 +54,10 @@ OWN: Final = {
     "'for c in range\\\\(\\\\{chunks\\\\}\\\\):\\\\n((?: .*\\\\n)+)'": "a template of our own source",
     "graphc/quant/tiled_sums.py: '\\\\bv\\\\w+'": "index expressions that our own templates hold",
     "graphc/export/target_machine.py: '[-._]'": "features that LLVM knows",
+    # Quadratic where a line leaves a quote open and many escaped ones follow; stored keys depend on it.
+    "workers/tvm/workload_key.py: f'{_STRING}|(?<![\\\\w.])[A-Za-z_]\\\\w*(?!\\\\w|=(?!=))'": (
+        "programs as TVM prints them, in a child that has a time limit"
+    ),
     "stack/network_mount.py: b'\\\\\\\\([0-7]{3})'": "the kernel's list of mounts",
 }
 #: Whole pieces that cost most where an expression has more than single characters to stumble on.

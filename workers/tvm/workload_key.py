@@ -15,7 +15,7 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock
 
-_STRING = r'"(?:[^"\\]|\\.)*+"?'
+_STRING = r'"(?:[^"\\]|\\.)*"'
 # A name with a dot before it belongs to TVMScript, one with `=` right behind it is an argument's.
 _TOKEN = re.compile(rf"{_STRING}|(?<![\w.])[A-Za-z_]\w*(?!\w|=(?!=))")
 # What starts a new variable, perhaps under a name that an earlier, closed scope used.
