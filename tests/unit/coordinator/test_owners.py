@@ -181,6 +181,6 @@ def test_streams_of_one_key_ask_the_database_once(
     monkeypatch.setattr(
         type(door_of), "caller", lambda self, *shown: (asked.append(shown), caller(self, *shown))[1]
     )
-    assert all(door_of.still_open(key, None) for _ in range(100))
-    assert asked == [(key, None)]
-    assert not door_of.still_open("another", None)
+    assert all(door_of.still_open(key, None, None) for _ in range(100))
+    assert asked == [(key, None, None)]
+    assert not door_of.still_open("another", None, None)
