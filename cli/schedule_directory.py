@@ -120,7 +120,7 @@ def local_model(
         room, weights = Path(parent), ModelUpload.of(file).weights
         (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
-        readable = tuple((str(path), READ) for path in (*model_files, *exported.files))
+        readable = tuple((str(path), READ) for path in (room, *model_files, *exported.files))
         env = {"TVM_NUM_THREADS": str(count), **path}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
             yield WholeModel(

@@ -120,7 +120,7 @@ class Door(RuleBasedStateMachine):
         for who in self.bearers:
             known = self.owner_of(who)
             try:
-                caller = self.parts.door.caller(None if who.cookie else who.secret, who.cookie or None)
+                caller = self.parts.door.caller(None if who.cookie else who.secret, who.cookie or None, None)
             except Unauthorized:
                 who.refused = True
                 assert known is None, f"{who} should be let in"

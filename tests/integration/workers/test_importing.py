@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGKILL
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select, update
@@ -16,6 +17,7 @@ from db.repositories.tasks import Tasks
 from db.repositories.workloads import KEPT
 from db.tables import Job, StageRun
 from mallorn.core.errors import InvalidModel, Unavailable
+from mallorn.core.stand_in_measurers import ANY_RECORDING
 from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
 from mallorn.core.values.graph_report import GraphReport
@@ -306,7 +308,11 @@ def test_a_job_whose_device_is_still_to_come_is_bound_to_nothing(workshop, job):
     assert workshop.read(lambda session: Jobs(session).get(job, None)).context_id is None
 
 
-def test_what_a_recording_lacks_is_a_warning_and_what_holds_nothing_fails_the_job(workshop, job, tmp_path):
+def test_what_a_recording_lacks_is_a_warning_and_what_holds_nothing_fails_the_job(
+    workshop, job, tmp_path, monkeypatch
+):
+    settings = workshop.settings.model_copy(update={"recordings": ANY_RECORDING})
+    monkeypatch.setattr(workshop, "tools", lambda _: SimpleNamespace(settings=settings, room=tmp_path))
     task = replace(made_up(10), workload="w0", target=TARGET.text)
     write_tasks(tmp_path / "recording.parquet", [task], {})
     options = {**QUICK, "measurer": "replay", "recording": str(tmp_path / "recording.parquet")}
