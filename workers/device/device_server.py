@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tvm.rpc import _ffi_api as rpc_api
 
@@ -23,10 +24,12 @@ from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, welcome
 from workers.device.serve_rpc_session import RpcSession
 from workers.device.tracker_client import NO_KEY
 from workers.device.tracker_registration import Registration
+from workers.subprocesses.cpu_share import processor_sec
 
 log = logging.getLogger(__name__)
 
 PING_SEC = 1.0
+ENDING_SEC: Final = 0.05  # of a processor, that the end of a process takes at most
 
 
 @dataclass
@@ -38,7 +41,16 @@ class Running:
     connection: socket.socket
     folder: Path
     abandoned: bool = False  # its client hung up
-    unheard: bool = False  # when it was last looked at, it waited for its client
+    waited: bool = False  # for its client, when it was last looked at
+    ran_sec: float = 0.0  # until then
+
+    def look(self) -> None:
+        """Note whether the session waits for its client now, and how long it has computed."""
+        self.waited, self.ran_sec = waits_for(self.pid, self.connection.fileno()), processor_sec(self.pid)
+
+    def is_unheard(self) -> bool:
+        """Return whether it has waited for its client since the last look; asked of a session that ended."""
+        return self.waited and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 
 class DeviceServer:
@@ -71,7 +83,7 @@ class DeviceServer:
             if (running := self._running) is not None:
                 # Who ends at its deadline while it waits for its client ran into no loop: the network
                 # stalled.
-                running.unheard = waits_for(running.pid, running.connection.fileno())
+                running.look()
             if self._is_reached():
                 self._registration.keep()
             waiting = set(self._lobby)
@@ -160,10 +172,10 @@ class DeviceServer:
         session.serve(connection.fileno())
 
     def _end_session(self, running: Running) -> None:
+        heard = UNHEARD if running.is_unheard() else ""
         status = os.waitpid(running.pid, 0)[1]
         if status != 0 and not running.abandoned:
             log.warning("a session ended badly: %s", how_it_ended(status))
-            heard = UNHEARD if running.unheard else ""
             _say_last_words(running.connection, f"{DEATH_NOTICE} {how_it_ended(status)}{heard}")
         os.close(running.pid_fd)
         running.connection.close()

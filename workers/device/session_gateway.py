@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.fleet_key import FleetKey
+from mallorn.core.os_errors import os_error
 from workers.device.device_class import DeviceClass, none_like
 from workers.device.device_request_queue import class_of
 from workers.device.rpc_handshake import ask_for_session, notice_dead_peer, read_greeting, send_greeting
@@ -111,6 +112,8 @@ class SessionGateway:
                 try:
                     return ask_for_session((host, port), match_key, self._key, PATIENCE_SEC), match_key
                 except OSError as error:
+                    if (known := os_error(error)) is not None:
+                        raise known from error
                     # The device died between its offer and our call; the tracker finds out in a moment.
                     why = f"stayed busy, or out of reach as {host}:{port} ({error})"
                     log.warning("a device at %s:%s is not reached: %s", host, port, error)

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import HINT, FleetKey
+from mallorn.core.os_errors import os_error
 from mallorn.core.targets import Target
 
 TRACKER_MAGIC: Final = 0x2F271
@@ -145,6 +146,8 @@ class TrackerClient:
             raise ConnectionError("what it says is no JSON") from None
 
     def _unavailable(self, error: OSError) -> Unavailable:
+        if isinstance(known := os_error(error), Unavailable):  # this host is at fault, not the tracker
+            return known
         host, port = self.address
         return Unavailable(
             f"the tracker at {host}:{port} does not answer: {error}", hint=f"mallorn tracker --port {port}"

@@ -1,0 +1,31 @@
+"""Whose fault it is that a tracker is not reached."""
+
+import errno
+import os
+import socket
+
+import pytest
+
+from mallorn.core.errors import HostFault, Unavailable
+from workers.device.tracker_client import TrackerClient
+
+TRACKER = "127.0.0.1", 9190
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "words"),
+    [
+        (errno.EMFILE, HostFault, "too many open files"),
+        (errno.ECONNREFUSED, Unavailable, "the tracker at 127.0.0.1:9190 does not answer"),
+    ],
+)
+def test_a_host_without_file_handles_is_at_fault_and_not_the_tracker(
+    monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Unavailable], words: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(Unavailable, match=words) as caught:
+        TrackerClient(TRACKER)
+    assert type(caught.value) is kind
