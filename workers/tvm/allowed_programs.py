@@ -220,7 +220,7 @@ class _Graph:
 
     def __init__(self, text: str, allowed: Collection[str]) -> None:
         graph = json.loads(text, object_pairs_hook=_unique)
-        self._nodes: list[Mapping[str, Any]] = graph["nodes"]
+        self._nodes: list[Mapping[str, object]] = graph["nodes"]
         self._root: int = graph["root_index"]
         self._allowed = allowed
         if graph.keys() - {"nodes", "root_index", "metadata"} or graph["metadata"].keys() - {"tvm_version"}:
@@ -260,7 +260,7 @@ class _Graph:
                 case int() if not -(2**63) <= data < 2**63:
                     raise ValueError("a whole number has more than 64 bits")
 
-    def _check_fields(self, at: int, fields: Mapping[str, Any]) -> None:
+    def _check_fields(self, at: int, fields: Mapping[str, str | int | float | None]) -> None:
         """Fields hold places of nodes or plain numbers; the only text among them names a data type."""
         for name, value in fields.items():
             if isinstance(value, str):
@@ -271,7 +271,7 @@ class _Graph:
                 if not least <= value < 2**63:
                     raise ValueError(f"a node at {at} has {value} as its {name}")
 
-    def _check_call(self, call: Mapping[str, Any], defined: Collection[str]) -> None:
+    def _check_call(self, call: Mapping[str, int], defined: Collection[str]) -> None:
         if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
             raise ValueError("it calls something that is no operator")
         operator = self._data(call["op"])
@@ -283,7 +283,7 @@ class _Graph:
         if function not in (_SORTS if operator == _PACKED else defined):
             raise ValueError(f"it calls the function {function}, which is not allowed")
 
-    def _imported(self, statement: Mapping[str, Any]) -> str:
+    def _imported(self, statement: Mapping[str, int]) -> str:
         """The LLVM text of a pragma. Raises ValueError for any other attribute or text."""
         key = self._text(statement["attr_key"])
         if key != _IMPORT:
@@ -307,7 +307,7 @@ class _Graph:
     def _of_kind(self, kind: str) -> list[Any]:
         return [node["data"] for node in self._nodes if node["type"] == kind]
 
-    def _node(self, at: int) -> Mapping[str, Any]:
+    def _node(self, at: int) -> Mapping[str, object]:
         if at < 0:  # the last nodes for Python, and memory before the first one for TVM
             raise ValueError("a node refers to one before the first")
         return self._nodes[at]
@@ -329,7 +329,7 @@ class _Graph:
         return self._text(self._data(at)["value"])
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     """An object of JSON; of two values of one key TVM might take the other."""
     fields = dict(pairs)
     if len(fields) < len(pairs):

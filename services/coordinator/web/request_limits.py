@@ -44,7 +44,7 @@ class RequestLimits:
             await self._app(scope, receive, send)
             return
         scope["headers"] = _without_strange_cookies(scope["headers"])
-        body, app = _Body(scope, receive, send, self._parts), self._app
+        body, app = _LimitedBody(scope, receive, send, self._parts), self._app
         try:
             _check_head(scope)
             body.check_size(body.announced_bytes)
@@ -53,8 +53,8 @@ class RequestLimits:
         await app(scope, body.receive, body.send)
 
 
-class _Body:
-    """The body of one request."""
+class _LimitedBody:
+    """The body of one request, received within its limits."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, parts: AppContext) -> None:
         self._request = Request(scope)

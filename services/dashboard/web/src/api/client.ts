@@ -20,12 +20,10 @@ export function apiError(reason: unknown): ApiError {
 
 export type Query = { readonly [name: string]: string | number | boolean | null | undefined };
 
-/** Where a route is: relative to the page, so that a path prefix in front of it is kept. */
+/** Where a route is, relative to the page: a path prefix is kept. No id in a link leads to another route, as `..` would. */
 export function address(path: string, query: Query = {}, base: string = document.baseURI): string {
-  // A link to this page may hold any id: none leads to another route, as `..` would.
   if (!/^[\w/-]+$/.test(path)) throw new ApiError(404, "There is no such thing here.", "");
   const url = new URL(`api/v1/${path}`, base);
-  url.hash = "";
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== null && value !== "") url.searchParams.set(name, String(value));
   }
