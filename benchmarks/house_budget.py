@@ -25,7 +25,6 @@ FILE: Final = "house.toml"
 MAIN: Final = ("origin/main", "main")
 SHOWN: Final = 10  # places of a figure that is too high
 SLACK: Final = 0.01  # of a budget: a figure that is lower by more asks for a lower budget
-LENGTH: Final = "Break the lines or functions below, or shorten others: code may not become denser."
 ADVICE: Final = {
     "candidate types": "Hold a Trial, or another type that is there, whole.",
     "loose lines": "Give the value a type: a pydantic Value for JSON, a dataclass, or dict[str, object].",
@@ -37,10 +36,7 @@ ADVICE: Final = {
     "product lines": "Take out as much as was added: merge, inline, remove what one caller uses.",
     "page lines": "Take out as much as was added: share components, remove what is computed twice.",
     "words of prose": "Shorten pages: reasons belong to docs/adr, history to CHANGELOG.md.",
-    "mean line length": LENGTH,
-    "90th percentile of line length": LENGTH,
-    "mean function length": LENGTH,
-    "90th percentile of function length": LENGTH,
+    "90th percentile of line length": "Break the lines below: code may not become denser.",
 }
 
 

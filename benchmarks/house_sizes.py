@@ -1,12 +1,9 @@
-"""How large a tree is, how long its lines and functions are, what its pages and module names say.
+"""How large a tree is, how long its lines are, what its pages and module names say.
 
 - product lines: of all files of the product.
 - page lines: TypeScript and CSS of the web page, without types that are generated (`.d.ts`).
 - line length: of lines that are neither empty nor of an import, in characters, without the end of the line: a
   module's longer name makes no code denser.
-- function length: from `def` to the last line, methods and inner functions, too; of more than four lines, so
-  that a small helper that is written where its one call is makes no figure worse.
-- means of lengths: to half a character or line, as one import more moves tenths.
 - words of prose: README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/**/*.md, without decisions (docs/adr),
   results (docs/results), generated pages (docs/reference) and blocks of code, fenced or indented. A word has
   a letter: figures and bars of tables are none.
@@ -21,8 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from benchmarks.house_calls import Function
-from benchmarks.house_tree import MOST_LINES, Tree
+from benchmarks.house_tree import Tree
 
 PAGE: Final = "services/dashboard/web/src"
 PAGES: Final = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
@@ -30,7 +26,6 @@ NO_PROSE: Final = {"adr", "results", "reference"}
 FENCED: Final = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 INDENTED: Final = re.compile(r"(?<=\n\n)(?: {4}.*\n+)+")
 WORD: Final = re.compile(r"\S*[A-Za-z]\S*")
-LENGTHS: Final = {"line length": "characters", "function length": "lines"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +48,7 @@ def measure(tree: Tree) -> dict[str, Figure]:
         "product lines": _total(product),
         "page lines": _total(page),
         "words of prose": _total({file: words_of(text) for file, text in prose_pages(tree.root)}),
-        **_lengths("line length", line_lengths(tree)),
-        **_lengths("function length", function_lengths(tree)),
+        "90th percentile of line length": _long_lines(line_lengths(tree)),
     }
 
 
@@ -75,16 +69,6 @@ def _imports(module: ast.Module) -> frozenset[int]:
     return frozenset(number for node in found for number in range(node.lineno, (node.end_lineno or 0) + 1))
 
 
-def function_lengths(tree: Tree) -> list[tuple[int, str]]:
-    """Length and place of each function."""
-    return [
-        ((node.end_lineno or node.lineno) - node.lineno + 1, f"{tree.file(name)}:{node.lineno} {node.name}")
-        for name, module in tree.modules.items()
-        for node in ast.walk(module)
-        if isinstance(node, Function) and (node.end_lineno or node.lineno) - node.lineno >= MOST_LINES
-    ]
-
-
 def prose_pages(root: Path) -> list[tuple[str, str]]:
     """Pages that people read, with their text."""
     found = _texts(root, *PAGES, "docs/**/*.md")
@@ -101,14 +85,10 @@ def banned_modules(tree: Tree, banned: Collection[str]) -> list[str]:
     return sorted(tree.file(name) for name in tree.modules if name.rpartition(".")[2] in banned)
 
 
-def _lengths(name: str, found: list[tuple[int, str]]) -> dict[str, Figure]:
+def _long_lines(found: list[tuple[int, str]]) -> Figure:
     ordered = sorted(found, key=lambda each: -each[0])
-    lengths = [length for length, _ in ordered]
-    places = [f"{place} ({length} {LENGTHS[name]})" for length, place in ordered]
-    return {
-        f"mean {name}": Figure(round(2 * sum(lengths) / max(len(lengths), 1)) / 2, places),
-        f"90th percentile of {name}": Figure(lengths[len(lengths) // 10] if lengths else 0, places),
-    }
+    places = [f"{place} ({length} characters)" for length, place in ordered]
+    return Figure(ordered[len(ordered) // 10][0] if ordered else 0, places)
 
 
 def _total(sizes: dict[str, int]) -> Figure:

@@ -28,7 +28,6 @@ BEFORE = {
 }
 # What is no prose: code, and the figures of a table.
 NO_WORDS = "\n    mallorn devices\n\n    mallorn device\n\n```sh\nmallorn up\n```\n\n| 1.5 | 2 % |\n"
-LONG = "def long():\n" + "    one = 1\n" * 40
 # What is planted for each figure, and how its place begins.
 RISES = {
     "candidate types": ({"db/rows.py": "class Row:\n    slot: int\n    outcome: str\n"}, "db/rows.py: Row"),
@@ -54,13 +53,10 @@ RISES = {
         f"{PAGE}/Job.tsx (2)",
     ),
     "words of prose": ({"docs/fleet.md": f"A device is listed.\n{NO_WORDS}"}, "docs/fleet.md (4)"),
-    "mean line length": ({"db/rows.py": f'TEXT = "{"x" * 90}"\n'}, "db/rows.py:1 (99 characters)"),
     "90th percentile of line length": (
         {"db/rows.py": f'TEXT = "{"x" * 90}"\n'},
         "db/rows.py:1 (99 characters)",
     ),
-    "mean function length": ({"db/rows.py": LONG}, "db/rows.py:1 long (41 lines)"),
-    "90th percentile of function length": ({"db/rows.py": LONG}, "db/rows.py:1 long (41 lines)"),
 }
 Write = Callable[[dict[str, str]], Tree]
 
