@@ -18,24 +18,27 @@ from db.repositories.targets import Targets
 from db.repositories.task_histories import TaskHistories, TaskHistory
 from db.repositories.tasks import Tasks
 from db.repositories.workers import Workers
+from db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
 from db.tables import Context, Device, Job
 from mallorn.core import queues
 from mallorn.core.allowed_classes import check_classes
+from mallorn.core.cost_model_name import in_scope, scope_of
 from mallorn.core.device_wait_hint import WAITING
 from mallorn.core.errors import ClassRefused, MallornError, PluginFailed, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
 from mallorn.core.stand_in_measurers import DEVICE, stand_in
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import PlannedRound
-from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
+from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.expected_gain import Outlook
-from services.control.assign_families import group
 from services.control.planner_input import job_view, measuring_context
 from services.control.wait_for_device import WaitLimit, wait_for_device
 from services.control.wake_messages import Message
+from services.planner.families.base import Families, Member, Ranking
 from services.planner.planner import plan
 from services.planner.planner_values import JobPlan, JobView
 
@@ -187,3 +190,65 @@ def _finish(step: _JobStep, decision: JobPlan) -> list[Message]:
     Jobs(step.session).record(step.job.id, tuning_ended=why)
     Events(step.session).append(step.job.id, FinishingEvent(why=why, outlook=decision.outlook))
     return [(queues.FINISH_JOB, step.job.id)]
+
+
+def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
+    """Place new tasks, and the others too if the grouping revises itself; models to train meanwhile."""
+    stored = WorkloadFamilies(session)
+    grouping: Families = resolve("families", options.families)()
+    scope = scope_of(job.owner) if options.is_private else ""
+    unplaced = stored.unplaced(job.id)
+    if not grouping.revises and not unplaced:
+        return []
+    old = stored.seats(job.id, job.target_id, f"{scope}{options.families}")
+    judged = [seat.workload_id for seat in old if seat.family] if grouping.revises else []
+    rounds = stored.ranked(judged, job.target_id)
+    members = [_member(seat, rounds.get(seat.workload_id, ()), scope) for seat in old]
+    new = _new_seats(grouping, old, members, scope)
+    moved = [(was, seat) for was, seat in zip(old, new, strict=True) if was.family not in ("", seat.family)]
+    for was, seat in moved:
+        stored.move(job.target_id, was, seat)
+    stored.seat(job.id, [seat for seat in new if seat.workload_id in unplaced])
+    return _announce(session, job, moved)
+
+
+def _member(seat: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
+    """A seat as groupings know it: the scope is none of their business."""
+    rankings: list[Ranking] = []
+    for row in rounds:
+        if row.id > seat.since and in_scope(row.family, scope):
+            others = {family.removeprefix(scope): share for family, share in row.stats.rank_others.items()}
+            rankings.append(Ranking(row.id, row.family.removeprefix(scope), row.stats.rank_own, others))
+    family = seat.family.removeprefix(scope)
+    return Member(seat.workload_id, seat.key, seat.op, seat.structure, family, seat.why, tuple(rankings))
+
+
+def _new_seats(
+    grouping: Families, old: Sequence[FamilyMember], members: Sequence[Member], scope: str
+) -> list[FamilyMember]:
+    """Where everyone is now; who moves begins with no evidence, as the rounds so far were judged already."""
+    places = grouping.group(members)
+    judged = max((ranking.round for member in members for ranking in member.rankings), default=0)
+    new = [replace(seat, family=f"{scope}{places[seat.workload_id].family}") for seat in old]
+    return [
+        seat
+        if seat.family == was.family
+        else replace(seat, why=places[seat.workload_id].why, since=max(was.since, judged))
+        for was, seat in zip(old, new, strict=True)
+    ]
+
+
+def _announce(
+    session: Session, job: Job, moved: Sequence[tuple[FamilyMember, FamilyMember]]
+) -> list[Message]:
+    """Tell the job, and have a changed family's model trained before its next round is proposed."""
+    tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
+    train: dict[str, Message] = {}
+    for was, seat in moved:
+        if (task := tasks.get(seat.workload_id)) is not None:
+            told = FamilyChangedEvent(
+                task=task.index, name=task.name, old=was.family, new=seat.family, why=seat.why
+            )
+            Events(session).append(job.id, told)
+            train.setdefault(seat.family, (queues.TRAIN_COST_MODEL, job.id, task.id))
+    return list(train.values())

@@ -17,6 +17,7 @@ from services.planner.budgets import (
     first_size,
     had_fair_look,
     pays,
+    prospects,
     round_size,
     seconds_per_trial,
 )
@@ -30,7 +31,6 @@ from services.planner.eligible_tasks import (
     unvisited,
     why_all_rest,
 )
-from services.planner.expected_gain import prospects
 from services.planner.planner_values import JobPlan, JobView
 from services.planner.policy import Arm, Policy
 

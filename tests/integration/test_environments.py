@@ -15,7 +15,7 @@ from tests.fixtures.waiting import PATIENCE
 from workers.device import key_agent
 from workers.interfaces import candidate_compiler, device_runner, model_compiler, whole_model_engine
 from workers.interfaces.device_runner import Runner
-from workers.sandbox.environment import harmless
+from workers.sandbox.sandbox import harmless
 from workers.subprocesses.child_process import Child
 
 KEY = "0123456789abcdef" * 4

@@ -15,7 +15,7 @@ from mallorn.core.targets import Target, parse_target
 from workers.device.clock_conditions import governor, limits
 from workers.device.identity_fields import HostFacts, Identity
 from workers.device.usable_flags import feature_differences, usable_flags
-from workers.sandbox.environment import harmless
+from workers.sandbox.sandbox import harmless
 from workers.subprocesses.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120

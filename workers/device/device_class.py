@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
@@ -30,6 +30,15 @@ class DeviceClass:
     def text(self) -> str:
         """As a client names it to the tracker."""
         return json.dumps([self.host_class, self.tvm_version, self.threads])
+
+
+def described_class(info: Any) -> str:
+    """The text of the class of a device that says this of itself; of none where it cannot be read."""
+    try:
+        told = info["mallorn"]
+        return DeviceClass(told["host_class"], told["tvm_version"], told["threads"]).text
+    except (KeyError, TypeError):
+        return "unknown"
 
 
 def none_like(like: DeviceClass | None) -> NoDevice:

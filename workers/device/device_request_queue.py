@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workers.device.device_class import DeviceClass
+from workers.device.device_class import described_class
 
 
 class DeviceRequestQueue:
@@ -38,19 +38,12 @@ class DeviceRequestQueue:
         # Nobody else takes out who hung up: a class that never comes back would keep them for ever.
         self._asking = [each for each in self._asking if not each[0].gone]
         for client, wanted in list(self._asking):
-            offer = next((each for each in self._free if wanted in ("", class_of(each[0].summary()))), None)
+            offer = next(
+                (each for each in self._free if wanted in ("", described_class(each[0].summary()))), None
+            )
             if offer is None:
                 continue
             self._asking.remove((client, wanted))
             if client.hand_out(offer[1:]):
                 self._free.remove(offer)
                 offer[0].pending_matchkeys.discard(offer[-1])
-
-
-def class_of(info: Any) -> str:
-    """The text of the class of a device that says this of itself; of none where it cannot be read."""
-    try:
-        told = info["mallorn"]
-        return DeviceClass(told["host_class"], told["tvm_version"], told["threads"]).text
-    except (KeyError, TypeError):
-        return "unknown"

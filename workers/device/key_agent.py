@@ -18,7 +18,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE
 from workers.device.forked_process import fork
-from workers.sandbox.environment import harmless
+from workers.sandbox.sandbox import harmless
 
 KEEPER_VARIABLE: Final = "MALLORN_KEEPER_FD"
 #: Of our own, what a device reads besides its arguments.

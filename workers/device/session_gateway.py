@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.os_errors import os_error
-from workers.device.device_class import DeviceClass, none_like
-from workers.device.device_request_queue import class_of
+from workers.device.device_class import DeviceClass, described_class, none_like
 from workers.device.rpc_handshake import ask_for_session, notice_dead_peer, read_greeting, send_greeting
 from workers.device.tracker_client import NO_KEY, Address, TrackerClient, first_ready
 from workers.subprocesses.errors import pack_error, unpack_error
@@ -99,7 +98,7 @@ class SessionGateway:
         while True:
             with TrackerClient(tracker, key=self._key) as client:
                 if not any(
-                    server["key"] == f"server:{key}" and wanted in ("", class_of(server))
+                    server["key"] == f"server:{key}" and wanted in ("", described_class(server))
                     for server in client.summary()["server_info"]
                 ):
                     raise none_like(like)

@@ -1,22 +1,123 @@
 """Decides the winners of all tasks, one after another; every decision is kept before the next begins."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
+
+from sqlalchemy.orm import Session
 
 from db.repositories.job_events_and_warnings import Events
+from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
+from db.repositories.search_and_finish_states import FinishSteps
+from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
+from db.tables import Task, Workload
+from mallorn.core.values.candidate import Candidate, Sketch
+from mallorn.core.values.decided_task import DecidedTask, DecidedWinner, KeptCandidate
 from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import FinishReport
 from workers.finish.contenders import Contest, contest_of, second_chance
 from workers.finish.numeric_checker import Checker
-from workers.finish.stored_decisions import Decision, StoredDecisions
 from workers.finish.winners import Winner, decide
 from workers.finish.zero_shot import answer
-from workers.measure.base import Measurer
+from workers.measure.base import MeasureInput, Measurer
 from workers.process.leased_stage import StageContext
 from workers.process.time_slice import TimeSlice
+from workers.round.round_context import program_of
+from workers.tvm.code_digest import code_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A task's contest, who won it, and how long it took."""
+
+    contest: Contest
+    winner: Winner | None
+    sec: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDecisions:
+    """The steps of one job's finish, as far as earlier attempts came."""
+
+    claimed: StageContext
+    trials: int
+    known: Mapping[int, DecidedTask]
+    sketches: Mapping[str, Sketch]
+
+    @classmethod
+    def of(cls, claimed: StageContext) -> Self:
+        """Return those that still hold: after more trials, or by other code, each task is decided anew."""
+        with claimed.runtime.database.session() as session:
+            trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
+            known = FinishSteps(session).of(claimed.job.id, trials, code_digest())
+            keys = {each.sketch for step in known.values() for each in step.candidates}
+            return cls(claimed, trials, known, Sketches(session).by_key(keys))
+
+    def before(self, task: Task, workload: Workload) -> Decision | None:
+        """What an earlier attempt decided."""
+        step = self.known.get(task.id)
+        if step is None or any(each.sketch not in self.sketches for each in step.candidates):
+            return None
+        contest = self._contest(step, task, workload)
+        return Decision(contest, _winner(step.winner, contest) if step.winner else None, step.sec)
+
+    def keep(self, session: Session, decision: Decision) -> None:
+        """Store a decision. Raises LeaseLost unless the finish is still ours."""
+        contest = decision.contest
+        step = DecidedTask(
+            candidates=tuple(_pack(slot.candidate, contest) for slot in contest.slots),
+            guess=next((_pack(guess, contest) for guess in contest.guesses), None),
+            winner=None if decision.winner is None else _pack_winner(decision.winner),
+            sec=decision.sec,
+            code=code_digest(),
+        )
+        FinishSteps(session).keep(self.claimed.hold, decision.contest.task.id, self.trials, step)
+
+    def _contest(self, step: DecidedTask, task: Task, workload: Workload) -> Contest:
+        means = {_candidate(each): each.means for each in step.candidates}
+        slots = tuple(
+            MeasureInput(number, candidate, self.sketches[candidate.sketch])
+            for number, candidate in enumerate(means)
+        )
+        guesses = () if step.guess is None else (_candidate(step.guess),)
+        return Contest(task, workload, program_of(workload), slots, guesses, means)
+
+
+def _candidate(kept: KeptCandidate) -> Candidate:
+    return Candidate(kept.sketch, kept.decisions)
+
+
+def _winner(kept: DecidedWinner, contest: Contest) -> Winner:
+    return Winner(
+        contest,
+        kept.slot,
+        kept.trial,
+        kept.trace,
+        kept.max_error,
+        rivals=tuple(_winner(each, contest) for each in kept.rivals),
+        guess=None if kept.guess is None else _winner(kept.guess, contest),
+        versions=tuple(_winner(each, contest) for each in kept.versions),
+    )
+
+
+def _pack(candidate: Candidate, contest: Contest) -> KeptCandidate:
+    means = contest.means.get(candidate, "")
+    return KeptCandidate(sketch=candidate.sketch, decisions=candidate.decisions, means=means)
+
+
+def _pack_winner(winner: Winner) -> DecidedWinner:
+    return DecidedWinner(
+        slot=winner.slot,
+        trial=winner.trial,
+        trace=winner.trace,
+        max_error=winner.max_error,
+        rivals=tuple(map(_pack_winner, winner.rivals)),
+        guess=None if winner.guess is None else _pack_winner(winner.guess),
+        versions=tuple(map(_pack_winner, winner.versions)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

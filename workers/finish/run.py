@@ -12,12 +12,14 @@ from db.repositories.fleet_activity import StageRuns
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
+from db.repositories.rounds import Rounds
 from db.repositories.search_and_finish_states import FinishSteps
 from db.session import read_clock
 from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
+from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import DoneEvent, FinishingEvent
-from mallorn.core.values.finish_report import FinishReport, StepSeconds
+from mallorn.core.values.finish_report import Conditions, FinishReport, Limits, StepSeconds
 from workers.finish.compare_engines import compare
 from workers.finish.contenders import Contest
 from workers.finish.decide_tasks import Decided, decide_all
@@ -29,20 +31,22 @@ from workers.finish.numeric_checker import Checker, Unchecked
 from workers.finish.predict_tuning_gain import what_trials_win
 from workers.finish.schedules_for_busy_hosts import beside_others
 from workers.finish.step_log import StepLog
-from workers.finish.timing_conditions_and_peak import conditions, limits
 from workers.finish.verifier import verifier
 from workers.finish.winners import Winner
-from workers.hardware_probe.run import PROBES_SEC, ensure_machine
+from workers.hardware_probe.run import PROBES_SEC, ensure_machine, known_machine
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.measure.base import Measurer, Need
-from workers.model_import.reimport import settle_import
+from workers.model_import.run import settle_import
 from workers.process.leased_stage import StageContext, StageFolder, leased_stage, stage_folder
 from workers.process.match_devices_and_builder import settle_builder
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildError
+from workers.whole_model.engines import TUNED
 from workers.whole_model.idle_engines import IdleEngines
 
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
+# Of a job's candidates: so many mere bounds do not hide the good ones.
+FEW: Final = 0.05
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
@@ -198,3 +202,49 @@ def _store(claimed: StageContext, why: str, report: FinishReport, url: str, step
         if FinishSteps(session).forget(claimed.job.id) < steps:
             raise Unavailable(RESTORED)
         claimed.end(session, JobState.DONE, why, DoneEvent(report=report))
+
+
+def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Winner]) -> FinishReport:
+    """The report's conditions, with those of the trials and winners; none of a job that timed nothing."""
+    with claimed.runtime.database.session() as session:
+        parts = [stats.disturbance for stats in Rounds(session).stats(claimed.job.id)]
+    trials = Disturbance.of_all(part for part in parts if part is not None)
+    model = report.conditions
+    bounds = sum(winner.trial.is_bound for winner in winners)
+    if not trials.timed and not bounds:
+        return FinishReport(conditions=model) if model else FinishReport()
+    steady = trials.bounds <= FEW * trials.timed
+    told = [model.note] if model and model.note else []
+    if trials.words:
+        told += f"While candidates were timed, {trials.words}.", *filter(None, [trials.hint])
+    if bounds:
+        told.append(f"The times of {bounds} of {len(winners)} winners are only upper bounds.")
+    steady = steady and not bounds and (model is None or model.steady)
+    both = Conditions(steady=steady, note=" ".join(told), trials=trials if trials.timed else None)
+    return FinishReport(conditions=both)
+
+
+def limits(claimed: StageContext, tasks: Sequence[Contest], timed: FinishReport) -> FinishReport:
+    """The limits' part of the report, where the tuned model was timed.
+
+    Without the peak where nobody has measured it, and where the host was busy: what others took of it would
+    make us look far.
+    """
+    latency = timed.latency_us.get(TUNED)
+    if latency is None:
+        return FinishReport()
+    flop = sum(task.workload.flops * task.task.weight for task in tasks)
+    machine = known_machine(claimed.runtime, claimed.job.id)
+    if machine is None or not timed.steady:
+        return FinishReport(limits=Limits(flop=flop))
+    peak_gflops = machine.gflops.get("float32", machine.core_gflops)
+    return FinishReport(limits=share_of_peak(flop, latency.median, peak_gflops, claimed.options.precision))
+
+
+def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: str) -> Limits:
+    """The operations of one run beside the peak, which is float32's: it says nothing of narrower types."""
+    if precision != "float32":
+        return Limits(flop=flop, peak_gflops=peak_gflops)
+    gflops = flop / tuned_us / 1e3
+    peak_gflops = max(peak_gflops, gflops)  # no measured peak can be below what was reached
+    return Limits(flop=flop, peak_gflops=peak_gflops, peak_share=gflops / peak_gflops)

@@ -2,8 +2,9 @@
 
 import contextlib
 import os
+import re
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,20 @@ FILE_BYTES: Final = 64 * 1024**3  # no library, export or array is so large
 MORE_PROCESSES: Final = 1024
 #: When memory runs out, the kernel ends those first whose score is higher.
 FIRST_TO_GO: Final = 500
+_NAMES: Final = (
+    *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("CC", "CXX", "CPATH", "LIBRARY_PATH", "NO_COLOR", "COLUMNS", "MALLORN_CODE"),
+)
+#: Of compilers, drivers, numerical libraries, languages and Python itself.
+_BEGINNINGS: Final = (
+    *("LC_", "PYTHON", "TVM_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "ZIG_"),
+    *("CUDA_", "NVIDIA_", "ROCM_", "ROCR_", "HIP_", "HSA_", "AMD_", "GPU_", "OCL_", "OPENCL_", "VK_"),
+    *("MALLOC_", "GLIBC_", "ORT_", "COVERAGE_"),
+)
+# Vendors name their logins like their drivers' settings, as NVIDIA_API_KEY.
+_SECRET: Final = re.compile(
+    "KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|LOGIN|AUTH|DSN|URL|URI|PROXY", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +107,12 @@ def _calls(walls: SandboxSpec) -> Iterator[str]:
         seccomp.refuse(walls.spawns, walls.connects, walls.drives_gpu)
     except OSError as error:
         yield f"seccomp ({error.strerror})"
+
+
+def harmless(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables that are on the allow-list: no key, no login, no address of a service."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in _NAMES or (name.startswith(_BEGINNINGS) and not _SECRET.search(name))
+    }

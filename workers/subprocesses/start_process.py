@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
-from workers.sandbox.environment import harmless
+from workers.sandbox.sandbox import harmless
 from workers.subprocesses.launch_spec import LaunchSpec
 
 _TAIL_BYTES = 2000

@@ -14,7 +14,7 @@ from mallorn.core.cost_model_name import scope_of
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import parse_target
 from mallorn.core.values.decision_log import PlannedRound
-from services.control.assign_families import group
+from services.control.plan_job import group
 from workers.round.train_cost_model import train
 
 MATMUL, SPLIT = "dynamic:matmul", "dynamic:matmul/ssssssss"

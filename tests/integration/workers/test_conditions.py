@@ -14,7 +14,7 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.finish_report import Conditions, FinishReport
 from mallorn.core.values.trial import Trial
-from workers.finish.timing_conditions_and_peak import conditions
+from workers.finish.run import conditions
 
 NOTHING = FinishReport()
 WON = Candidate("s", ())

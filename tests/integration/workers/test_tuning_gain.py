@@ -18,7 +18,7 @@ def machine(workshop, exported, monkeypatch):
     """What is known of the device's; the model is timed."""
     monkeypatch.setattr("workers.finish.run.ensure_machine", lambda *_: None)
     monkeypatch.setattr("workers.finish.run.compare", lambda *_: RUN)
-    for module in ("predict_tuning_gain", "timing_conditions_and_peak"):
+    for module in ("predict_tuning_gain", "run"):
         monkeypatch.setattr(f"workers.finish.{module}.known_machine", lambda *_: HERE)
 
 

@@ -20,8 +20,7 @@ from services.control.planner_input import job_view
 from tests.fixtures.workshop import ENDPOINT
 from tests.integration.workers.test_importing import found
 from workers.finish.run import finish
-from workers.model_import.reimport import reimport
-from workers.model_import.run import import_job
+from workers.model_import.run import import_job, reimport
 from workers.tvm import code_digest as code
 
 TVM = ENDPOINT.tvm_version

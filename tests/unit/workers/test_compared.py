@@ -9,7 +9,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import Endpoint
-from workers.finish.contest_entry import ContestEntry, odd_devices
+from workers.finish.winners import ContestEntry, odd_devices
 from workers.measure.base import MeasureInput, MeasureResult
 
 SKETCH = Sketch("s", "[]", ())

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
 from workers.device.slice_timing_result import Slice
-from workers.hardware_probe.machine_from_probe_times import Timed, caches, machine_of
+from workers.hardware_probe.measure_machine import Timed, caches, machine_of
 from workers.interfaces.hardware_probes import Finds, Probe
 from workers.interfaces.tensor_arguments import Arguments
 
