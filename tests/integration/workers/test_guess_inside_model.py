@@ -67,8 +67,7 @@ def model(workshop, exported, check, monkeypatch):
     figures = type("Figures", (MadeUpEngines,), {})
     figures.kernels_us = {"guess-1": 100.0, "guess-2": 80.0, "guess-3": 90.0}
     figures.model_us = {"tuned": 1000.0, "onnxruntime": 1250.0, "guess-1": 1000.0, "joined": 900.0}
-    for module in ("guess_inside_model", "choose_guesses"):
-        monkeypatch.setattr(f"workers.finish.{module}.Engines", figures)
+    monkeypatch.setattr("workers.finish.guess_inside_model.Engines", figures)
     monkeypatch.setattr("workers.finish.guess_inside_model.where_it_runs", lambda model: model)
     workshop.fleet.devices = lambda _target=None: [TrackedDevice("bench", "", False, ENDPOINT)]
     monkeypatch.setattr("workers.finish.run.ensure_machine", lambda *_: None)
