@@ -11,9 +11,11 @@ pass would write exactly the same text here.
 
 import json
 import re
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
+from pathlib import Path
 from typing import Any, Final
 
 from graphc.quant import llvm_byte_dot_products, tile_instructions
@@ -27,54 +29,17 @@ LARGEST: Final = 2**31  # extents, factors and lengths of vectors in a trace
 _LARGEST_BLOCK: Final = 1 << 12
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-NODES: Final = _words(
-    """
-    None bool int float ffi.String ffi.Array ffi.Map ir.Call ir.DictAttrs ir.FloatImm ir.GlobalVar ir.IRModule
-    ir.IntImm ir.Op ir.PointerType ir.PrimType ir.Range ir.SequentialSpan ir.SourceMap ir.SourceName ir.Span
-    ir.StringImm ir.StringType ir.TensorLoad ir.TensorRegion ir.TupleType ir.Type ir.Var relax.FuncType
-    relax.ShapeType relax.TensorType relax.expr.ShapeExpr s_tir.MatchBufferRegion s_tir.SBlock
-    s_tir.SBlockRealize tirx.AllocBuffer tirx.AttrStmt tirx.Bind tirx.BufferRegionType tirx.BufferStore
-    tirx.BufferType tirx.Evaluate tirx.For tirx.IfThenElse tirx.IterVar tirx.PrimFunc
-    tirx.SeqStmt tirx.While prim.Add prim.And prim.BitwiseAnd prim.BitwiseNot prim.BitwiseOr prim.BitwiseXor
-    prim.Broadcast prim.Cast prim.Div prim.EQ prim.FloorDiv prim.FloorMod prim.GE prim.GT prim.LE prim.LShift
-    prim.LT prim.Let prim.Max prim.Min prim.Mod prim.Mul prim.NE prim.Not prim.Or prim.RShift prim.Ramp
-    prim.Select prim.Shuffle prim.Sub
-    """
-)
-_OF_MAPS: Final = frozenset(kind for kind in NODES if kind.startswith("prim.")) | _words(
-    "None bool int ffi.String ffi.Array ir.IntImm ir.PrimType ir.SourceName ir.Span ir.Var tirx.IndexMap"
-)
+#: What is allowed, by the list that says it: `allowed_programs.toml`.
+_LISTS: Final = {
+    name: frozenset(words.split())
+    for name, words in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()
+}
+NODES: Final = _LISTS["nodes"]
+_OF_MAPS: Final = frozenset(kind for kind in NODES if kind.startswith("prim.")) | _LISTS["nodes_of_maps"]
 _EXTERN, _PACKED = frozenset({"tirx.call_extern", "tirx.call_pure_extern"}), "tirx.tvm_call_packed"
-OPS: Final = _words(
-    """
-    prim.ceil prim.clz prim.if_then_else prim.likely prim.log2 tirx.acos tirx.acosh tirx.address_of tirx.asin
-    tirx.asinh tirx.atan tirx.atan2 tirx.atanh tirx.atomic_add tirx.break_loop tirx.buffer_data
-    tirx.call_extern tirx.call_pure_extern tirx.continue_loop tirx.copysign tirx.cos tirx.cosh tirx.ctpop
-    tirx.dp4a tirx.erf tirx.exp tirx.exp10 tirx.exp2 tirx.fabs tirx.floor tirx.fma tirx.fmod tirx.hypot
-    tirx.isfinite tirx.isinf tirx.isnan tirx.ldexp tirx.log tirx.log10 tirx.log1p tirx.nearbyint
-    tirx.nextafter tirx.popcount tirx.pow tirx.q_multiply_shift tirx.q_multiply_shift_per_axis
-    tirx.reinterpret tirx.round tirx.rsqrt tirx.sigmoid tirx.sin tirx.sinh tirx.sqrt tirx.tan tirx.tanh
-    tirx.trunc tirx.tvm_access_ptr tirx.tvm_call_packed tirx.type_annotation tirx.vectorcombine
-    tirx.vectorhigh tirx.vectorlow
-    """
-)
-#: Functions of TVM's runtime that the frontend sorts with.
-_SORTS: Final = _words(
-    """
-    tvm.contrib.sort.argsort tvm.contrib.sort.argsort_nms tvm.contrib.sort.sort tvm.contrib.sort.topk
-    tvm.contrib.thrust.sort tvm.contrib.thrust.sum_scan
-    """
-)
-_ATTRIBUTES: Final = _words(
-    """
-    s_tir global_symbol tirx.noalias tirx.is_scheduled op_pattern layout_free_buffers layout_free_placeholders
-    schedule_rule axis
-    """
-)
+OPS: Final = _LISTS["operators"]
+_SORTS: Final = _LISTS["sorts"]
+_ATTRIBUTES: Final = _LISTS["attributes"]
 _OF_OURS: Final = re.compile(r"mallorn[_.]\w{1,40}", re.ASCII)
 _IMPORT: Final = "pragma_import_llvm"
 _NAMED: Final = re.compile(r"""[^;{}"'\\#=]{0,1000}""")
@@ -82,15 +47,7 @@ _DTYPE: Final = re.compile(r"(void|(bool|(u?int|b?float)\d{1,3}(_\w{1,12})?)(x\d
 _DEFINED: Final = re.compile(r"^define linkonce_odr [^@]*@(\w+)\(", re.MULTILINE)
 _BLOCK: Final = re.compile(r"@mallorn_(?:split|block_\d)_(\d{1,5})_")
 
-KINDS: Final = _words(
-    """
-    AddUnitLoop Annotate Bind Blockize CacheRead CacheWrite ComputeAt ComputeInline DecomposeReduction
-    EnterPostproc Fuse GetChildBlocks GetConsumers GetLoops GetOutputBlocks GetProducers GetSBlock PadEinsum
-    Parallel RFactor ReIndex Reorder ReverseComputeAt ReverseComputeInline SampleCategorical
-    SampleComputeLocation SamplePerfectTile Split StorageAlign Tensorize TransformBlockLayout TransformLayout
-    Unannotate Unroll Vectorize
-    """
-)
+KINDS: Final = _LISTS["instructions"]
 _NAME: Final = re.compile(r"[\w.]{0,200}", re.ASCII)
 _SCOPE: Final = re.compile(
     r"global|local|warp|shared(\.dyn)?|wmma\.(matrix_a|matrix_b|accumulator)|m16n8k8\.matrix[ABC]"
@@ -107,17 +64,7 @@ _WORDS: Final = {
 }
 #: The keys of annotations, and the texts that they take beside numbers.
 ANNOTATIONS: Final[Mapping[str, re.Pattern[str]]] = {
-    **dict.fromkeys(
-        _words("""
-        meta_schedule.cooperative_fetch meta_schedule.layout_rewrite_preproc meta_schedule.parallel
-        meta_schedule.random_compute_producer meta_schedule.thread_extent_high_inclusive
-        meta_schedule.thread_extent_low_inclusive meta_schedule.unroll_explicit meta_schedule.unroll_implicit
-        meta_schedule.vectorize pragma_auto_unroll_max_step pragma_unroll_explicit schedule_rule
-        software_pipeline_async_stages software_pipeline_order software_pipeline_stage
-        tirx.manifest_shared_memory_local_stage warp_execution
-        """),
-        _NO_TEXT,
-    ),
+    **dict.fromkeys(_LISTS["annotations"], _NO_TEXT),
     "meta_schedule.auto_tensorize": _NAME,
     "meta_schedule.auto_tensorize_init": _NAME,
     "meta_schedule.tiling_structure": re.compile("[SR]{1,16}"),
