@@ -31,6 +31,13 @@ def test_the_parts_are_those_of_the_embedded_stack() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["worker", "device"])
+def test_what_handles_strangers_programs_requires_its_walls_unless_the_operator_says_otherwise(
+    name: str,
+) -> None:
+    assert SERVICES[name]["environment"]["MALLORN_SANDBOX"] == "${MALLORN_SANDBOX:-require}"
+
+
 def test_only_the_coordinator_is_published_and_only_on_loopback() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published == {"coordinator": ["127.0.0.1:8000:8000"]}
