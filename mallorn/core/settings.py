@@ -93,7 +93,8 @@ class Settings(BaseSettings):
         "",
         description="Walls around what handles strangers' models: `require` refuses to work where the kernel "
         "lacks one, `best-effort` takes those that it has, `off` none. Empty: `require` where callers need "
-        "an API key and for devices that other machines reach, else `best-effort`.",
+        "an API key and for devices that other machines reach, else `best-effort`. A worker knows the keys "
+        "of the database: set it for workers where only the coordinator has MALLORN_API_KEYS.",
     )
     keep_jobs_days: float = Field(
         0.0, ge=0, description="Days after its end until a job is deleted, as `mallorn rm` does; 0: never."

@@ -41,10 +41,11 @@ MOST_GROWTH: Final = 24
 NOISE_SEC: Final = 0.004
 LONG_SEC: Final = 0.5  # of the shorter text: no linear search takes so long
 ENDLESS_SEC: Final = 1.0
-#: How expressions are used that are not compiled where they are used; of all others the source tells.
+#: How expressions are used that are passed on, or lie in tables; of all others the source tells.
 TABLES: Final = {
     "workers/features/trip_counts.py": "search",
     "workers/features/instruction_sets.py": "search",
+    "workers/tvm/allowed_programs.py": "fullmatch",
 }
 #: What never sees a stranger's text, and why.
 OWN: Final = {
@@ -57,6 +58,9 @@ OWN: Final = {
     # Quadratic where a line leaves a quote open and many escaped ones follow; stored keys depend on it.
     "workers/tvm/workload_key.py: f'{_STRING}|(?<![\\\\w.])[A-Za-z_]\\\\w*(?!\\\\w|=(?!=))'": (
         "programs as TVM prints them, in a child that has a time limit"
+    ),
+    'workers/tvm/allowed_programs.py: f\'{_VARIABLE.pattern}|"({words.pattern})"\'': (
+        "alternatives of expressions that are tried by themselves"
     ),
     "stack/network_mount.py: b'\\\\\\\\([0-7]{3})'": "the kernel's list of mounts",
 }
@@ -122,7 +126,7 @@ def found_in(file: Path) -> Iterator[Found]:
             and node.func.attr in COMPILING
         ):
             name = names.get(id(node))
-            by_name = uses.get(name.id) if isinstance(name, ast.Name) else TABLES.get(place)
+            by_name = (uses.get(name.id) if isinstance(name, ast.Name) else None) or TABLES.get(place)
             method = by_name if node.func.attr == "compile" else node.func.attr
             pattern = text_of(node.args[0], constants)
             yield Found(place, ast.unparse(node.args[0]), pattern, method or "")
