@@ -48,6 +48,9 @@ else it comes from PyPI):</p>
 class Assets(StaticFiles):
     """Files that a browser may keep for ever."""
 
+    async def check_config(self) -> None:
+        """Accept that there is no directory: assets that were not built yet are not found."""
+
     async def get_response(self, path: str, scope: Scope) -> Response:
         """The file, with how long to keep it; raises HTTPException 404 where there is none."""
         response = await super().get_response(path, scope)

@@ -45,6 +45,10 @@ def test_a_page_that_was_not_built_says_how_to_build_it(http: Asking) -> None:
     assert "make page" in answer.text
 
 
+def test_assets_that_were_not_built_are_not_found(http: Asking) -> None:
+    assert http.get("/assets/index.js").status_code == 404
+
+
 def test_a_page_that_is_built_meanwhile_is_served_without_a_restart(http: Asking, tmp_path: Path) -> None:
     http.get("/", headers=BROWSER)
     build(tmp_path)
