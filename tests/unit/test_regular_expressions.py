@@ -59,7 +59,7 @@ OWN: Final = {
     "workers/tvm/workload_key.py: f'{_STRING}|(?<![\\\\w.])[A-Za-z_]\\\\w*(?!\\\\w|=(?!=))'": (
         "programs as TVM prints them, in a child that has a time limit"
     ),
-    'workers/tvm/allowed_programs.py: f\'{_VARIABLE.pattern}|"({words.pattern})"\'': (
+    "workers/tvm/allowed_programs.py: f'{_VARIABLE.pattern}|\"({words.pattern})\"'": (
         "alternatives of expressions that are tried by themselves"
     ),
     "stack/network_mount.py: b'\\\\\\\\([0-7]{3})'": "the kernel's list of mounts",
