@@ -93,7 +93,7 @@ def relayed() -> Iterator[tuple[int, socket.socket, socket.socket]]:
     near, far = tcp_pair()
     listener = socket.create_server(("127.0.0.1", 0))
     watched, runner = socket.socketpair()
-    with in_thread(lambda: _relay(listener, TICKET, near, watched)), far, runner:
+    with in_thread(lambda: _relay(listener, TICKET, near, watched, watched.dup())), far, runner:
         yield listener.getsockname()[1], far, runner
 
 

@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Final, NamedTuple
 
 from mallorn.core.errors import MallornError, Unavailable
@@ -74,15 +74,18 @@ class SessionGateway:
     ) -> Any:
         host, port = tracker
         wanted = None if like is None else DeviceClass(*like)
+        opened = ExitStack()
         try:
+            listener = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+            watched = opened.enter_context(runner.dup())  # until its session has begun
+            spare = opened.enter_context(runner.dup())  # its file handle becomes the runner's connection
             device, match_key = self._take_device((str(host), int(port)), key, wait_sec, wanted, runner)
-        except MallornError as error:
+        except (MallornError, OSError) as error:  # this host may have no file handle left
+            opened.close()
             return {"error": pack_error(error)}
-        listener, ticket = socket.create_server(("127.0.0.1", 0)), secrets.token_hex(16)
-        of_session = [each.text for each in self._key.of_session(match_key)]
+        ticket, of_session = secrets.token_hex(16), [each.text for each in self._key.of_session(match_key)]
         answer = {"port": listener.getsockname()[1], "ticket": ticket, "keys": of_session}
-        runner = runner.dup()  # it is watched until its session has begun
-        threading.Thread(target=_relay, args=(listener, ticket, device, runner), daemon=True).start()
+        threading.Thread(target=_relay, args=(listener, ticket, device, watched, spare), daemon=True).start()
         return answer
 
     def _take_device(
@@ -140,10 +143,16 @@ class GatewayClient:
         return OpenSession(answer["port"], answer["ticket"], tuple(map(FleetKey, answer["keys"])))
 
 
-def _relay(listener: socket.socket, ticket: str, device: socket.socket, runner: socket.socket) -> None:
+def _relay(
+    listener: socket.socket,
+    ticket: str,
+    device: socket.socket,
+    runner: socket.socket,
+    spare: socket.socket,
+) -> None:
     with device:
-        with listener, runner:
-            client = _client(listener, ticket, runner)
+        with listener, runner, spare:
+            client = _client(listener, ticket, runner, spare)
         if client is None:
             return
         with client:
@@ -160,10 +169,13 @@ def _relay(listener: socket.socket, ticket: str, device: socket.socket, runner: 
             calls.join()
 
 
-def _client(listener: socket.socket, ticket: str, runner: socket.socket) -> socket.socket | None:
+def _client(
+    listener: socket.socket, ticket: str, runner: socket.socket, spare: socket.socket
+) -> socket.socket | None:
     """Return the connection that shows the ticket; None when none does while the runner waits."""
     with suppress(OSError):
         while first_ready(listener, runner, _RUNNER_SEC):
+            spare.close()
             client, _ = listener.accept()
             if _shows(client, ticket):
                 return client

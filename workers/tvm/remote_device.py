@@ -19,6 +19,7 @@ from tvm.runtime.vm import VirtualMachine
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import HINT
+from mallorn.core.os_errors import lacks_handles, no_handle
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass, endpoint_of
@@ -260,6 +261,8 @@ def _asleep_sec() -> float:
 
 
 def _lost(text: str) -> Unavailable:
+    if lacks_handles(text):  # this host is at fault, and not the device
+        return no_handle("a connection")
     return Unavailable(f"the device was lost: {text}", hint="mallorn device, on the host that measures")
 
 

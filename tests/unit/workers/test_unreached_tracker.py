@@ -1,4 +1,4 @@
-"""Whose fault it is that a tracker is not reached."""
+"""Whose fault it is that a tracker is not reached, or a session not opened."""
 
 import errno
 import os
@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from mallorn.core.errors import HostFault, Unavailable
+from workers.device.session_gateway import GatewayClient, SessionGateway
 from workers.device.tracker_client import TrackerClient
 
 TRACKER = "127.0.0.1", 9190
@@ -29,3 +30,17 @@ def test_a_host_without_file_handles_is_at_fault_and_not_the_tracker(
     with pytest.raises(Unavailable, match=words) as caught:
         TrackerClient(TRACKER)
     assert type(caught.value) is kind
+
+
+def test_a_worker_that_cannot_open_a_session_for_want_of_handles_says_so_to_its_runner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket, "create_server", refuse)
+    with SessionGateway().connect() as end:
+        runner = GatewayClient(end)
+        for _ in range(2):  # it goes on answering
+            with pytest.raises(HostFault, match="too many open files"):
+                runner.open(TRACKER, "key", 1.0, None)
