@@ -228,13 +228,20 @@ def test_what_was_decided_inside_a_model_is_not_decided_again(workshop, model, m
     assert told.ratio is None  # what is compared in a moment is not timed before
 
 
-def test_what_a_job_ended_with_is_not_compiled_for_the_next(workshop, model):
+@pytest.fixture
+def compiled(workshop):
+    """The names of the libraries that are compiled, in order; each is written."""
+
     def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None):
-        compiled.append(Path(out_so).name)
+        names.append(Path(out_so).name)
         return replace(COMPILED, bytes=Path(out_so).write_bytes(b"machine code"))
 
-    compiled: list[str] = []
+    names: list[str] = []
     workshop.graph_answers["compile_model"] = compile_model
+    return names
+
+
+def test_what_a_job_ended_with_is_not_compiled_for_the_next(workshop, model, compiled):
     guessed(workshop)
     assert compiled == ["guess-1.so", "guess-2.so", "guess-3.so", "joined.so"]
     del workshop.graph_answers["read_ahead"]  # nothing asks for it
@@ -242,13 +249,7 @@ def test_what_a_job_ended_with_is_not_compiled_for_the_next(workshop, model):
     assert compiled[4:] == []
 
 
-def test_what_another_builder_compiled_is_compiled_anew(workshop, model, monkeypatch):
-    def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None):
-        compiled.append(Path(out_so).name)
-        return replace(COMPILED, bytes=Path(out_so).write_bytes(b"machine code"))
-
-    compiled: list[str] = []
-    workshop.graph_answers["compile_model"] = compile_model
+def test_what_another_builder_compiled_is_compiled_anew(workshop, model, compiled, monkeypatch):
     guessed(workshop)
     compiled.clear()
     monkeypatch.setattr("workers.tvm.code_digest.code_parts", lambda: {"linker": "ld, installed later"})
@@ -256,13 +257,7 @@ def test_what_another_builder_compiled_is_compiled_anew(workshop, model, monkeyp
     assert "guess-1.so" in compiled
 
 
-def test_a_kept_library_that_computes_something_else_is_not_taken_again(workshop, model):
-    def compile_model(model_path, schedules_dir, target, recipe, out_so, input_shapes, dynamic=None):
-        compiled.append(Path(out_so).name)
-        return replace(COMPILED, bytes=Path(out_so).write_bytes(b"machine code"))
-
-    compiled: list[str] = []
-    workshop.graph_answers["compile_model"] = compile_model
+def test_a_kept_library_that_computes_something_else_is_not_taken_again(workshop, model, compiled):
     model.model_us["joined"] = 1001.0  # the likeliest guesses are kept
     guessed(workshop)
     compiled.clear()
