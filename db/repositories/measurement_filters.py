@@ -20,7 +20,7 @@ IMPORTED: Final = (MeasurementKind.FOREIGN, MeasurementKind.FOREIGN_FINISH)
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """What builds a job's candidates, and how long their steps may take."""
+    """The builder of a job's candidates, and the time limits of their steps."""
 
     builder: str
     build_sec: float

@@ -17,7 +17,7 @@ IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its task
 
 
 class ReplacedCode(Jobs):
-    """What becomes of a job that goes on with other code than it began with."""
+    """Moves jobs that go on with other code than they began with."""
 
     def rebind(self, job_id: str, was: Context, built_by: str, tvm_version: str | None = None) -> None:
         """Give a job the context that differs from `was` in its builder and, if given, its device's TVM.

@@ -61,7 +61,7 @@ class Models(Repository):
         return not self.session.scalar(select(exists().where(Model.id == model_id)))
 
     def owners(self, model_ids: Collection[str]) -> Sequence[tuple[str, str]]:
-        """Which of these models somebody has, each with every owner."""
+        """Return the owners of each of these models that anybody has."""
         query = select(Model.id, Model.owner).where(self.among(Model.id, model_ids))
         return [(row.id, row.owner) for row in self.session.execute(query)]
 

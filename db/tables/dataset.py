@@ -71,7 +71,7 @@ class Context(Base):
 
     @property
     def builder(self) -> str:
-        """Who built what was timed; of contexts that name no builder the device's TVM."""
+        """The builder of the timed libraries; the device's TVM for contexts that name none."""
         return self.built_by or self.tvm_version
 
     @property

@@ -1,4 +1,4 @@
-"""Which user of this machine holds a socket, as its kernel says."""
+"""Asks the kernel which user of this machine holds a socket."""
 
 import ipaddress
 import socket

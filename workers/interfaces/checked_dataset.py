@@ -9,7 +9,7 @@ from workers.interfaces.model_compiler import ModelCompiler
 
 
 class CheckedDataset:
-    """What `import_parcel` stores of a directory that may be a stranger's."""
+    """The rows of a stranger's directory, as `import_parcel` stores them."""
 
     def __init__(self, graphs: ModelCompiler, directory: Path) -> None:
         """Raises InvalidRequest or NotFound unless every file can be read to its end."""

@@ -78,7 +78,7 @@ class Runtime:
 
     @property
     def _readable(self) -> tuple[tuple[str, int], ...]:
-        """What the runner and the processes for whole models may read: what others of the job wrote."""
+        """The paths that the runner and engines may read: files of the job by other processes."""
         return ((str(self.room), READ),)
 
     @property

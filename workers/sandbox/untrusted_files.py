@@ -79,7 +79,7 @@ def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
 
 
 def _flaw(about: os.stat_result, most_bytes: int) -> str | None:
-    """What makes a file one that a child may not hand over, in words; None for a plain one."""
+    """Say why a file may not be taken over from a child; None for a plain file."""
     if not stat.S_ISREG(about.st_mode):
         return "is no plain file"
     if about.st_nlink != 1:
