@@ -18,8 +18,7 @@ from typing import Final
 
 from benchmarks.fresh import fresh_stack
 from cli.record_for_replay import MOST_TASKS, ROUND_SIZE, SEARCHERS
-from cli.service.connect_or_start_stack import wait_for_device
-from cli.terminal.interrupts import interruptible
+from cli.service.connect_or_start_stack import interruptible, wait_for_device
 from cli.wait_until_tuned import wait_until_tuned
 from mallorn.client import Client
 from mallorn.core.errors import MallornError

@@ -27,7 +27,7 @@ from benchmarks.hosts import describe_host
 from benchmarks.latency import compared, loaded, rivals_of
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
 from benchmarks.rival import NAMES, Rival
-from cli.quantize_calibrated import quantised
+from cli.quantize_model import quantised
 from cli.schedule_directory import local_model, read_exported
 from cli.service.connect_or_start_stack import wait_for_device
 from workers.interfaces.model_compiler import ModelCompiler

@@ -8,7 +8,6 @@ import typer
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, client, print_json, print_note
 from mallorn.core.errors import InvalidRequest
-from mallorn.job import Job
 
 JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -30,9 +29,10 @@ def rm(
         found = [api.job(job) for job in jobs]
         names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in found)
         ask(f"Delete {what}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{_at(place)}", yes)
+        left = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
         for job in found:
             job.delete_export() if export else job.delete()
-            print_note(f"deleted {what}{job.id}; {_left(job, export)}{_at(place)}")
+            print_note(f"deleted {what}{job.id}; {left} {job.id}{_at(place)}")
 
 
 @shared
@@ -69,15 +69,6 @@ def rm_models(
         for model in models:
             api.delete_model(model)
             print_note(f"deleted {model}")
-
-
-def _left(job: Job, export: bool) -> str:
-    """What is still there, and how to see it."""
-    return (
-        f"the job stays: mallorn show {job.id}"
-        if export
-        else f"what it measured stays: mallorn records --job {job.id}"
-    )
 
 
 def _at(place: Place) -> str:

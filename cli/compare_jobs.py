@@ -1,7 +1,7 @@
 """The command that puts jobs beside one another."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from operator import itemgetter
 from typing import Annotated, Final
 
 import typer
@@ -51,12 +51,8 @@ def compare(
 
 
 def _columns(found: Comparison, first: str) -> list[Column[Line]]:
-    own = [Column[Line](job.id, partial(_cell, at)) for at, job in enumerate(found.jobs, 1)]
-    return [Column[Line](first, partial(_cell, 0)), *own]
-
-
-def _cell(at: int, line: Line) -> str:
-    return line[at]
+    own = [Column[Line](job.id, itemgetter(at)) for at, job in enumerate(found.jobs, 1)]
+    return [Column[Line](first, itemgetter(0)), *own]
 
 
 def _facts(found: Comparison) -> Iterator[Line]:

@@ -1,9 +1,14 @@
 """Commands that compile and time a model with its schedules on this machine, without a service."""
 
-from collections.abc import Sequence
-from importlib.metadata import version
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version as package_version
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -11,16 +16,99 @@ from pydantic_core import to_jsonable_python
 
 from cli.schedule_directory import ScheduleDirectory, local_model, onnxruntime_runs, read_exported
 from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
-from cli.write_inference_programs import PROGRAMS, RUNTIME, Callee, run_lines, write_runners
 from mallorn.core.errors import InvalidRequest, MallornError
 from mallorn.core.targets import Target
+from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
 from mallorn.onnx_export import existing
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
 
 if TYPE_CHECKING:
-    from workers.interfaces.model_compiler import BadLine, Compiled
+    from workers.interfaces.model_compiler import Compiled
     from workers.whole_model.compiled_model import WholeModel
+
+
+MARK: Final = "Written by `mallorn compile`"
+TEMPLATES: Final = files("cli") / "templates"
+PROGRAMS: Final = ("run.py", "run.cc")
+RUNTIME: Final = ("apache-tvm", "apache-tvm-ffi", "numpy")
+FREE_RANGE: Final = (0, 1)
+CPU: Final = ("cpu", "kDLCPU")
+DEVICES: Final = {"llvm": CPU, "c": CPU, "cuda": ("cuda", "kDLCUDA")}
+SITE: Final = "import importlib.util as u; print(u.find_spec('tvm_ffi').origin.rsplit('/', 2)[0])"
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A compiled model: what stands in the programs that call it."""
+
+    library: Path
+    target: Target
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    input_ranges: Mapping[str, Sequence[int]]
+    versions: Mapping[str, str]
+
+
+def write_runners(callee: Callee) -> list[Path]:
+    """The programs for this target, written; a file of that name that is somebody's own stays."""
+    written = []
+    for name, text in _programs(callee).items():
+        path = callee.library.with_name(name)
+        if not path.exists() or MARK in path.read_text(errors="replace"):
+            path.write_text(text)
+            written.append(path)
+    return written
+
+
+def run_lines(program: Path, library: Path, target: Target) -> list[str]:
+    """What to type to run a program: in a shell, with the headers and libraries of TVM's wheels for C++."""
+    if program.suffix == ".py":
+        return [f"python {shlex.quote(str(program))}"]
+    made = program.with_suffix("")
+    libraries = f"-ltvm_runtime {'-ltvm_runtime_cuda ' if target.kind == 'cuda' else ''}-ltvm_ffi"
+    folders = "-I$P/tvm_ffi/include -L$P/tvm_ffi/lib -L$P/tvm/lib"
+    found = "-Wl,-rpath,$P/tvm_ffi/lib,-rpath,$P/tvm/lib -Wl,--no-as-needed"
+    source, binary = shlex.quote(str(program)), shlex.quote(str(made))
+    start = shlex.quote(str(made if made.is_absolute() or made.parent != Path() else f"./{made}"))
+    return [
+        f'P=$(python -c "{SITE}")',
+        f"g++ -std=c++17 -O2 {source} -o {binary} {folders} {found} {libraries}",
+        f"{start} {shlex.quote(str(library))}",
+    ]
+
+
+def _programs(callee: Callee) -> dict[str, str]:
+    if callee.target.kind not in DEVICES:
+        return {}
+    python, cpp = DEVICES[callee.target.kind]
+    names = [spec.name for spec in callee.outputs]
+    common = {
+        "library": callee.library.name,
+        "library_text": json.dumps(callee.library.name),
+        "packages": " ".join(f"{name}=={found}" for name, found in callee.versions.items()),
+        "threads": str(callee.target.num_cores),
+    }
+    lines, specs = [], []
+    for spec in callee.inputs:
+        whole = tuple(callee.input_ranges.get(spec.name, FREE_RANGE))
+        lines.append(f"    {(spec.name, spec.dtype, tuple(spec.shape), whole)!r},")
+        shape = ", ".join(map(str, spec.shape))
+        specs.append(f"    {{{json.dumps(spec.name)}, {json.dumps(spec.dtype)}, {{{shape}}}}}")
+    own = {"device": python, "inputs": "\n".join(lines), "outputs": repr(names)}
+    command = "\n".join(
+        f"//   {line}" for line in run_lines(Path("run.cc"), Path(callee.library.name), callee.target)
+    )
+    theirs = {
+        "device": cpp,
+        "inputs": ",\n".join(specs),
+        "outputs": ", ".join(map(json.dumps, names)),
+        "command": command,
+    }
+    templates = [Template((TEMPLATES / f"{name}.tmpl").read_text()) for name in PROGRAMS]
+    filled = [text.substitute(common | more) for text, more in zip(templates, (own, theirs), strict=True)]
+    return dict(zip(PROGRAMS, filled, strict=True))
+
 
 PROBLEMS_SHOWN: Final = 5
 
@@ -63,7 +151,15 @@ def compile_model(
         compiled = compile_tuned(whole, exported, library)
         error = check_numbers(whole, library) if check else None
         copy_library(library, output)
-    programs = write_runners(_callee(output, exported, compiled))
+    callee = Callee(
+        library=output,
+        target=exported.target,
+        inputs=compiled.inputs,
+        outputs=compiled.outputs,
+        input_ranges=exported.manifest.input_ranges,
+        versions={name: package_version(name) for name in RUNTIME},
+    )
+    programs = write_runners(callee)
     if as_json:
         checked = {} if error is None else {"error": error}
         written = {"library": str(output), "programs": [str(program) for program in programs]}
@@ -74,17 +170,6 @@ def compile_model(
     if error is not None:
         stdout().print(f"relative error against the untuned model: {error:.1e}")
     _tell_programs(output, exported.target, programs)
-
-
-def _callee(library: Path, exported: ScheduleDirectory, compiled: "Compiled") -> Callee:
-    return Callee(
-        library=library,
-        target=exported.target,
-        inputs=compiled.inputs,
-        outputs=compiled.outputs,
-        input_ranges=exported.manifest.input_ranges,
-        versions={name: version(name) for name in RUNTIME},
-    )
 
 
 def _tell_programs(library: Path, target: Target, programs: Sequence[Path]) -> None:
@@ -147,7 +232,11 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
     """Compile and say what the schedules do not cover. Raises InvalidRequest when they cover nothing."""
     print_note(f"compiling for {exported.target}")
     compiled = model.compile(exported.records(model.folder), library)
-    _tell_problems(exported, compiled.problems)
+    for problem in compiled.problems[:PROBLEMS_SHOWN]:
+        where = f"{exported.file(problem.file)}, line {problem.line}"
+        print_note(f"warning: {where} cannot be used and is left out: {problem.error}")
+    if more := len(compiled.problems[PROBLEMS_SHOWN:]):
+        print_note(f"warning: {more} more lines are left out; --json lists them")
     if compiled.of and not compiled.found:
         why = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
         raise InvalidRequest(
@@ -157,14 +246,6 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
     if compiled.missing:
         print_note(f"warning: without a schedule, and slow: {', '.join(compiled.missing)}")
     return compiled
-
-
-def _tell_problems(exported: ScheduleDirectory, problems: Sequence["BadLine"]) -> None:
-    for problem in problems[:PROBLEMS_SHOWN]:
-        where = f"{exported.file(problem.file)}, line {problem.line}"
-        print_note(f"warning: {where} cannot be used and is left out: {problem.error}")
-    if len(problems) > PROBLEMS_SHOWN:
-        print_note(f"warning: {len(problems) - PROBLEMS_SHOWN} more lines are left out; --json lists them")
 
 
 def check_numbers(model: "WholeModel", library: Path) -> float:

@@ -1,19 +1,27 @@
 """`mallorn costmodels`: which models were trained, how well they do, and the way back to an earlier one."""
 
 import itertools
-from collections.abc import Iterator
 from typing import Annotated, Final, cast
 
 import typer
 
 from cli.service.read_only_client import reader
 from cli.terminal.option_groups import shared
-from cli.terminal.output import Address, JsonOption, Place, client, print_json, print_note, print_rows, stdout
-from cli.terminal.tables import fact_table
+from cli.terminal.output import (
+    Address,
+    JsonOption,
+    Place,
+    client,
+    fact_table,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+)
 from mallorn.client import Client
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.values.cost_model_version import CostModelMetrics, CostModelVersion
+from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.wording.format_values import Cell, Column, moment
 
 COLUMNS: Final = (
@@ -86,20 +94,15 @@ def show(
         "parent": found.parent,
         "snapshot": found.snapshot,
         "seen up to": found.seen_upto,
-        **dict(_figures(found.metrics)),
     }
-    stdout().print(fact_table("MODEL", found.full_name, facts))
-
-
-def _figures(metrics: CostModelMetrics) -> Iterator[tuple[str, Cell]]:
-    """A figure a line; those of other splits than the first say which."""
-    for name, value in metrics.stored().items():
+    for name, value in found.metrics.stored().items():
         if name != "splits":
-            yield name.replace("_", " "), cast(Cell, value)
-    for split, figures in metrics.splits.items():
-        if split != metrics.split:
+            facts[name.replace("_", " ")] = cast(Cell, value)
+    for split, figures in found.metrics.splits.items():
+        if split != found.metrics.split:
             for name, value in figures.stored().items():
-                yield f"{name} {split}".replace("_", " "), cast(Cell, value)
+                facts[f"{name} {split}".replace("_", " ")] = cast(Cell, value)
+    stdout().print(fact_table("MODEL", found.full_name, facts))
 
 
 @app.command()
@@ -151,7 +154,16 @@ def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
         return api.cost_model(int(model))
     name = CostModelName.parse(model)
     active = True if name.version is None else None
-    return _only(list(api.cost_models(name.family, target, name.name, name.version, active)), model)
+    found = list(api.cost_models(name.family, target, name.name, name.version, active))
+    if not found:
+        raise NotFound(f"there is no cost model {model}", hint=LIST)
+    if len(found) > 1:
+        targets = ", ".join(row.target for row in found)
+        raise Conflict(
+            f"{model} is there for {len(found)} targets: {targets}",
+            hint=f"add   --target '{found[0].target}'",
+        )
+    return found[0]
 
 
 def _before(api: Client, model: str, target: str | None) -> CostModelVersion:
@@ -162,18 +174,6 @@ def _before(api: Client, model: str, target: str | None) -> CostModelVersion:
     if not earlier:
         raise Conflict(f"{active.full_name} has no version before it", hint=LIST)
     return max(earlier, key=lambda row: row.version)
-
-
-def _only(found: list[CostModelVersion], model: str) -> CostModelVersion:
-    if not found:
-        raise NotFound(f"there is no cost model {model}", hint=LIST)
-    if len(found) > 1:
-        targets = ", ".join(row.target for row in found)
-        raise Conflict(
-            f"{model} is there for {len(found)} targets: {targets}",
-            hint=f"add   --target '{found[0].target}'",
-        )
-    return found[0]
 
 
 def _active(found: CostModelVersion) -> str:

@@ -9,13 +9,13 @@ import typer
 from cli.dataset_generate import generate
 from cli.dataset_import import bring_in
 from cli.dataset_options import DatasetPlace, RowFilter, SnapshotOption, dataset, selected
-from cli.print_dataset_stats import print_statistics
 from cli.run_service_part import installed
 from cli.terminal.option_groups import shared
-from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows, stdout
+from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows, stdout, table
 from cli.terminal.progress_bars import bar
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.values.base import Value
+from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
 from mallorn.wording.format_values import Column, moment
 
 
@@ -151,3 +151,46 @@ def export(
 
 app.command("import")(bring_in)
 app.command("generate")(generate)
+
+
+DAY_COLUMNS: Final = (
+    Column[DayCount]("DAY", lambda day: day.day.isoformat()),
+    Column[DayCount]("MEASUREMENTS", lambda day: day.count),
+    Column[DayCount]("IN ALL", lambda day: day.total),
+)
+SHOWN: Final = 20  # of a kind; a program reads all with --json
+
+
+def print_statistics(found: DatasetStats, as_json: bool) -> None:
+    """Print what was counted, as one JSON document or as a table a kind."""
+    if as_json:
+        print_json(found)
+        return
+    if not found.measurements and not found.foreign:
+        print_note("no measurements yet; make some with   mallorn tune model.onnx")
+        return
+    console = stdout()
+    imported = f", {found.imported:,} of them imported" if found.imported else ""
+    console.print(f"{found.measurements:,} measurements of {found.workloads:,} workloads{imported}")
+    kinds = {
+        "TARGET": found.targets,
+        "OPERATOR": found.operators,
+        "MODEL": found.models,
+        "OUTCOME": found.outcomes,
+        "FROM LOGS OF": found.foreign,
+    }
+    for heading, counts in kinds.items():
+        if counts:
+            rows = counts[:SHOWN]
+            if rest := counts[SHOWN:]:
+                others = sum(each.count for each in rest)
+                rows.append(NamedCount(name=f"({len(rest)} others)", count=others))
+            columns = (
+                Column[NamedCount](heading, lambda each: each.name),
+                Column[NamedCount]("MEASUREMENTS", lambda each: each.count),
+            )
+            console.print()
+            console.print(table(rows, columns))
+    if found.days:
+        console.print()
+        console.print(table(found.days[-SHOWN:], DAY_COLUMNS))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.run_service_part import installed
-from cli.service.connect_or_start_stack import Connected, connected_stack, wait_for_device
-from cli.terminal.interrupts import interruptible
+from cli.service.connect_or_start_stack import Connected, connected_stack, interruptible, wait_for_device
 from cli.terminal.job_options import SeedOption, TargetOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_note, print_rows
@@ -94,17 +93,31 @@ def generate(
     drawn = _draw(rules, kind or [], tasks, seed)
     batches = [drawn[start : start + per_job] for start in range(0, len(drawn), per_job)]
     if dry_run:
-        print_rows(_listed(batches, candidates), TASK_COLUMNS, as_json, "")
+        listed = [
+            ListedTask(number, task.kind, " ".join(f"{name}={size}" for name, size in task.shape), candidates)
+            for number, batch in enumerate(batches)
+            for task in batch
+        ]
+        print_rows(listed, TASK_COLUMNS, as_json, "")
         return
+    chosen = candidates - round(candidates * (1 - searched))
+    shares = dict(zip(SEARCHERS, (candidates - chosen, chosen), strict=True))
     with interruptible(), connected_stack(*place) as stack:
         wait_for_device(stack)
         jobs = [
             job
             for number, batch in enumerate(batches)
-            for job in _submit(stack, batch, number, _shares(candidates, searched), target, seed)
+            for job in _submit(stack, batch, number, shares, target, seed)
         ]
         print_rows([_submitted(job) for job in jobs], JOB_COLUMNS, as_json, "")
-        _see_to_the_end(stack, jobs)
+        info = None if stack.data is None else stack.data.read_stack()
+        if info is None or not info.until_unused:
+            note = "they are worked off when nobody else needs the devices; look at them with   mallorn jobs"
+            print_note(note)
+            return
+        for done, job in enumerate(jobs):
+            print_note(f"job {job.id}, {done + 1} of {len(jobs)}, is measured")
+            wait_until_tuned(job, f"mallorn show {job.id}")
 
 
 def _draw(rules: Path | None, wanted: Sequence[str], count: int, seed: int) -> "list[Drawn]":
@@ -119,26 +132,6 @@ def _draw(rules: Path | None, wanted: Sequence[str], count: int, seed: int) -> "
         known = ", ".join(kind.name for kind in kinds)
         raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {known}")
     return draw([kind for kind in kinds if not wanted or kind.name in wanted], count, seed)
-
-
-def _listed(batches: "Sequence[Sequence[Drawn]]", candidates: int) -> list[ListedTask]:
-    return [
-        ListedTask(
-            job=number,
-            kind=task.kind,
-            shape=" ".join(f"{name}={size}" for name, size in task.shape),
-            candidates=candidates,
-        )
-        for number, batch in enumerate(batches)
-        for task in batch
-    ]
-
-
-def _shares(candidates: int, searched: float) -> dict[str, int]:
-    """Candidates of a task by searcher; those without any are left out."""
-    chosen = candidates - round(candidates * (1 - searched))
-    shares = dict(zip(SEARCHERS, (candidates - chosen, chosen), strict=True))
-    return {search: share for search, share in shares.items() if share}
 
 
 def _submit(
@@ -168,17 +161,8 @@ def _submit(
             only=patterns(batch),
         )
         for search, share in shares.items()
+        if share
     ]
-
-
-def _see_to_the_end(stack: Connected, jobs: Sequence[Job]) -> None:
-    info = None if stack.data is None else stack.data.read_stack()
-    if info is None or not info.until_unused:
-        print_note("they are worked off when nobody else needs the devices; look at them with   mallorn jobs")
-        return
-    for done, job in enumerate(jobs):
-        print_note(f"job {job.id}, {done + 1} of {len(jobs)}, is measured")
-        wait_until_tuned(job, f"mallorn show {job.id}")
 
 
 def _submitted(job: Job) -> SubmittedJob:

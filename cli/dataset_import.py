@@ -73,7 +73,17 @@ def bring_in(
                 _bring_in_export(opened, path.parent if path.is_file() else path, told)
             else:
                 _bring_in_logs(opened, path, told)
-    _print(told, as_json, place.data)
+    told.print_problems()
+    if as_json:
+        print_json({name: getattr(told, name) for name in ImportTally.__slots__})
+        return
+    skipped = {**told.skipped, "bad lines": told.bad_lines}
+    words = ", ".join(f"{count:,} {wrong}" for wrong, count in skipped.items() if count) or "none"
+    stdout().print(f"{told.added:,} added, {told.known:,} known already; skipped: {words}")
+    where = f" --data {shlex.quote(str(place.data))}" if place.data is not None else ""
+    for target in told.targets:
+        print_note("to measure and check these schedules here, and to have them in a directory again:")
+        print_note(f"  mallorn tune MODEL --trials 0 --target {shlex.quote(target)}{where}")
 
 
 def _bring_in_export(database: "Database", directory: Path, told: ImportTally) -> None:
@@ -117,17 +127,3 @@ def _bring_in_schedules(database: "Database", directory: Path, told: ImportTally
     target = parse_target(read_manifest(directory / MANIFEST).target).text
     if target not in told.targets:
         told.targets.append(target)
-
-
-def _print(told: ImportTally, as_json: bool, data: Path | None) -> None:
-    told.print_problems()
-    if as_json:
-        print_json({name: getattr(told, name) for name in ImportTally.__slots__})
-        return
-    skipped = {**told.skipped, "bad lines": told.bad_lines}
-    words = ", ".join(f"{count:,} {wrong}" for wrong, count in skipped.items() if count) or "none"
-    stdout().print(f"{told.added:,} added, {told.known:,} known already; skipped: {words}")
-    where = f" --data {shlex.quote(str(data))}" if data is not None else ""
-    for target in told.targets:
-        print_note("to measure and check these schedules here, and to have them in a directory again:")
-        print_note(f"  mallorn tune MODEL --trials 0 --target {shlex.quote(target)}{where}")

@@ -9,9 +9,8 @@ from cli.archive_and_delete_jobs import YesOption, ask
 from cli.dataset_options import DAY
 from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows
-from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
+from mallorn.core.values.fleet import DeviceMachine, DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.wording.format_values import Column, ago, duration
-from mallorn.wording.machines import PARTLY, machine_words, sandbox_word
 
 COLUMNS: Final = (
     Column[DeviceStatus]("DEVICE", lambda row: row.name),
@@ -101,3 +100,35 @@ def note_gaps(name: str, sandbox: str) -> None:
     """What walls are missing, where some are."""
     if sandbox_word(sandbox) == PARTLY:
         print_note(f"{name}: sandbox {sandbox}")
+
+
+KILO: Final = 1024
+PARTLY: Final = "partly"
+_WORDS: Final = ("full", "off")
+
+
+def machine_words(found: DeviceMachine | None) -> str:
+    """What was measured, or why nothing was."""
+    if found is None:
+        return "not measured yet"
+    if found.machine is None:
+        return f"not measured: {found.why}"
+    machine, levels = found.machine, []
+    for cache in machine.caches:
+        size = cache.bytes / KILO
+        held = f"{size:.0f} KB" if size < KILO else f"{size / KILO:.0f} MB"
+        levels.append(f"{held} at {cache.gbytes_per_sec:.0f} GB/s")
+    peaks = ", ".join(f"{name} {rate:.0f}" for name, rate in machine.gflops.items())
+    return (
+        f"GFLOP/s on {machine.cores} cores: {peaks}; "
+        f"vectors of {machine.lanes}, {machine.in_flight} to {machine.registers} summed at once; "
+        f"caches: {', '.join(levels)}; memory: {machine.memory_gbytes_per_sec:.3g} GB/s; "
+        f"a parallel loop starts in {machine.fork_us:.2g} us"
+    )
+
+
+def sandbox_word(told: str) -> str:
+    """`full`, `off`, `partly`, or a dash where nothing was said."""
+    if not told:
+        return "-"
+    return told if told in _WORDS else PARTLY

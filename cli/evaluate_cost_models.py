@@ -1,6 +1,6 @@
 """The command that tells what a cost model would have been worth on measurements it did not see."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,6 +101,8 @@ def _columns(
     models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
 ) -> Iterator[tuple[str, Figures]]:
     """The figures of each model, and of the same that learned from scrambled labels."""
+    import numpy as np
+
     from research.pretraining.evaluate_splits import figures
     from research.pretraining.feature_rows import rows_for
 
@@ -110,20 +112,15 @@ def _columns(
         make = resolve("cost_model", name)
         rows = rows_for(taught.data.tasks, make.view, taught.lowering)
         runs = figures(make, rows, split, seeds, taught.data.networks, is_control)
-        yield f"{name}, {CONTROL}" if is_control else name, _summary(runs)
-
-
-def _summary(runs: Sequence[Mapping[str, float]]) -> Figures:
-    import numpy as np
-
-    return {
-        name: SeedFigures(
-            mean=_number(np.mean([run[name] for run in runs])),
-            spread=_number(np.std([run[name] for run in runs])),
-            seeds=[_number(run[name]) for run in runs],
-        )
-        for name in runs[0]
-    }
+        summary = {
+            figure: SeedFigures(
+                mean=_number(np.mean([run[figure] for run in runs])),
+                spread=_number(np.std([run[figure] for run in runs])),
+                seeds=[_number(run[figure]) for run in runs],
+            )
+            for figure in runs[0]
+        }
+        yield f"{name}, {CONTROL}" if is_control else name, summary
 
 
 def _number(value: Any) -> float | None:

@@ -1,6 +1,5 @@
 """The command that tells why every round of a job was made and what came of it."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,11 +10,16 @@ from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json
 from cli.watch.status_text import words
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
-from mallorn.core.values.decision_log import LoggedRound
-from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.results.decision_summary import DecisionSummary, summarise
-from mallorn.wording.decision_log import ROUND_COLUMNS, log_lines, log_rows
-from mallorn.wording.decision_summary import SHARE_COLUMNS, summary_lines, top_shares
+from mallorn.core.values.job import JobStatus
+from mallorn.results.decision_summary import summarise
+from mallorn.wording.decision_log import (
+    ROUND_COLUMNS,
+    SHARE_COLUMNS,
+    log_lines,
+    log_rows,
+    summary_lines,
+    top_shares,
+)
 
 TaskOption = Annotated[
     int | None, typer.Option("--task", min=0, help="Only rounds of the task with this ID.")
@@ -36,41 +40,23 @@ def explain(
     with reader(*place) as api:
         handle = find_job(api, job)
         rounds, tasks, status = handle.explain(), handle.tasks(), handle.refresh()
-    shown = _wanted(rounds, tasks, handle.id, task, last)
+    if task is not None and task not in {known.index for known in tasks}:
+        raise NotFound(f"job {handle.id} has no task {task}", hint=f"mallorn tasks {handle.id}")
+    of_task = [row for row in rounds if task is None or row.task_index == task]
+    shown = of_task[-last:] if last else of_task
     summary = summarise(status, tasks, rounds)
     if as_json:
         print_json({"job": handle.id, "rounds": shown, "summary": summary})
-    elif rounds:
-        _print_log(shown)
-        _print_summary(summary)
-    else:
+        return
+    if not rounds:
         print_note(f"no rounds yet: the job is {status.state}; {_what_it_waits_for(status)}")
-
-
-def _wanted(
-    rounds: Sequence[LoggedRound],
-    tasks: Sequence[TaskStatus],
-    job_id: str,
-    task: int | None,
-    last: int | None,
-) -> list[LoggedRound]:
-    if task is not None and task not in {known.index for known in tasks}:
-        raise NotFound(f"job {job_id} has no task {task}", hint=f"mallorn tasks {job_id}")
-    of_task = [row for row in rounds if task is None or row.task_index == task]
-    return of_task[-last:] if last else of_task
-
-
-def _print_log(rounds: Sequence[LoggedRound]) -> None:
+        return
     console = stdout()
     if console.is_terminal:
-        console.print(table(log_rows(rounds), ROUND_COLUMNS))
-        return
-    for line in log_lines(rounds):
-        console.print(line, markup=False)
-
-
-def _print_summary(summary: DecisionSummary) -> None:
-    console = stdout()
+        console.print(table(log_rows(shown), ROUND_COLUMNS))
+    else:
+        for line in log_lines(shown):
+            console.print(line, markup=False)
     console.print()
     console.print(table(top_shares(summary), SHARE_COLUMNS))
     console.print()

@@ -17,6 +17,7 @@ from cli.terminal.output import (
     NewestJobArgument,
     Place,
     client,
+    fact_table,
     print_json,
     print_note,
     print_rows,
@@ -24,7 +25,6 @@ from cli.terminal.output import (
     table,
 )
 from cli.terminal.progress_bars import upload_with_bar
-from cli.terminal.tables import fact_table
 from cli.watch.result_table import print_fetch, print_verdict
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState

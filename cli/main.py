@@ -72,7 +72,15 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         location = dict(COMMANDS).get(cmd_name)
-        return None if location is None else _command(cmd_name, location)
+        if location is None:
+            return None
+        module, _, attribute = location.partition(":")
+        function: Callable[..., Any] | typer.Typer = getattr(import_module(module), attribute)
+        if isinstance(function, typer.Typer):
+            return get_command(function)  # a group of its own
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        single.command(cmd_name)(function)
+        return get_command(single)
 
     def invoke(self, ctx: Any) -> Any:
         sys.excepthook = _show_fault  # in the place of typer's, which shows all
@@ -95,16 +103,6 @@ class LazyGroup(TyperGroup):
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """A traceback without the settings' secrets."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
-
-
-def _command(name: str, location: str) -> Any:
-    module, _, attribute = location.partition(":")
-    function: Callable[..., Any] | typer.Typer = getattr(import_module(module), attribute)
-    if isinstance(function, typer.Typer):
-        return get_command(function)  # a group of its own
-    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command(name)(function)
-    return get_command(single)
 
 
 def _version(wanted: bool) -> None:

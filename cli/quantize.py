@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from cli.terminal.output import JsonOption, print_json, print_note, stdout
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.install_command import need
 from mallorn.onnx_export import existing
-
-if TYPE_CHECKING:
-    from cli.quantize_samples_and_error import Quantised
 
 INSTALL = "bench"  # the extra that has onnxruntime
 BITS, GROUPS = (4, 8), (16, 32, 64, 128, 256)
@@ -49,12 +46,30 @@ def quantize(
     """
     need("onnxruntime", "mallorn quantize", INSTALL)
     need("onnx", "mallorn quantize", INSTALL)
+    from cli.quantize_model import narrowed, quantised
+
     model = existing(model)
-    _refuse(model, data, output)
+    if data is not None and not data.is_file():
+        raise InvalidRequest(f"there is no file {str(data)!r}", hint=SAVE)
+    if not output.absolute().parent.is_dir():
+        raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
+    if output.exists() and output.samefile(model):
+        raise InvalidRequest(f"{output} is the model itself", hint="choose another -o")
     if weights is None:
-        found = _with_samples(model, data, output)
+        if data is None:
+            raise InvalidRequest(
+                "scales follow samples, and none are given", hint="--data samples.npz   or   --weights 8"
+            )
+        print_note(f"quantising {model} with onnxruntime")
+        found = quantised(model, data, output)
     else:
-        found = _weights_alone(model, data, output, weights, group)
+        if weights not in BITS:
+            raise InvalidRequest(f"weights of {weights} bits are not made", hint="--weights 4 or --weights 8")
+        if group not in GROUPS:
+            told = ", ".join(map(str, GROUPS))
+            raise InvalidRequest(f"groups of {group} weights are not made", hint=f"--group takes {told}")
+        print_note(f"rounding the weights of {model} to {weights} bits")
+        found = narrowed(model, data, output, weights, group)
     if as_json:
         print_json({"model": str(output), **asdict(found)})
         return
@@ -65,35 +80,3 @@ def quantize(
             f"{error.mean:.1e} (mean), {error.largest:.1e} (largest)"
         )
     print_note(f"tune it: mallorn tune {output}")
-
-
-def _with_samples(model: Path, data: Path | None, output: Path) -> "Quantised":
-    from cli.quantize_calibrated import quantised
-
-    if data is None:
-        raise InvalidRequest(
-            "scales follow samples, and none are given", hint="--data samples.npz   or   --weights 8"
-        )
-    print_note(f"quantising {model} with onnxruntime")
-    return quantised(model, data, output)
-
-
-def _weights_alone(model: Path, data: Path | None, output: Path, bits: int, group: int) -> "Quantised":
-    from cli.quantize_weights import narrowed
-
-    if bits not in BITS:
-        raise InvalidRequest(f"weights of {bits} bits are not made", hint="--weights 4 or --weights 8")
-    if group not in GROUPS:
-        told = ", ".join(map(str, GROUPS))
-        raise InvalidRequest(f"groups of {group} weights are not made", hint=f"--group takes {told}")
-    print_note(f"rounding the weights of {model} to {bits} bits")
-    return narrowed(model, data, output, bits, group)
-
-
-def _refuse(model: Path, data: Path | None, output: Path) -> None:
-    if data is not None and not data.is_file():
-        raise InvalidRequest(f"there is no file {str(data)!r}", hint=SAVE)
-    if not output.absolute().parent.is_dir():
-        raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
-    if output.exists() and output.samefile(model):
-        raise InvalidRequest(f"{output} is the model itself", hint="choose another -o")

@@ -4,12 +4,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from cli.service.connect_or_start_stack import Connected, connected_stack, wait_for_device
-from cli.terminal.interrupts import interruptible
+from cli.service.connect_or_start_stack import Connected, connected_stack, interruptible, wait_for_device
 from cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
 from cli.terminal.output import JsonOption, print_note, print_rows
 from cli.terminal.progress_bars import upload_with_bar
@@ -21,9 +20,6 @@ from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
 from mallorn.onnx_export import existing
 from mallorn.wording.format_values import Column
-
-if TYPE_CHECKING:
-    from research.replay.recorded_task import RecordedTask
 
 ROUND_SIZE: Final = 16
 #: More than any model has tasks: the budget of each task alone shall end a job.
@@ -80,30 +76,32 @@ def record(
 ) -> None:
     """Measure many candidates of some tasks into a file on which searchers are compared without a device."""
     # Whoever lacks pyarrow shall hear of it before hours of measuring, not after.
-    from research.replay import recording_file  # noqa: F401
+    from research.replay.recorded_task import of_every_kind
+    from research.replay.recorded_tasks_from_dataset import collect
+    from research.replay.recording_file import write_tasks
 
     directories = [path.expanduser() for path in data or [Settings().data_dir]]
     if models:
-        _check(models, directories)
+        for model in models:
+            existing(model)
+        if len(directories) > 1:
+            raise InvalidRequest(
+                "models are measured in one data directory",
+                hint=f"mallorn record MODEL --data {directories[0]}",
+            )
         with interruptible(), connected_stack(None, None, directories[0]) as stack:
             wait_for_device(stack)
             for model in models:
                 _measure(stack, model, candidates, target, seed, only or [])
+    found, hosts = collect(directories, candidates)
+    kept = found if tasks is None else of_every_kind(found, tasks)
+    write_tasks(out, kept, {"hosts": hosts, "mallorn": VERSION, "written_at": int(time.time())})
     rows = [
         WrittenTask(task.name, task.op, len(task.sketches), len(task.trials), task.failures, task.optimum_us)
-        for task in _export(directories, candidates, tasks, out)
+        for task in kept
     ]
     print_rows(rows, COLUMNS, as_json, "")
     print_note(f"{sum(row.candidates for row in rows)} candidates of {len(rows)} tasks in {out}")
-
-
-def _check(models: Sequence[Path], directories: Sequence[Path]) -> None:
-    for model in models:
-        existing(model)
-    if len(directories) > 1:
-        raise InvalidRequest(
-            "models are measured in one data directory", hint=f"mallorn record MODEL --data {directories[0]}"
-        )
 
 
 def _measure(
@@ -124,17 +122,3 @@ def _measure(
         job = stack.api.tune(model_id, target, count * MOST_TASKS, None, seed, model.stem, **options)
         print_note(f"job {job.id}: {count} candidates of each task of {model} by {search}")
         wait_until_tuned(job, f"mallorn show {job.id}")
-
-
-def _export(
-    directories: Sequence[Path], candidates: int, tasks: int | None, out: Path
-) -> "list[RecordedTask]":
-    """Write what the data directories have, and say what was written."""
-    from research.replay.recorded_task import of_every_kind
-    from research.replay.recorded_tasks_from_dataset import collect
-    from research.replay.recording_file import write_tasks
-
-    found, hosts = collect(directories, candidates)
-    kept = found if tasks is None else of_every_kind(found, tasks)
-    write_tasks(out, kept, {"hosts": hosts, "mallorn": VERSION, "written_at": int(time.time())})
-    return kept

@@ -3,7 +3,7 @@
 import time
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,6 @@ from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, stdout
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
-from mallorn.job import Job
-
-if TYPE_CHECKING:
-    from mallorn.report.report_data import ReportData
 
 
 @shared
@@ -30,9 +26,17 @@ def report(
 ) -> None:
     """Write all there is to know of a job into one HTML file that needs no server."""
     from mallorn.report.page import page
+    from mallorn.report.report_data import FAILURES_READ, ReportData
 
     with reader(*place) as api:
-        story = _gather(find_job(api, job))
+        handle = find_job(api, job)
+        rounds, tasks, status = list(handle.rounds(order="oldest")), handle.tasks(), handle.refresh()
+        failed = [
+            record
+            for outcome in status.progress.failures
+            for record in islice(handle.measurements(Outcome(outcome)), FAILURES_READ)
+        ]
+    story = ReportData.of(status, tasks, rounds, failed)
     file = out or Path(f"mallorn-{story.job.id}.html")
     try:
         file.write_text(page(story, time.time()), encoding="utf-8")
@@ -42,16 +46,3 @@ def report(
         print_json({"file": str(file)})
     else:
         stdout().print(str(file))
-
-
-def _gather(job: Job) -> "ReportData":
-    """Ask the coordinator for everything."""
-    from mallorn.report.report_data import FAILURES_READ, ReportData
-
-    rounds, tasks, status = list(job.rounds(order="oldest")), job.tasks(), job.refresh()
-    failed = [
-        record
-        for outcome in status.progress.failures
-        for record in islice(job.measurements(Outcome(outcome)), FAILURES_READ)
-    ]
-    return ReportData.of(status, tasks, rounds, failed)

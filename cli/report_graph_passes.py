@@ -48,13 +48,15 @@ def passes(
             return
         if dump is not None:
             dump.mkdir(parents=True, exist_ok=True)
+        from workers.tvm.graph_recipes import recipe_for
+
         shapes = dict(parse_input_shape(text) for text in input_shape or ())
-        text, name = _recipe(target, recipe, precision)
+        parsed, _ = target_here(target, elsewhere=True)
         with as_onnx(existing(model)) as file:
             report = graphs.report_passes(
                 str(file.absolute()),
-                text,
-                name,
+                parsed.text,
+                recipe_for(recipe, parsed, precision).name,
                 shapes,
                 without or [],
                 str(dump.absolute()) if dump else None,
@@ -68,32 +70,17 @@ def passes(
         print_note(f"the program after each phase is in {dump}")
 
 
-def _recipe(target: str, recipe: str, precision: str) -> tuple[str, str]:
-    """The target's text, and the name of the recipe in the form that suits it. Raises InvalidRequest."""
-    from workers.tvm.graph_recipes import recipe_for
-
-    parsed, _ = target_here(target, elsewhere=True)
-    return parsed.text, recipe_for(recipe, parsed, precision).name
-
-
 def copies_text(copies: Iterable["CopyLeft"]) -> str:
     """How many functions of each kind only move data, and who asks for them."""
     asked = defaultdict[str, Counter[str]](Counter)
     for each in copies:
         asked[each.kind][each.asked_by] += each.calls
-    return ", ".join(_asked(kind, askers) for kind, askers in asked.items()) or "no copies"
-
-
-def _asked(kind: str, askers: Counter[str]) -> str:
-    """As in: 3 transposes (2 by conv2d, 1 by the output)."""
-    name = kind if askers.total() == 1 else "copies" if kind == "copy" else f"{kind}s"
-    by = ", ".join(f"{count} by {asker}" for asker, count in askers.most_common())
-    return f"{askers.total()} {name} ({by})"
-
-
-def _why_not(report: "PassReport") -> str:
-    reasons = [f"{count} x {reason}" for reason, count in report.left.items()]
-    return report.skipped or "; ".join(reasons)
+    told = []  # as in: 3 transposes (2 by conv2d, 1 by the output)
+    for kind, askers in asked.items():
+        name = kind if askers.total() == 1 else "copies" if kind == "copy" else f"{kind}s"
+        by = ", ".join(f"{count} by {asker}" for asker, count in askers.most_common())
+        told.append(f"{askers.total()} {name} ({by})")
+    return ", ".join(told) or "no copies"
 
 
 REPORT_COLUMNS: "Final[Sequence[Column[PassReport]]]" = (
@@ -101,7 +88,10 @@ REPORT_COLUMNS: "Final[Sequence[Column[PassReport]]]" = (
     Column("PASS", lambda report: report.name),
     Column("MATCHED", lambda report: report.matched),
     Column("FIRED", lambda report: report.fired),
-    Column("WHY NOT", _why_not),
+    Column(
+        "WHY NOT",
+        lambda report: report.skipped or "; ".join(f"{count} x {why}" for why, count in report.left.items()),
+    ),
 )
 ENTRY_COLUMNS: "Final[Sequence[Column[PassEntry]]]" = (
     Column("PASS", lambda entry: entry.name),

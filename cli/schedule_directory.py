@@ -71,7 +71,14 @@ def _read(directory: Path, target: str | None) -> ScheduleDirectory:
         raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")
     manifest = directory / MANIFEST
     if not manifest.is_file():
-        return _stock(directory, target)
+        from workers.tvm.graph_recipes import PLAIN, recipe_for, stored_recipe
+
+        if target is None:
+            message = f"{directory} has no {MANIFEST}, so the target is unknown"
+            raise InvalidRequest(message, hint="add --target local, or the target as JSON")
+        parsed = _parsed(target)
+        recipe = stored_recipe(recipe_for(PLAIN.name, parsed))
+        return ScheduleDirectory(directory, parsed, Manifest(target=parsed.text, recipe=recipe))
     found = read_manifest(manifest)
     exported = ScheduleDirectory(directory, parse_target(found.target), found)
     wanted = exported.target if target is None else _parsed(target)
@@ -81,17 +88,6 @@ def _read(directory: Path, target: str | None) -> ScheduleDirectory:
             hint="leave --target out, or   mallorn tune MODEL --target TARGET --out OTHER_DIR",
         )
     return exported
-
-
-def _stock(directory: Path, target: str | None) -> ScheduleDirectory:
-    from workers.tvm.graph_recipes import PLAIN, recipe_for, stored_recipe
-
-    if target is None:
-        message = f"{directory} has no {MANIFEST}, so the target is unknown"
-        raise InvalidRequest(message, hint="add --target local, or the target as JSON")
-    parsed = _parsed(target)
-    recipe = stored_recipe(recipe_for(PLAIN.name, parsed))
-    return ScheduleDirectory(directory, parsed, Manifest(target=parsed.text, recipe=recipe))
 
 
 def _parsed(target: str) -> Target:

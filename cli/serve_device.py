@@ -11,7 +11,7 @@ from cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, is_loopback
 from mallorn.core.log_setup import set_up
 from mallorn.core.settings import Settings, settings
-from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.targets import LOCAL, parse_target
 from stack.temporary_files import own_folder
 
 PORTS: Final = 100
@@ -37,10 +37,15 @@ def device(
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     known = Settings(tracker=tracker) if tracker else settings()
     with installed("worker"):
+        from workers.device.detect_host import detect_target
         from workers.device.key_agent import kept
         from workers.device.serve_device import serve_device
+        from workers.device.target_support import check_executable
     key = kept(lambda: known.fleet_key)
-    wanted = _target(target)
+    is_local = target in LOCAL_WORDS
+    wanted = detect_target() if is_local else parse_target(target)
+    if not is_local:
+        check_executable(wanted)
     called = name or f"{os.uname().nodename}-{wanted.key}"
     set_up("device", known)
     print_note(f"device {called} measures for {wanted}")
@@ -53,20 +58,9 @@ def device(
             host,
             ports,
             name=called,
-            is_local=target in LOCAL_WORDS,
+            is_local=is_local,
             log_path=log.absolute() if log else None,
             # Who binds more than loopback runs what others send.
             sandbox=known.sandbox_mode(not is_loopback(host)),
             key=key,
         )
-
-
-def _target(text: str) -> Target:
-    from workers.device.detect_host import detect_target
-    from workers.device.target_support import check_executable
-
-    if text in LOCAL_WORDS:
-        return detect_target()
-    wanted = parse_target(text)
-    check_executable(wanted)
-    return wanted

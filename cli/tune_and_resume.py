@@ -1,31 +1,40 @@
 """The command that does it all: upload a model, tune it, follow, fetch the schedules, print what was won."""
 
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from cli.host_checks import check_host
-from cli.service.connect_or_start_stack import connected_stack, wait_for_device
-from cli.terminal.interrupts import interruptible
+from cli.service.connect_or_start_stack import connected_stack, interruptible, wait_for_device
 from cli.terminal.job_options import Choices, EffortOptions, ForceOption
 from cli.terminal.option_groups import shared
-from cli.terminal.output import JobArgument, JsonOption, Place, print_note
+from cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from cli.terminal.progress_bars import upload_with_bar
-from cli.watch.follow_and_fetch_schedules import Ending
+from cli.watch.bar_view import follow
+from cli.watch.result_table import print_winnings
 from mallorn.check_output_directory import (
     check_job,
     check_model,
     check_target,
     default_directory,
+    holds_schedules_of,
     model_id_of,
     out_directory,
 )
+from mallorn.core.allowed_classes import own_classes
 from mallorn.core.check_option_kwargs import check_asked
+from mallorn.core.errors import Conflict, MallornError
+from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.stand_in_measurers import STAND_INS
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL, parse_target
+from mallorn.first_version import FirstVersion
 from mallorn.job import Job
 from mallorn.onnx_export import as_onnx, existing
 from mallorn.wording.format_values import budget_words
@@ -118,3 +127,51 @@ def _again(out: Path | None, place: Place, force: bool) -> tuple[str, ...]:
     known = {"--out": out, "--data": place.data, "--url": place.url}
     words = (str(word) for name, value in known.items() if value is not None for word in (name, value))
     return (*words, "--force") if force else tuple(words)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What to do with a job that is followed to its end."""
+
+    directory: Path
+    model: str  # as the user would type it
+    verbose: bool = False
+    as_json: bool = False
+    again: tuple[str, ...] = ()  # what `mallorn resume JOB` needs besides
+
+    def reach(self, job: Job) -> None:
+        """Follow, fetch and print."""
+        with self.pausing(job):
+            print_note(f"its page: {job.page}")
+            for seam, name in own_classes(job.status.options):
+                print_note(
+                    f"the {WORDS[seam]} {name} is none of Mallorn's: the service imports and runs it as it is"
+                )
+            follow(job, stderr(), FirstVersion(job, self.directory), self.verbose)
+        job.raise_for_state()
+        job.schedules(self.directory)
+        if self.as_json:
+            print_json({**job.body, "directory": str(self.directory)})
+        else:
+            print_winnings(job.status, self.directory, self.model, self.again)
+
+    @contextmanager
+    def pausing(self, job: Job) -> Iterator[None]:
+        """Ctrl-C pauses the job, says what there is of it already, and leaves with code 130."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            said = "stopped; what was measured is kept. Go on with"
+            try:
+                job.pause()
+            except Conflict:
+                said = "stopped; the job had just ended. See how, and fetch the schedules, with"
+            except MallornError as error:
+                why = f"the job could not be paused: {error.message}"
+                said = f"stopped following; {why}. Follow it again with"
+            print_note(f"\n{said}   {shlex.join(['mallorn', 'resume', job.id, *self.again])}")
+            FirstVersion(job, self.directory).news(job.status)  # it may just have come, or be half fetched
+            if holds_schedules_of(self.directory, job.id):
+                check = f"python {self.directory / 'apply.py'} {self.model} --check"
+                print_note(f"{self.directory} holds a version that works. Check it with   {check}")
+            raise typer.Exit(130) from None

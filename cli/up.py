@@ -44,7 +44,12 @@ def up(
     directory.prepare()
     with directory.locked() as announce:
         api_port = claim_port(host, port)
-        layout = StackLayout(directory, host, api_port, _tracker(tracker, api_port), workers)
+        if tracker:
+            tracker_host, wanted_port = host_and_port(tracker)
+            tracker_port = claim_port(tracker_host, wanted_port)
+        else:
+            tracker_host, tracker_port = LOOPBACK, free_port(besides=(api_port,))
+        layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
         announce(layout.url)
         run(layout, known, until_unused, print_note)
 
@@ -56,10 +61,3 @@ def _asks_for_keys(known: Settings, host: str) -> bool:
     with installed("server,worker"):
         from db.repositories.api_keys import holds_keys
     return holds_keys(known.database_url)
-
-
-def _tracker(wanted: str, api_port: int) -> str:
-    if not wanted:
-        return f"{LOOPBACK}:{free_port(besides=(api_port,))}"
-    host, port = host_and_port(wanted)
-    return f"{host}:{claim_port(host, port)}"

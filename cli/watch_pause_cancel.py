@@ -37,7 +37,12 @@ def watch(
         handle = find_job(found.api, job)
         check_moves(found, handle)
         try:
-            _follow(handle, as_json, found.words)
+            if as_json:
+                for event in handle.events():
+                    print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
+            else:
+                first = FirstVersion(handle, f"mallorn schedules {handle.id}{found.words}")
+                follow(handle, stderr(), first, verbose=True)
         except KeyboardInterrupt:
             print_note(f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{found.words}")
             print_fetch(handle.status, found.words)
@@ -47,15 +52,6 @@ def watch(
         if not as_json:
             print_result(handle.status, found.words)
             print_fetch(handle.status, found.words)
-
-
-def _follow(job: Job, as_json: bool, words: str) -> None:
-    if not as_json:
-        first = FirstVersion(job, f"mallorn schedules {job.id}{words}")
-        follow(job, stderr(), first, verbose=True)
-        return
-    for event in job.events():
-        print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
 
 
 @shared

@@ -1,6 +1,6 @@
 """Rows as a pandas DataFrame, where pandas is installed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mallorn.core.install_command import need
@@ -22,21 +22,22 @@ def frame(kind: type[Value], rows: Iterable[Value]) -> "pandas.DataFrame":
 def history_frame(points: Sequence[CurvePoint], rounds: Iterable[RoundStatus]) -> "pandas.DataFrame":
     """A job's way down, with the round that ended at each point."""
     ended = {row.index: row for row in rounds}
-    return _frame((_line(point, ended) for point in points), HISTORY)
-
-
-def _line(point: CurvePoint, ended: Mapping[int, RoundStatus]) -> dict[str, object]:
-    row = None if point.round is None else ended.get(point.round)
-    return {
-        "round": point.round,
-        "trials": point.trials,
-        "seconds": point.sec,
-        "total_us": point.total_us,
-        "task": row and row.task_name,
-        "found_us": row and row.found_us,
-        "searcher": row and row.searcher,
-        "cost_model": row and row.cost_model,
-    }
+    lines: list[dict[str, object]] = []
+    for point in points:
+        row = None if point.round is None else ended.get(point.round)
+        lines.append(
+            {
+                "round": point.round,
+                "trials": point.trials,
+                "seconds": point.sec,
+                "total_us": point.total_us,
+                "task": row and row.task_name,
+                "found_us": row and row.found_us,
+                "searcher": row and row.searcher,
+                "cost_model": row and row.cost_model,
+            }
+        )
+    return _frame(lines, HISTORY)
 
 
 def _frame(rows: Iterable[dict[str, object]], columns: Iterable[str]) -> "pandas.DataFrame":

@@ -26,17 +26,15 @@ class FirstVersion:
             return ""
         try:
             place = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
-            line = f"first version {self._when()}: {place}"
+            told = next((event.told for event in self.job.events() if event.kind == "exported"), None)
+            when = "is exported"
+            if isinstance(told, ExportedEvent):
+                ratio = "" if told.ratio is None else f", {told.ratio:.2f} of onnxruntime"
+                when = f"after {told.sec:.0f} s{ratio}"
+            line = f"first version {when}: {place}"
         except Unavailable:
             return ""  # the next look asks again
         except MallornError as error:
             line = error.message
         self.is_told = True
         return line
-
-    def _when(self) -> str:
-        told = next((event.told for event in self.job.events() if event.kind == "exported"), None)
-        if not isinstance(told, ExportedEvent):
-            return "is exported"
-        ratio = "" if told.ratio is None else f", {told.ratio:.2f} of onnxruntime"
-        return f"after {told.sec:.0f} s{ratio}"

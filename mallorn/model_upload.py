@@ -119,19 +119,14 @@ class UploadStream:
         """What the coordinator says of the model. Raises AnswerLost if it does not turn up there either."""
         try:
             return connection.put("/models", iter(self), self._size_bytes, name=name)
-        except AnswerLost as lost:
-            if self._sent_bytes < self._size_bytes:
-                raise
-            return self._found(connection, lost)
-
-    def _found(self, connection: Connection, lost: AnswerLost) -> Any:
-        until_sec = time.monotonic() + PATIENCE_SEC
-        while time.monotonic() < until_sec:
-            try:
-                return connection.get(f"/models/{self._hash.hexdigest()}")
-            except (NotFound, Unavailable):
-                time.sleep(LOOK_EVERY_SEC)
-        raise lost
+        except AnswerLost:
+            until_sec = time.monotonic() + PATIENCE_SEC
+            while self._sent_bytes == self._size_bytes and time.monotonic() < until_sec:
+                try:
+                    return connection.get(f"/models/{self._hash.hexdigest()}")
+                except (NotFound, Unavailable):
+                    time.sleep(LOOK_EVERY_SEC)
+            raise
 
 
 class NoProtobuf(ValueError):
@@ -156,21 +151,16 @@ def check_onnx_file(file: Path) -> list[str]:
     """The files beside it that hold its weights. Raises InvalidModel for what is not a whole ONNX model."""
     try:
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _weights_elsewhere(data, file)
+            found = foreign_format(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:])
+            if found:
+                hint = found.hint.replace("MODEL", str(file))
+                raise InvalidModel(f"{str(file)!r} is {found.name}, not ONNX", hint=hint)
+            top = list(fields(data, 0, len(data)))
+            graphs = [field for field in top if (field.number, field.kind) == (GRAPH, BYTES)]
+            if graphs and any(field.number == IR_VERSION for field in top):
+                return sorted({name for graph in graphs for name in _locations(data, graph)})
     except OSError as error:
         raise InvalidModel(f"cannot read {str(file)!r}: {error.strerror}", hint=f"ls -l {file}") from None
-
-
-def _weights_elsewhere(data: mmap.mmap, file: Path) -> list[str]:
-    found = foreign_format(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:])
-    if found:
-        hint = found.hint.replace("MODEL", str(file))
-        raise InvalidModel(f"{str(file)!r} is {found.name}, not ONNX", hint=hint)
-    try:
-        top = list(fields(data, 0, len(data)))
-        graphs = [field for field in top if (field.number, field.kind) == (GRAPH, BYTES)]
-        if graphs and any(field.number == IR_VERSION for field in top):
-            return sorted({name for graph in graphs for name in _locations(data, graph)})
     except CutShort:
         message = f"{str(file)!r} is not an ONNX model, or it was cut short"
         raise InvalidModel(message, hint="copy or export it again") from None

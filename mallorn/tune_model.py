@@ -1,9 +1,8 @@
 """`mallorn.tune`: from a model to its schedules in one call, without a service of one's own."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,43 +56,25 @@ def tune(
     Raises MissingPackage where that cannot be, Conflict, JobFailed, and all that the client raises.
     """
     with as_onnx(model, example_inputs, dynamic_shapes) as file:
-        order = _Order(
-            file,
-            Path(out) if out else default_directory(file.stem),
-            force,
-            progress,
-            dict(target=target, trials=trials, minutes=minutes, seed=seed, name=name or file.stem, **options),
-        )
+        directory = Path(out) if out else default_directory(file.stem)
         with _in_words_of_python():
-            check_model(order.directory, lambda: model_id_of(file), force)
-        with out_directory(order.directory):
-            return _tune(order, Path(data) if data else None)
+            check_model(directory, lambda: model_id_of(file), force)
+        with out_directory(directory), _service(Path(data) if data else None) as (api, readable_later):
+            job = api.tune(file, target, trials, minutes, seed, name or file.stem, **options)
+            with _in_words_of_python():
+                check_job(directory, job, force)
+            _follow(job, directory, progress)
+            job.schedules(directory)
+            return readable_later(job)
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """What is to be tuned, and what becomes of it."""
-
-    file: Path
-    directory: Path
-    force: bool
-    progress: Progress | None
-    wanted: Mapping[str, Any]
-
-    def carry_out(self, api: Client) -> Job:
-        """Tune, follow and fetch."""
-        job = api.tune(self.file, **self.wanted)
-        with _in_words_of_python():
-            check_job(self.directory, job, self.force)
-        _follow(job, self.directory, self.progress)
-        job.schedules(self.directory)
-        return job
-
-
-def _tune(order: _Order, data: Path | None) -> Job:
+@contextmanager
+def _service(data: Path | None) -> Iterator[tuple[Client, Callable[[Job], Job]]]:
+    """A client of the service, and what makes a handle that still reads a job when the service has ended."""
     url, key = settings().url, settings().api_key
     if url is not None:
-        return order.carry_out(Client(url))
+        yield Client(url), lambda job: job
+        return
     for module in NEEDED.values():
         if find_spec(module) is None:
             raise MissingPackage(
@@ -104,8 +85,7 @@ def _tune(order: _Order, data: Path | None) -> Job:
     connect = import_module("cli.service.connect_or_start_stack")
     with connect.connected_stack(None, key.get_secret_value() if key else None, data) as stack:
         connect.wait_for_device(stack)
-        job: Job = stack.kept(order.carry_out(stack.api))
-    return job
+        yield stack.api, stack.kept
 
 
 @contextmanager
@@ -134,7 +114,10 @@ def _follow(job: Job, directory: Path, progress: Progress | None) -> None:
 
 def _fetching(job: Job, directory: Path, progress: Progress | None) -> Progress:
     """Fetches the first version besides, and says so where nobody else tells what happens."""
-    first, show = FirstVersion(job, directory), progress or _printed(job)
+    first, show = FirstVersion(job, directory), progress
+    if show is None:  # lines where the command line would print some: where there is news, and now and then
+        _say(f"job {job.id}, its page: {job.page}")
+        show = import_module("cli.watch.status_text").LineView(_say).show
 
     def both(status: JobStatus) -> None:
         if (line := first.news(status)) and progress is None:
@@ -142,13 +125,6 @@ def _fetching(job: Job, directory: Path, progress: Progress | None) -> Progress:
         show(status)
 
     return both
-
-
-def _printed(job: Job) -> Progress:
-    """Lines where the command line would print some: where there is news, and now and then."""
-    _say(f"job {job.id}, its page: {job.page}")
-    show: Progress = import_module("cli.watch.status_text").LineView(_say).show
-    return show
 
 
 def _say(line: str) -> None:

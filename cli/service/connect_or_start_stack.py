@@ -1,6 +1,7 @@
 """A stack to work with: the one that was named, one that runs here, or one started for the time being."""
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -103,7 +104,17 @@ class Starter:
         held = self._directory.is_locked()
         if self._process is None and not held:
             print_note(f"starting the service on this machine, data in {self._directory.path}")
-            self._process = _launch(self._directory)
+            log_file = _log(self._directory)
+            log_file.unlink(missing_ok=True)
+            with log_file.open("ab") as log:  # so that the stack may cut it when it has grown too long
+                self._process = subprocess.Popen(
+                    mallorn("up", "--port", "0", "--data", str(self._directory.path), "--until-unused"),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, "PYTHONPATH": python_path()},
+                    start_new_session=True,  # Ctrl-C is ours: the stack must answer when the job is paused
+                )
         elif self._process is not None and self._process.poll() is not None:
             if not held:
                 words = _log(self._directory).read_text(errors="replace").strip()
@@ -121,19 +132,6 @@ class Starter:
             self._process.terminate()
 
 
-def _launch(directory: DataDir) -> subprocess.Popen[bytes]:
-    _log(directory).unlink(missing_ok=True)
-    with _log(directory).open("ab") as log:  # so that the stack may cut it when it has grown too long
-        return subprocess.Popen(
-            mallorn("up", "--port", "0", "--data", str(directory.path), "--until-unused"),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": python_path()},
-            start_new_session=True,  # Ctrl-C is ours: the stack must still answer when the job is paused
-        )
-
-
 def _log(directory: DataDir) -> Path:
     return directory.logs / "up.log"
 
@@ -144,3 +142,15 @@ def _wait_for_end(directory: DataDir, starter: Starter) -> None:
         if directory.has_users(LOCK_PATIENCE_SEC):
             return
         time.sleep(POLL_SEC)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt for SIGTERM and SIGHUP too, but for what `nohup` or a shell had ignored."""
+    heeded = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import typer
 
@@ -100,10 +100,8 @@ class Choices(NamedTuple):
     def asked(self) -> OptionKwargs:
         """What was asked for by an option's own name, and then by --option."""
         named = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
-        named["contention"] = "on" if self.contention else None
-        named["wait_for_quiet"] = "on" if self.wait_for_quiet else None
-        named["private"] = "on" if self.private else None
-        given = {name: value for name, value in named.items() if value is not None}
+        given = {name: value for name, value in named.items() if value is not None and value is not False}
+        given |= {name: "on" for name, value in given.items() if value is True}
         if self.dynamic:
             given["dynamic"] = dict(map(parse_dynamic, self.dynamic))
         return cast(OptionKwargs, given | parse_options(self.option or [], self.input_shape or []))
@@ -116,7 +114,17 @@ def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dic
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise InvalidRequest(f"cannot read the option {pair!r}", hint="--option search=random")
-        _put(options, name.split("."), _value(value))
+        *parents, last = name.split(".")
+        group = options
+        for parent in parents:
+            inner = group.setdefault(parent, {})
+            if not isinstance(inner, dict):
+                raise InvalidRequest(f"the option {parent!r} is given as a value and as a group")
+            group = inner
+        try:
+            group[last] = json.loads(value)
+        except ValueError:
+            group[last] = value
     shapes = dict(parse_input_shape(text) for text in input_shapes)
     return {**options, "input_shapes": shapes} if shapes else options
 
@@ -138,20 +146,3 @@ def parse_dynamic(text: str) -> tuple[str, list[int]]:
     if not equals or not name or not all(size.strip().isdigit() for size in bounds):
         raise InvalidRequest(f"cannot read the range {text!r}", hint="--dynamic batch=1..64")
     return name, [int(size) for size in bounds]
-
-
-def _put(options: dict[str, object], path: list[str], value: Any) -> None:
-    *parents, last = path
-    for parent in parents:
-        inner = options.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            raise InvalidRequest(f"the option {parent!r} is given as a value and as a group")
-        options = inner
-    options[last] = value
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

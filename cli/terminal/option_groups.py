@@ -1,6 +1,6 @@
 """Options that several commands have are declared once, as a named tuple that a command takes whole."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
@@ -14,8 +14,12 @@ def shared(command: Command) -> Command:
     groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_fields")}
     parameters: list[Parameter] = []
     for name, each in signature(command).parameters.items():
-        own = _options(groups[name]) if name in groups else [each.replace(annotation=hints[name])]
-        parameters += (one.replace(kind=Parameter.KEYWORD_ONLY) for one in own)
+        if name not in groups:
+            parameters.append(each.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY))
+            continue
+        for option, hint in get_type_hints(groups[name], include_extras=True).items():
+            default = groups[name]._field_defaults.get(option, Parameter.empty)
+            parameters.append(Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
 
     @wraps(command)
     def spread(**given: Any) -> None:
@@ -25,10 +29,3 @@ def shared(command: Command) -> Command:
 
     spread.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
     return spread
-
-
-def _options(group: Any) -> Iterator[Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    for name in group._fields:
-        default = group._field_defaults.get(name, Parameter.empty)
-        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])

@@ -118,15 +118,13 @@ class WholeView:
         points = curve(self._rounds, self._tasks, self._job.status.created_at)
         parts += [Text(line) for line in plot(points, self._console.width)]
         if self._tasks:
-            parts += self._table()
+            room = max(LEAST_ROWS, self._console.height - OTHER_LINES)
+            shown = heaviest(self._tasks, room)
+            parts.append(table(shown, TASK_COLUMNS))
+            if left_out := len(self._tasks) - len(shown):
+                note = f"{left_out} more that weigh less; all with   mallorn tasks {self._job.id}"
+                parts.append(Text(note, style="dim"))
         return Group(*parts)
-
-    def _table(self) -> list[RenderableType]:
-        room = max(LEAST_ROWS, self._console.height - OTHER_LINES)
-        shown = heaviest(self._tasks, room)
-        left_out = len(self._tasks) - len(shown)
-        note = f"{left_out} more that weigh less; all with   mallorn tasks {self._job.id}"
-        return [table(shown, TASK_COLUMNS), *([Text(note, style="dim")] if left_out else [])]
 
 
 def heaviest(tasks: Sequence[TaskStatus], count: int) -> list[TaskStatus]:

@@ -1,9 +1,9 @@
 """How far a job is, in words and as a share of the way, and in lines for a log or a pipe."""
 
+import math
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.states import JobState
@@ -87,31 +87,15 @@ class LineView:
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
         self._clock = clock
-        self._last: StatusLine | None = None
+        self._text = ""
+        self._kind: tuple[str, str, int] | None = None
+        self._printed_sec = -math.inf
 
     def show(self, job: JobStatus) -> None:
-        line = StatusLine.of(job, self._clock())
-        if line.is_news_after(self._last):
-            self._say(line.text)
-            self._last = line
-
-
-@dataclass(frozen=True, slots=True)
-class StatusLine:
-    """A job in one line, and what of it is worth another line."""
-
-    text: str
-    kind: tuple[str, str]  # its state, and what it says but for the numbers
-    tenths: int
-    printed_sec: float
-
-    @classmethod
-    def of(cls, job: JobStatus, now_sec: float) -> "StatusLine":
-        said = words(job)
-        return cls(summary(job), (job.state, NUMBER.sub("#", said)), int(10 * share(job)), now_sec)
-
-    def is_news_after(self, last: "StatusLine | None") -> bool:
-        if last is None or self.text == last.text:
-            return last is None
-        changed = self.kind != last.kind or self.tenths != last.tenths
-        return changed or self.printed_sec - last.printed_sec >= NOW_AND_THEN_SEC
+        text, now_sec = summary(job), self._clock()
+        # What is worth another line: the state, what it says but for the numbers, the tenth of the way.
+        kind = job.state, NUMBER.sub("#", words(job)), int(10 * share(job))
+        is_due = kind != self._kind or now_sec - self._printed_sec >= NOW_AND_THEN_SEC
+        if text != self._text and is_due:
+            self._say(text)
+            self._text, self._kind, self._printed_sec = text, kind, now_sec

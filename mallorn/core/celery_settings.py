@@ -50,7 +50,12 @@ def _place(url: str) -> tuple[str, dict[str, object]]:
     if parts.scheme not in SCHEMES:
         raise InvalidRequest(f"{parts.scheme or 'that'!r} is no protocol of a broker", hint=HINT)
     if parts.scheme != "sentinel":
-        _check_ports(url)
+        try:
+            known = all(urlsplit(each).port != 0 for each in url.split(";"))
+        except ValueError:  # which tells of the password what it takes for a port
+            known = False
+        if not known:
+            raise InvalidRequest("MALLORN_REDIS_URL is not the URL of a broker", hint=HINT)
         return url, {}
     asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     if "master_name" not in asked:
@@ -62,12 +67,3 @@ def _place(url: str) -> tuple[str, dict[str, object]]:
         # What is said for them replaces the timeouts that they share with the broker otherwise.
         options["sentinel_kwargs"] = {"password": asked["sentinel_password"], "socket_timeout": ANSWER_SEC}
     return ";".join(places), options
-
-
-def _check_ports(url: str) -> None:
-    try:
-        known = all(urlsplit(each).port != 0 for each in url.split(";"))
-    except ValueError:  # which tells of the password what it takes for a port
-        known = False
-    if not known:
-        raise InvalidRequest("MALLORN_REDIS_URL is not the URL of a broker", hint=HINT)

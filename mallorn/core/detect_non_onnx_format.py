@@ -26,7 +26,12 @@ def foreign_format(data: bytes) -> Foreign | None:
 
 def _binary(data: bytes) -> Foreign | None:
     if data[:4] == b"PK\x03\x04":
-        return _archive(data)
+        # A state dict and a scripted module are both zips: the network has to be traced in Python.
+        if b"data.pkl" in data[:4096] or b"constants.pkl" in data[-SAMPLE_BYTES:]:
+            return Foreign("a PyTorch archive (.pt)", _EXPORT_TORCH)
+        if b"model.weights.h5" in data:
+            return _converted("a Keras archive", ".keras")
+        return Foreign("a zip archive", "unpack it and give the .onnx file inside")
     if data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return Foreign("a pickle (PyTorch or scikit-learn)", _EXPORT_TORCH)
     if data[4:8] == b"TFL3":
@@ -58,15 +63,6 @@ def _text(data: bytes) -> Foreign | None:
     if head and data[:512].isascii() and all(byte >= 32 or byte in b"\t\n\r\f" for byte in data[:512]):
         return Foreign("plain text", _ANOTHER)
     return None
-
-
-def _archive(data: bytes) -> Foreign:
-    # A state dict and a scripted module are both zips; either way the network has to be traced in Python.
-    if b"data.pkl" in data[:4096] or b"constants.pkl" in data[-SAMPLE_BYTES:]:
-        return Foreign("a PyTorch archive (.pt)", _EXPORT_TORCH)
-    if b"model.weights.h5" in data:
-        return _converted("a Keras archive", ".keras")
-    return Foreign("a zip archive", "unpack it and give the .onnx file inside")
 
 
 def _converted(name: str, suffix: str) -> Foreign:

@@ -144,21 +144,8 @@ def resolve(seam: str, name: str) -> Any:
     """
     check_name(seam, name)
     location = REGISTRY[seam].get(name)
-    return _load(location) if location else _of_ones_own(seam, name)
-
-
-def _load(location: str) -> Any:
-    module, _, attribute = location.partition(":")
-    return getattr(import_module(module), attribute)
-
-
-def _entry(seam: str, name: str) -> str:
-    """Where an installed package says that it has a part of this name; empty where none does."""
-    found = entry_points(group=f"mallorn.{seam}", name=name)
-    return next((entry.value for entry in found), "")
-
-
-def _of_ones_own(seam: str, name: str) -> Any:
+    if location:
+        return _load(location)
     try:
         found = _load(_entry(seam, name) or name)
     except KeyboardInterrupt:
@@ -175,3 +162,14 @@ def _of_ones_own(seam: str, name: str) -> Any:
         why = f"leaves part of its contract undone: {', '.join(undone)}"
         raise ClassRefused(f"the {WORDS[seam]} {name} {why}", hint="docs/tutorials/searcher.md")
     return found
+
+
+def _load(location: str) -> Any:
+    module, _, attribute = location.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _entry(seam: str, name: str) -> str:
+    """Where an installed package says that it has a part of this name; empty where none does."""
+    found = entry_points(group=f"mallorn.{seam}", name=name)
+    return next((entry.value for entry in found), "")

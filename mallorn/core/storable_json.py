@@ -35,7 +35,10 @@ def check_storable(value: Any, depth: int = 0) -> None:
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):
-        _check_text(value)
+        if "\0" in value:
+            raise ValueError("a text contains the character NUL")
+        if not value.isprintable() and any("\ud800" <= character <= "\udfff" for character in value):
+            raise ValueError("a text contains half of a surrogate pair")
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number is not finite")
     elif isinstance(value, int) and not -WIDEST <= value < WIDEST:
@@ -47,10 +50,3 @@ def check_storable(value: Any, depth: int = 0) -> None:
     elif isinstance(value, list):
         for member in value:
             check_storable(member, depth + 1)
-
-
-def _check_text(text: str) -> None:
-    if "\0" in text:
-        raise ValueError("a text contains the character NUL")
-    if not text.isprintable() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("a text contains half of a surrogate pair")

@@ -97,7 +97,11 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
 
     Raises InvalidTarget naming the unknown key, the missing `num-cores` or the unreadable text.
     """
-    attrs = _storable(_attributes(value))
+    attrs = _attributes(value)
+    try:
+        check_storable(attrs)
+    except ValueError as error:
+        raise InvalidTarget(f"the target cannot be stored: {error}", hint=_USE) from None
     unknown = sorted(set(attrs) - KNOWN_KEYS)
     if unknown:
         known = ", ".join(sorted(KNOWN_KEYS))
@@ -115,26 +119,14 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
             "a CPU target needs num-cores, a whole number above 0",
             hint=f"--target '{json.dumps({**attrs, 'num-cores': 4})}'   (for four cores)",
         )
-    _check_types(attrs)
+    for name, held in attrs.items():
+        word, fits = _TYPES.get(TargetAttrs.__annotations__[name], _ANYTHING)
+        if not fits(held):
+            raise InvalidTarget(f"the target's {name} is no {word}: {str(held)[:TOLD]!r}", hint=_USE)
     text = json.dumps(attrs, sort_keys=True, separators=(",", ":"))
     if len(text) > LONGEST:
         raise InvalidTarget(f"the target has {len(text)} characters, more than {LONGEST}", hint=_USE)
     return Target(text)
-
-
-def _storable(attrs: TargetAttrs) -> TargetAttrs:
-    try:
-        check_storable(attrs)
-    except ValueError as error:
-        raise InvalidTarget(f"the target cannot be stored: {error}", hint=_USE) from None
-    return attrs
-
-
-def _check_types(attrs: TargetAttrs) -> None:
-    for name, value in attrs.items():
-        word, fits = _TYPES.get(TargetAttrs.__annotations__[name], _ANYTHING)
-        if not fits(value):
-            raise InvalidTarget(f"the target's {name} is no {word}: {str(value)[:TOLD]!r}", hint=_USE)
 
 
 def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:

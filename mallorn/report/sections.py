@@ -11,8 +11,7 @@ from mallorn.report.chart import SECONDS, TRIALS, chart
 from mallorn.report.html import Html, el, facts, table
 from mallorn.report.report_data import Failure, ReportData
 from mallorn.results.decision_summary import summarise
-from mallorn.wording.decision_log import ROUND_COLUMNS, log_rows
-from mallorn.wording.decision_summary import SHARE_COLUMNS, summary_lines, top_shares
+from mallorn.wording.decision_log import ROUND_COLUMNS, SHARE_COLUMNS, log_rows, summary_lines, top_shares
 from mallorn.wording.format_values import AUTO, Column, duration, headroom, latency, spent_of
 from mallorn.wording.results import ENGINE_COLUMNS, ENGINES, latency_rows, unbuilt, warnings
 from mallorn.wording.results import facts as job_facts

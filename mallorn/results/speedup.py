@@ -51,7 +51,9 @@ class Speedup:
         if self.even:
             return "as fast"
         way, times = ("faster", self.times) if self.times >= 1 else ("slower", 1 / self.times)
-        return f"{_how_much(times)} {way}"
+        if times < 1.1:  # a factor would read as 1.0
+            return f"{max(1, round((times - 1) * 100))} % {way}"
+        return f"{times:.1f} times {way}" if times < 10 else f"{times:.0f} times {way}"
 
     @property
     def words(self) -> str:
@@ -76,10 +78,3 @@ def beside_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> Beside 
     """How it stands beside onnxruntime; None where that was not timed."""
     race = raced(latency_us)
     return None if race is None or race.by_default_build else Beside(level=race.level, words=race.short)
-
-
-def _how_much(times: float) -> str:
-    """Percents where a factor would read as 1.0."""
-    if times < 1.1:
-        return f"{max(1, round((times - 1) * 100))} %"
-    return f"{times:.1f} times" if times < 10 else f"{times:.0f} times"

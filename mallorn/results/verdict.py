@@ -28,7 +28,13 @@ PARTLY: Final = "one-shot: from what is known, not every task was checked"
 def judge(job: JobStatus) -> Verdict:
     """The verdict on a job, whatever its state."""
     if job.state is JobState.DONE:
-        return _done(job)
+        report = job.finish_report
+        race, beside = raced(report.latency_us), beside_onnxruntime(report.latency_us)
+        level = Level.NONE if race is None else race.level
+        if level is Level.GOOD and (not report.steady or report.not_done):
+            level = Level.FAIR
+        said = [*filter(None, [measured_by(report.measured_by)]), *_standing(job, race), *_doubts(job)]
+        return Verdict(level=level, summary="; ".join(said), next=_next(job, race), beside=beside)
     what, _, hint = job.reason.strip().partition("\n")
     command = command_in(job.reason)
     if job.state is JobState.FAILED:
@@ -42,14 +48,6 @@ def judge(job: JobStatus) -> Verdict:
     return Verdict(
         level=Level.NONE, summary=what or DOING[job.state], next=command or f"mallorn watch {job.id}"
     )
-
-
-def _done(job: JobStatus) -> Verdict:
-    race = raced(job.finish_report.latency_us)
-    who = measured_by(job.finish_report.measured_by)
-    said = [*filter(None, [who]), *_standing(job, race), *_doubts(job)]
-    beside = beside_onnxruntime(job.finish_report.latency_us)
-    return Verdict(level=_level(job, race), summary="; ".join(said), next=_next(job, race), beside=beside)
 
 
 def _standing(job: JobStatus, race: Speedup | None) -> list[str]:
@@ -96,15 +94,6 @@ def _doubts(job: JobStatus) -> list[str]:
     if count := len(job.warnings):
         said.append(f"{count} warning{'' if count == 1 else 's'}")
     return said
-
-
-def _level(job: JobStatus, race: Speedup | None) -> Level:
-    if race is None:
-        return Level.NONE
-    if race.lost:
-        return Level.POOR
-    doubtful = not job.finish_report.steady or bool(job.finish_report.not_done)
-    return Level.GOOD if race.won and not doubtful else Level.FAIR
 
 
 def _next(job: JobStatus, race: Speedup | None) -> str:

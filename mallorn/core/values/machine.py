@@ -84,20 +84,17 @@ def roofline_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> fl
     known = list(tensors)
     peak = peak_gflops(machine, {dtype for dtype, _ in known})
     moved = sum(element_bytes(dtype) * prod(shape) for dtype, shape in known)
-    return max(flops / peak, moved / _gbytes_per_sec(machine, moved)) / 1e3
+    # The nearest level that holds it all serves, each core its part.
+    fits = (cache.gbytes_per_sec for cache in machine.caches if moved / machine.cores <= cache.bytes)
+    nearest = next(fits, None)
+    rate = machine.memory_gbytes_per_sec if nearest is None else nearest * machine.cores
+    return max(flops / peak, moved / rate) / 1e3
 
 
 def peak_gflops(machine: Machine, dtypes: Iterable[str]) -> float:
     """Of the fastest type that takes part: sums are often kept in a wider one."""
     known = [machine.gflops[dtype] for dtype in dtypes if dtype in machine.gflops]
     return max(known, default=machine.core_gflops * machine.cores)
-
-
-def _gbytes_per_sec(machine: Machine, moved: float) -> float:
-    """Of the nearest level that holds it all, each core its part."""
-    fits = (cache for cache in machine.caches if moved / machine.cores <= cache.bytes)
-    nearest = next(fits, None)
-    return machine.memory_gbytes_per_sec if nearest is None else nearest.gbytes_per_sec * machine.cores
 
 
 def element_bytes(dtype: str) -> float:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli.watch import follow_and_fetch_schedules as run_to_end
-from cli.watch.follow_and_fetch_schedules import Ending
+from cli import tune_and_resume
+from cli.tune_and_resume import Ending
 from mallorn.check_output_directory import (
     check_model,
     check_target,
@@ -139,7 +139,7 @@ def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     def interrupt(*_args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_to_end, "follow", interrupt)
+    monkeypatch.setattr(tune_and_resume, "follow", interrupt)
     monkeypatch.setattr(Interrupted, "page", "http://127.0.0.1/#/jobs/j1")
     with pytest.raises(typer.Exit):
         Ending(Path("won"), "m.onnx", again=("--out", "won")).reach(Interrupted())

@@ -11,11 +11,9 @@ import pytest
 from rich.console import Console
 
 from cli.terminal.job_options import parse_input_shape, parse_options
-from cli.terminal.output import print_error, stdout, table
-from cli.terminal.tables import keyed
+from cli.terminal.output import keyed, print_error, stdout, table
 from cli.watch import bar_view
-from cli.watch.bar_view import follow
-from cli.watch.eta import Eta, about
+from cli.watch.bar_view import Eta, about, follow
 from cli.watch.status_text import LineView, advice, best, share, summary
 from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
 from mallorn.core.errors import InvalidRequest, Unavailable

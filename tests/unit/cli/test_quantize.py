@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from onnx import helper
 from tvm import relax
 
-from cli.quantize_weights import rounded
+from cli.quantize_model import rounded
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.onnx_network import saved
 from workers.tvm.import_onnx_to_relax import load_network

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from cli.write_inference_programs import Callee, run_lines, write_runners
+from cli.compile_and_bench import Callee, run_lines, write_runners
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import TensorSpec
 

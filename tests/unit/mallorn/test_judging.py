@@ -3,8 +3,7 @@
 from typing import Any
 
 from mallorn.core.states import JobState
-from mallorn.results.compare_jobs import Side, compare
-from mallorn.results.fastest_job import JobResult, judge
+from mallorn.results.compare_jobs import JobResult, Side, compare, judge
 from tests.fixtures.told import told_job
 
 

@@ -1,8 +1,8 @@
 """What a machine computes and moves, as people read it."""
 
+from cli.devices_and_workers import machine_words
 from mallorn.core.values.fleet import DeviceMachine
 from mallorn.core.values.machine import Cache, assumed
-from mallorn.wording.machines import machine_words
 
 
 def test_a_machine_is_told_in_one_line() -> None:
