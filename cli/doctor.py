@@ -93,18 +93,18 @@ def _asked(known: Settings, address: Address) -> Iterator[Finding]:
 
 def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
     """What needs the database; each is looked at only where the one before it lets it be read."""
-    from cli.doctor_checks import artifacts, database
+    from cli.doctor_checks import artifacts, data_directory
     from db.session import Database
 
     with Database(known.database_url) as opened:
-        whole = look("database", lambda: database.integrity(opened))
+        whole = look("database", lambda: data_directory.integrity(opened))
         yield whole
         if not whole.ok:
             return
-        yield look("backups", lambda: database.backups(opened))
+        yield look("backups", lambda: data_directory.backups(opened))
         if backup is not None:
-            yield look("backup", lambda: database.backed_up(opened, backup))
-        tables = look("tables", lambda: database.tables(opened))
+            yield look("backup", lambda: data_directory.backed_up(opened, backup))
+        tables = look("tables", lambda: data_directory.tables(opened))
         yield tables
         if tables.ok:
             yield look("models", lambda: artifacts.models(opened, known.artifacts))

@@ -33,16 +33,11 @@ TICKS: Final = {
     BACK_UP: 600.0,  # looks whether the last one is a day old: a service may not run for a day
 }
 
-ROUTES: Final = {
-    PLAN: {"queue": CONTROL},
-    SWEEP: {"queue": CONTROL},
-    REAP: {"queue": CONTROL},
-    TIDY: {"queue": CONTROL},
-    BACK_UP: {"queue": CONTROL},
-    IMPORT_MODEL: {"queue": IMPORT},
-    WARM_UP: {"queue": ROUNDS},
-    RUN_ROUND: {"queue": ROUNDS},
-    TRAIN_COST_MODEL: {"queue": TRAIN},
-    FINISH_JOB: {"queue": FINISH},
-    MEASURE_MACHINE: {"queue": ROUNDS},
+_TASKS_BY_QUEUE: Final = {
+    CONTROL: (PLAN, *TICKS),
+    IMPORT: (IMPORT_MODEL,),
+    ROUNDS: (WARM_UP, RUN_ROUND, MEASURE_MACHINE),
+    TRAIN: (TRAIN_COST_MODEL,),
+    FINISH: (FINISH_JOB,),
 }
+ROUTES: Final = {task: {"queue": queue} for queue, tasks in _TASKS_BY_QUEUE.items() for task in tasks}

@@ -1,12 +1,12 @@
 """How much memory this host has, what of it is free, and for which models it is little."""
 
 import os
-from pathlib import Path
 from typing import Final
+
+import psutil
 
 from workers.subprocesses.cgroups import memory_left, memory_limit
 
-FACTS: Final = Path("/proc/meminfo")
 COPIES_OF_ONE: Final = 3  # while it loads
 # Three engines may hold a model, and a quarter is left for all else.
 COPIES: Final = 12
@@ -26,7 +26,6 @@ def total_bytes() -> int:
 
 def free_bytes() -> int:
     """What a process could have now without others being pushed out."""
-    told = dict(line.split(":") for line in FACTS.read_text().splitlines())
-    free = int(told["MemAvailable"].split()[0]) * 1024
+    free = psutil.virtual_memory().available
     left = memory_left()
     return free if left is None else max(0, min(free, left))

@@ -1,7 +1,8 @@
 """For which models this host's memory is little, and what of it is free within its container's limit."""
 
-from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
@@ -33,13 +34,10 @@ def test_a_process_may_have_what_is_available_and_left_of_the_limit(
     limit: int | str,
     used: int,
     free: int,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     made_up_groups: MadeUp,
 ) -> None:
-    facts = tmp_path / "meminfo"
-    facts.write_text("MemTotal:  8192 kB\nMemAvailable:  4096 kB\nHugePages_Total:  0\n")
-    monkeypatch.setattr(host_memory, "FACTS", facts)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4 << 20))
     made_up_groups("0::/", V2_MOUNT, {"memory.max": f"{limit}\n", "memory.current": f"{used}\n"})
     assert host_memory.free_bytes() == free
 
