@@ -5,9 +5,8 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar, cast
 
 import typer
 from pydantic import BaseModel
@@ -139,15 +138,11 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], as_json: bool, e
 SHORT: Final = 20  # what is no longer is never broken
 
 
-def table(values: Iterable[T], columns: Sequence[Column[T]] | Mapping[str, str]) -> Table:
-    """A plain table; columns of numbers stand to the right, only columns of long texts are broken.
-
-    Of mappings, a column is a key and its heading.
-    """
-    shown = keyed(columns) if isinstance(columns, Mapping) else columns
-    lines = [[column.of(cast(Any, value)) for column in shown] for value in values]
+def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:
+    """A plain table; columns of numbers stand to the right, only columns of long texts are broken."""
+    lines = [[column.of(value) for column in columns] for value in values]
     result = Table(box=None, header_style="bold", pad_edge=False)
-    for at, column in enumerate(shown):
+    for at, column in enumerate(columns):
         cells = [line[at] for line in lines]
         numeric = any(isinstance(each, int | float) for each in cells)
         result.add_column(
@@ -159,11 +154,6 @@ def table(values: Iterable[T], columns: Sequence[Column[T]] | Mapping[str, str])
     for line in lines:
         result.add_row(*(escape(cell(each)) for each in line))
     return result
-
-
-def keyed(columns: Mapping[str, str]) -> list[Column[Any]]:
-    """Columns of mappings: key and heading."""
-    return [Column(heading, itemgetter(key)) for key, heading in columns.items()]
 
 
 def fact_table(title: str, value: str, facts: Mapping[str, Cell]) -> Table:

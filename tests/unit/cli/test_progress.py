@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from cli.terminal.job_options import parse_input_shape, parse_options
-from cli.terminal.output import keyed, print_error, stdout, table
+from cli.terminal.output import print_error, stdout, table
 from cli.watch import bar_view
 from cli.watch.bar_view import Eta, about, follow
 from cli.watch.status_text import LineView, advice, best, share, summary
@@ -232,7 +232,8 @@ def test_a_state_without_a_reason_says_what_it_is_busy_with() -> None:
 def test_a_pipe_gets_a_row_a_line_and_a_terminal_whole_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"job": "0123456789abcdef", "reason": "long words " * 12, "workload": "f" * 64}
     columns = [
-        *keyed({"job": "JOB", "reason": "REASON"}),
+        Column("JOB", itemgetter("job")),
+        Column("REASON", itemgetter("reason")),
         Column("WORKLOAD", itemgetter("workload"), cut=True),
     ]
     monkeypatch.setattr("sys.stdout", io.StringIO())
