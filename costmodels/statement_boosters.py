@@ -1,16 +1,18 @@
 """Trees over statements, whose scores add up to that of their candidate (MetaSchedule's idea)."""
 
-from typing import Any, ClassVar, Final, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 import xgboost
 from numpy.typing import NDArray
 
 from costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import draws, ignorant, importance
+from costmodels.ensemble_spread import draws, finite, ignorant, importance
+from costmodels.metrics import members
+from costmodels.minibatches_and_gradients import rank_push
 from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.serialization import pack, unpack
-from costmodels.statement_sums import Lines, by_order, by_value, lines_of
 from costmodels.views import STATEMENTS, check_rows, check_width
 from costmodels.xgboost_ensemble import (
     MEMBERS,
@@ -22,6 +24,57 @@ from costmodels.xgboost_ensemble import (
     grow_by,
     opinions,
 )
+
+LISTED: Final = 16  # rows of a group that are ordered together
+
+
+class Lines(NamedTuple):
+    """The statements of all rows, and the row that each belongs to."""
+
+    features: Matrix
+    row: Indices
+    rows: int
+
+    def sums(self, values: NDArray[Any]) -> Column:
+        """The sum over each row's statements."""
+        return np.asarray(np.bincount(self.row, values, minlength=self.rows), dtype=np.float64)
+
+
+def lines_of(features: Matrix) -> Lines:
+    """Unpack padded rows into their statements."""
+    tables = STATEMENTS.tables(finite(features))
+    row, line = np.nonzero(tables[:, :, 0] > 0)
+    return Lines(tables[row, line, 1:], row.astype(np.int64), len(features))
+
+
+def by_value(lines: Lines, scores: NDArray[Any], goal: Column, weight: Column) -> Push:
+    """The gradient of the squared error of sums; all statements of a row step together."""
+    slope = weight * (lines.sums(scores) - goal)
+    bend = weight * np.bincount(lines.row, minlength=lines.rows)
+    return slope[lines.row], bend[lines.row]
+
+
+def by_order(
+    lines: Lines, scores: NDArray[Any], goal: Column, groups: Indices, rng: np.random.Generator
+) -> Column:
+    """LambdaRank's gradient by row, in lists drawn anew from its group."""
+    sums, push = lines.sums(scores), np.zeros(lines.rows)
+    for listed in lists(groups, rng):
+        push[listed] = rank_push(sums[listed], goal[listed])
+    return push
+
+
+def lists(groups: Indices, rng: np.random.Generator) -> Iterator[Indices]:
+    """Lists of one group each, those of equal length stacked; a group's remainder is a list of its own."""
+    full: list[Indices] = []
+    for rows in members(groups):
+        dealt = rng.permutation(rows)
+        whole = len(dealt) // LISTED * LISTED
+        full.append(dealt[:whole].reshape(-1, LISTED))
+        if len(dealt) > whole + 1:
+            yield dealt[None, whole:]
+    yield np.concatenate(full)
+
 
 ORDER: Final = 1.0  # weight of the ranking loss beside the squared error
 

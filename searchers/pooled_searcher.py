@@ -7,16 +7,53 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import FAILED_LABEL, CostModel, Matrix, Prediction
+from costmodels.base import FAILED_LABEL, CostModel, Indices, Matrix, Prediction
 from costmodels.views import DECISIONS
 from searchers.base import SYNTHESIS, Proposal
-from searchers.batch_sampler import ScoredPool, Synthesiser
+from searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
 from searchers.batch_searcher import BatchSearcher, Request
 from searchers.bounded_trial_history import fastest
 from searchers.failure_and_build_time_penalty import penalise_failures
 from searchers.fill_batch import Filter
 from searchers.space import Candidate, Space
-from searchers.top_k_sampler import TopK
+
+
+class TopK(BatchSampler):
+    """Takes the most promising; a share `epsilon` comes from the rest of the pool, whatever its score."""
+
+    def __init__(self, epsilon: float = 0.05, *, optimism: float = 0.5) -> None:
+        self.epsilon = epsilon
+        self.optimism = optimism
+
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
+        ranked = np.argsort(-pool.promise(self.optimism), kind="stable")
+        explored = rng.binomial(min(count, len(pool)), self.epsilon)
+        best, rest = np.split(ranked, [max(0, min(count, len(pool)) - explored)])
+        return np.concatenate([best, rng.permutation(rest)[:explored]]).astype(np.int64)
+
+
+class Contextual(BatchSampler):
+    """As `topk`, but the random share follows the model's uncertainty.
+
+    exp(score) is the speed relative to the task's best; times the spread it is the uncertainty of that speed.
+    Its mean over the pool, within bounds, is the random share.
+    """
+
+    def __init__(self, optimism: float = 0.5, *, least: float = 0.02, most: float = 0.5) -> None:
+        self.optimism = optimism
+        self.least = least
+        self.most = most
+
+    def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
+        return TopK(self.share(pool), optimism=self.optimism).choose(pool, count, rng)
+
+    def share(self, pool: ScoredPool) -> float:
+        """The share of the batch that is explored."""
+        if not len(pool):
+            return self.least
+        speed = np.exp(np.minimum(pool.prediction.mean, 0.0))
+        return float(np.clip(np.mean(speed * pool.prediction.std), self.least, self.most))
+
 
 BESIDE: Final = 128  # of the fastest measured that a sampler which makes up candidates sees
 

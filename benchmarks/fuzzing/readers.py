@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fuzzing import seeds
-from costmodels.testing_data import easy_data
+from costmodels.testing import easy_data
 from db.dataset.dataset_reader import open_parcel
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table, flaw
 from db.paging import decode_cursor

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.mutant_files import MODELS
-from costmodels.testing_data import easy_data
+from costmodels.testing import easy_data
 from db.bundled.load_bundled import FOLDER, rows_in
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table
 from db.paging import encode_cursor

@@ -1,15 +1,53 @@
 """The seam of passes over a network's graph: what they match, why they leave a call, how they rewrite it."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Generic, TypeVar
 
+import tvm
 from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from graphc.core.call_walk import CallWalk
-from graphc.core.graph import Graph
+from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_rewriting import known
 from graphc.core.reporting_pass import Leave, Report, ReportingPass
+
+
+@mutator
+class CallWalk(PyExprMutator):  # type: ignore[misc]
+    """Asks `visit` what takes the place of each call of some operators.
+
+    Patterns of TVM would match a quotient where a product is wanted, and come by again after each change.
+    """
+
+    def __init__(
+        self, builder: Any, operators: Collection[str], visit: Callable[[Any, Any], Any], read_constants: bool
+    ) -> None:
+        super().__init__()
+        self.builder_ = builder  # of the module that `visit` adds functions to
+        self._operators, self._visit, self._read_constants = operators, visit, read_constants
+
+    def visit_call_(self, call: Any) -> Any:
+        call = self.builder_.normalize(self.visit_expr_post_order(call))
+        if operator_name(call) in self._operators:
+            return self._visit(self._variable, call)
+        return call
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        self._variable = binding.var
+        super().visit_var_binding_(binding)
+
+    def visit_var_(self, var: Any) -> Any:
+        return self._read(super().visit_var_(var))
+
+    def visit_dataflow_var_(self, var: Any) -> Any:
+        return self._read(super().visit_dataflow_var_(var))
+
+    def _read(self, var: Any) -> Any:
+        """The constant that a variable is bound to, where constants are read as such."""
+        bound = self.lookup_binding(var) if self._read_constants and isinstance(var, relax.Var) else None
+        return bound if isinstance(bound, tvm.ir.GenericConst) else var
+
 
 Facts = TypeVar("Facts")
 Build = Callable[[], Any]  # facts of passes with a rule for each operator: what takes the call's place

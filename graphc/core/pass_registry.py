@@ -51,7 +51,7 @@ OWN_PASSES = {
     "mallorn.shuffles": "graphc.layout.fold_channel_shuffles:FoldChannelShuffles",
     "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions:VectorizeSmoothFunctions",
     "mallorn.steps": "graphc.quant.fuse_requantize:FuseRequantize",
-    "mallorn.taps": "graphc.quant.int8_depthwise_conv:Int8DepthwiseConv",
+    "mallorn.taps": "graphc.quant.integer_products:Int8DepthwiseConv",
     "mallorn.transposed": "graphc.conv.split_conv_transpose_by_phase:SplitConvTransposeByPhase",
     "mallorn.transposes": "graphc.layout.tile_transposes:TileTransposes",
     "mallorn.vectors": "graphc.conv.pad_conv_to_vectors:PadConvToVectors",

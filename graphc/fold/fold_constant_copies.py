@@ -1,15 +1,93 @@
 """Weights that are laid out anew, without a library for each: TVM's FoldConstant compiles one a call."""
 
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import prod
 from typing import Any, Final
 
-from tvm import relax
+import numpy as np
+from tvm import relax, tirx
+from tvm.s_tir import SBlockRealize
 
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import sizes_of
 from graphc.core.reporting_pass import Leave
-from graphc.fold.copied_arrays import copied
+
+Values = dict[Any, Any]  # of variables, over all iterations of their loops
+_BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
+    tirx.Add: operator.add,
+    tirx.Sub: operator.sub,
+    tirx.Mul: operator.mul,
+    tirx.FloorDiv: operator.floordiv,
+    tirx.FloorMod: operator.mod,
+    tirx.LT: operator.lt,
+    tirx.LE: operator.le,
+    tirx.GT: operator.gt,
+    tirx.GE: operator.ge,
+    tirx.EQ: operator.eq,
+    tirx.And: np.logical_and,
+    tirx.Or: np.logical_or,
+}
+
+
+def copied(function: Any, inputs: Sequence[Any]) -> list[Any]:
+    """The function's outputs, its last buffers. Raises Leave where it does more than copy numbers."""
+    arrays = dict(zip(function.params, inputs, strict=False))
+    outputs = {
+        param: np.zeros([int(extent) for extent in param.ty.shape], str(param.ty.dtype))
+        for param in function.params[len(inputs) :]
+    }
+    root = function.body.block if isinstance(function.body, SBlockRealize) else None
+    if root is None or root.alloc_buffers:
+        raise Leave("it keeps numbers between its loops")
+    for nest in _parts(root.body):
+        _run(nest, arrays, outputs)
+    return list(outputs.values())
+
+
+def _parts(body: Any) -> Iterator[Any]:
+    return chain(*map(_parts, body.seq)) if isinstance(body, tirx.SeqStmt) else iter([body])
+
+
+def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> None:
+    """One nest of loops around a block that stores one number."""
+    loops = []
+    while isinstance(nest, tirx.For):
+        loops.append(nest)
+        nest = nest.body
+    store = nest.block.body if isinstance(nest, SBlockRealize) else None
+    if not isinstance(store, tirx.BufferStore) or not hasattr(store.value, "source"):
+        raise Leave("it does more than copy numbers")
+    grid = np.ogrid[tuple(slice(int(loop.min), int(loop.min + loop.extent)) for loop in loops)]
+    values: Values = dict(zip((loop.loop_var for loop in loops), grid, strict=True))
+    axes = zip(nest.block.iter_vars, nest.iter_values, strict=True)
+    values |= {axis.var: _value(bound, values, arrays) for axis, bound in axes}
+    where = [_value(index, values, arrays) for index in store.indices]
+    inside = _value(nest.predicate, values, arrays)
+    numbers = _value(store.value, values, arrays)
+    if inside is not True and not np.all(inside):
+        raise Leave("some of its iterations do nothing")
+    outputs[store.buffer][tuple(np.broadcast_arrays(*where))] = numbers
+
+
+def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
+    """An expression over all iterations at once. Raises Leave for what copies do not need."""
+    if isinstance(expr, tirx.Var) and expr in values:
+        return values[expr]
+    if isinstance(expr, tirx.IntImm | tirx.FloatImm):
+        return bool(expr.value) if str(expr.ty.dtype) == "bool" else expr.value
+    if isinstance(expr, tirx.Cast) and str(expr.ty.dtype).startswith("int"):
+        return _value(expr.value, values, arrays)
+    if compute := _BINARY.get(type(expr)):
+        return compute(_value(expr.a, values, arrays), _value(expr.b, values, arrays))
+    source = getattr(expr, "source", None)  # of what reads a buffer
+    if source is not None and source in arrays:
+        indices = [_value(index, values, arrays) for index in expr.indices]
+        return arrays[source][tuple(np.broadcast_arrays(*indices))]
+    raise Leave("it does more than copy numbers")
+
 
 # Numbers that NumPy moves while a copying function is compiled; more are left to compiled code.
 MOST_NUMBERS: Final = 1 << 21

@@ -5,7 +5,7 @@ own in a row of the result. What was joined before is read where it was, so that
 of dense blocks, copy nothing twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,174 @@ from tvm import relax
 
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, sizes_of
+from graphc.core.graph_rewriting import OPERATOR, OUT_ELEMENTWISE_FUSABLE, known, numbers, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain, nothing
-from graphc.layout import followed_concat as found
-from graphc.layout.concat_function import ConcatShape, concat_function
+from graphc.tasks.keep_packed_weights import BY_PART
+from graphc.tasks.mark_elementwise_rows import width
+
+CONCAT = "relax.concat"
+# What may follow, besides factors and summands.
+LIMITS = {"relax.nn.relu": "max", "relax.maximum": "max", "relax.minimum": "min"}
+MOST_PARTS = 64  # arguments of a function
+
+
+@dataclass(frozen=True)
+class FollowedConcat:
+    """A concatenation, and what a chain of calls computes of its result."""
+
+    concat: Any
+    affine: ChannelAffine
+    limits: tuple[str, ...] = ()
+
+
+def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
+    """What ends in a call; none if no such concatenation is before it, or others read what is in between."""
+    limits: list[str] = []
+    while (limit := _limit(call, g)) is not None:
+        limits.insert(0, limit)
+        value = call.args[0]
+        if joins_rows(g.producer(value)):
+            return FollowedConcat(g.producer(value), nothing(value.ty.ndim), tuple(limits))
+        call = g.producer(value) if g.read_once(value) else None
+    if call is not None and joins_rows(call):
+        return FollowedConcat(call, nothing(call.ty.ndim))
+    affine, links = affine_chain(call, g) if call is not None else (nothing(1), [])
+    concat: Any = g.producer(links[0].value) if links else None
+    if not joins_rows(concat) or not set(affine.channels()) <= {concat.ty.ndim - 1}:
+        return None
+    return FollowedConcat(concat, affine, tuple(limits))
+
+
+def joins_rows(call: Any) -> bool:
+    """True for concatenations of float32 tensors of known sizes along the last axis."""
+    if call is None or operator_name(call) != CONCAT or call.ty.dtype != "float32" or not known(call):
+        return False
+    return bool(call.ty.ndim > 1 and int(call.attrs.axis) % call.ty.ndim == call.ty.ndim - 1)
+
+
+def parts_of(concat: Any, g: Graph) -> list[Any]:
+    """What it joins, and of other such concatenations what they join, while a function can take so many."""
+    parts = list(g.tuple_fields(concat.args[0]))
+    for part in list(parts):
+        inner = g.producer(part, CONCAT)
+        if joins_rows(inner):
+            more, at = parts_of(inner, g), parts.index(part)
+            if len(parts) + len(more) - 1 <= MOST_PARTS:
+                parts[at : at + 1] = more
+    return parts
+
+
+def readers_of_result(value: Any, g: Graph) -> list[Any]:
+    """What reads the result of such a call and does not compute it on the way; None for what is no call."""
+    readers = g.readers(value) if isinstance(value, relax.DataflowVar) else [*g.readers(value), None]
+    return [
+        reader
+        for reader in readers
+        if (
+            any(part.same_as(value) for part in parts_of(reader, g))
+            if joins_rows(reader)
+            else reader is None or followed_concat(reader, g) is None
+        )
+    ]
+
+
+def _limit(call: Any, g: Graph) -> str | None:
+    """The limit that a call sets, as text."""
+    kind = LIMITS.get(operator_name(call)) if call is not None else None
+    if kind is None or len(call.args) == 1:
+        return kind and f"T.{kind}({{}}, T.float32(0))"
+    number = call.args[1]
+    if not g.is_constant(number) or g.array(number).size != 1:
+        return None
+    return f"T.{kind}({{}}, T.float32({float(g.array(number).item())!r}))"
+
+
+REDUCTION = 3  # TVM's pattern kind that takes element-wise operators in and lets none follow
+
+
+@dataclass(frozen=True)
+class ConcatShape:
+    """What decides the text: sizes, which vectors are applied, and limits as text."""
+
+    rows: tuple[int, ...]
+    parts: tuple[int, ...]  # of a row
+    is_scaled: bool
+    is_shifted: bool
+    limits: tuple[str, ...]  # of what is computed, in their order
+    lanes: int
+
+    @property
+    def row(self) -> int:
+        return sum(self.parts)
+
+
+def concat_function(shape: ConcatShape) -> Any:
+    """Takes the parts, the factors and summands of the row if there are any, and the result.
+
+    The last loop runs once, so that MetaSchedule vectorises it.
+    """
+    axes = [f"v{axis}" for axis in range(len(shape.rows))]
+    loops = [f"a{axis}" for axis in range(len(shape.rows))]
+    vectors = [name for name, used in (("s", shape.is_scaled), ("t", shape.is_shifted)) if used]
+    buffers = [
+        *(_buffer(f"x{at}", (*shape.rows, part)) for at, part in enumerate(shape.parts)),
+        *(_buffer(name, (shape.row,)) for name in vectors),
+        _buffer("y", (*shape.rows, shape.row)),
+    ]
+    reads = [f"x{at}[{', '.join(axes)}, 0:{part}]" for at, part in enumerate(shape.parts)]
+    reads += [f"{name}[0:{shape.row}]" for name in vectors]
+    body = "\n".join(f"            {line}" for line in _copies(shape, ", ".join(axes)))
+    return parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main({", ".join(buffers)}) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {REDUCTION}}})
+    for {", ".join(loops)}, once in T.grid({numbers(shape.rows)}, T.int64(1)):
+        with T.sblock("row"):
+            {", ".join(axes)}, v_once = T.axis.remap("{"S" * (len(axes) + 1)}", [{", ".join(loops)}, once])
+            T.sblock_attr({{"{OPERATOR}": "{BY_PART}"}})
+            T.reads({", ".join(reads)})
+            T.writes(y[{", ".join(axes)}, 0:{shape.row}])
+{body}
+""")
+
+
+def _buffer(name: str, sizes: tuple[int, ...]) -> str:
+    return f'{name}: T.Buffer(({numbers(sizes)},), "float32")'
+
+
+def _copies(shape: ConcatShape, row: str) -> Iterator[str]:
+    """Vectors of each part, and what is left of it number by number."""
+    start = 0
+    for at, part in enumerate(shape.parts):
+        vector = width(part, shape.lanes) or shape.lanes
+        if part >= vector:
+            yield f"for k in range(T.int64({part // vector})):"
+            yield f"    for c in T.vectorized(T.int64({vector})):"
+            yield f"        {_copy(shape, row, at, start, f'k * T.int64({vector}) + c')}"
+        if rest := part % vector:
+            yield f"for c in range(T.int64({rest})):"
+            yield f"    {_copy(shape, row, at, start, f'c + T.int64({part - rest})')}"
+        start += part
+
+
+def _copy(shape: ConcatShape, row: str, at: int, start: int, column: str) -> str:
+    to = f"{column} + T.int64({start})"
+    return f"y[{row}, {to}] = {_computed(shape, f'x{at}[{row}, {column}]', to)}"
+
+
+def _computed(shape: ConcatShape, value: str, column: str) -> str:
+    if shape.is_scaled:
+        value = f"{value} * s[{column}]"
+    if shape.is_shifted:
+        value = f"{value} + t[{column}]"
+    for limit in shape.limits:
+        value = limit.format(value)
+    return value
+
 
 # Operators of computed values, which TVM fuses with a concatenation, and with what is before that.
-_FUSED = (*OPERATORS, *found.LIMITS)
+_FUSED = (*OPERATORS, *LIMITS)
 
 
 @dataclass(frozen=True)
@@ -36,19 +196,19 @@ class Copies:
 class ConcatToCopies(Pass[Copies]):
     """Copies the parts of concatenations along the last axis, and applies constants behind them meanwhile."""
 
-    name, match = "layout.concat_to_copies", (found.CONCAT, *_FUSED)
+    name, match = "layout.concat_to_copies", (CONCAT, *_FUSED)
     after = ("fold.batch_norm", "conv.keep_joined_groups_apart")
 
     def check(self, call: Any, g: Graph) -> Copies:
-        chain = found.followed_concat(call, g)
+        chain = followed_concat(call, g)
         if chain is None:
-            raise Leave("it does not join rows") if operator_name(call) == found.CONCAT else Leave
-        readers = found.readers_of_result(g.variable, g)
+            raise Leave("it does not join rows") if operator_name(call) == CONCAT else Leave
+        readers = readers_of_result(g.variable, g)
         if not readers:
             raise Leave
         if any(reader is not None and operator_name(reader) in _FUSED for reader in readers):
             raise Leave("TVM computes it where what follows reads it")
-        sources = [_source(part, g) for part in found.parts_of(chain.concat, g)]
+        sources = [_source(part, g) for part in parts_of(chain.concat, g)]
         sizes = tuple(sizes_of(value)[-1] for value, _ in sources)
         if max(sizes) < self.lanes:
             raise Leave("no part of it fills a vector")
@@ -75,7 +235,7 @@ def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
     if source is None or not set(affine.channels()) <= {part.ty.ndim - 1}:
         return part, same
     pattern = (g.tensor_function(source).attrs or {}).get("op_pattern")
-    is_for_concats = isinstance(part, relax.DataflowVar) and all(map(found.joins_rows, g.readers(part)))
+    is_for_concats = isinstance(part, relax.DataflowVar) and all(map(joins_rows, g.readers(part)))
     return (
         (part, same) if pattern == OUT_ELEMENTWISE_FUSABLE or not is_for_concats else (links[0].value, affine)
     )

@@ -1,15 +1,146 @@
 """Group and instance norms of channels-last images: sums beside each other for all channels, in parts."""
 
+from dataclasses import dataclass
 from math import prod
+from textwrap import indent
 from typing import Any
 
 from tvm import relax
 
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import largest_factor, sizes_of
+from graphc.core.graph_rewriting import OPAQUE, largest_factor, numbers, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
-from graphc.norm.partial_sums_functions import NormedImage, apply_function, scales_function, sums_function
+
+Shape = tuple[int, ...]
+
+# Differences from the first pixel: sums of squares of them lose no digits to a large mean.
+_PARTS = """
+for k in range({n.chunks}):
+    for i in T.vectorized({n.lanes}):
+        y[vn, vp, 0, k * {n.lanes} + i] = T.float32(0)
+        y[vn, vp, 1, k * {n.lanes} + i] = T.float32(0)
+for r in range({n.part}):
+    for k in range({n.chunks}):
+        for i in T.vectorized({n.lanes}):
+            d: T.let = x[vn, vp * {n.part} + r, k * {n.lanes} + i] - x[vn, 0, k * {n.lanes} + i]
+            y[vn, vp, 0, k * {n.lanes} + i] = y[vn, vp, 0, k * {n.lanes} + i] + d
+            y[vn, vp, 1, k * {n.lanes} + i] = y[vn, vp, 1, k * {n.lanes} + i] + d * d
+"""
+
+_SCALES = """
+mean = T.sblock_alloc_buffer(({n.channels},), "float32")
+square = T.sblock_alloc_buffer(({n.channels},), "float32")
+middle = T.sblock_alloc_buffer((1,), "float32")
+factor = T.sblock_alloc_buffer((1,), "float32")
+for k in range({n.chunks}):
+    for i in T.vectorized({n.lanes}):
+        mean[k * {n.lanes} + i] = T.float32(0)
+        square[k * {n.lanes} + i] = T.float32(0)
+for p in range({n.parts}):
+    for k in range({n.chunks}):
+        for i in T.vectorized({n.lanes}):
+            mean[k * {n.lanes} + i] = mean[k * {n.lanes} + i] + s[vn, p, 0, k * {n.lanes} + i]
+            square[k * {n.lanes} + i] = square[k * {n.lanes} + i] + s[vn, p, 1, k * {n.lanes} + i]
+for k in range({n.chunks}):
+    for i in T.vectorized({n.lanes}):
+        m: T.let = mean[k * {n.lanes} + i] * T.float32(1 / {n.pixels})
+        square[k * {n.lanes} + i] = T.max(
+            square[k * {n.lanes} + i] - m * mean[k * {n.lanes} + i], T.float32(0)
+        )
+        mean[k * {n.lanes} + i] = m + x[vn, 0, k * {n.lanes} + i]
+for g in range({n.groups}):
+    middle[0] = T.float32(0)
+    factor[0] = T.float32(0)
+    for c in range({n.members}):
+        middle[0] = middle[0] + mean[g * {n.members} + c]
+    middle[0] = middle[0] * T.float32(1 / {n.members})
+    for c in range({n.members}):
+        e: T.let = mean[g * {n.members} + c] - middle[0]
+        factor[0] = factor[0] + square[g * {n.members} + c] + T.float32({n.pixels}) * e * e
+    factor[0] = T.float32(1) / T.sqrt(
+        factor[0] * T.float32(1 / {n.pixels} * (1 / {n.members})) + T.float32({n.epsilon})
+    )
+    for c in range({n.members}):
+        a: T.let = gamma[g * {n.members} + c] * factor[0]
+        y[vn, 0, g * {n.members} + c] = a
+        y[vn, 1, g * {n.members} + c] = beta[g * {n.members} + c] - middle[0] * a
+"""
+
+
+@dataclass(frozen=True)
+class NormedImage:
+    """A group norm's image, channels last, and how it is dealt to cores and vectors."""
+
+    sizes: Shape
+    pixels: int
+    channels: int
+    part: int  # pixels
+    parts: int
+    lanes: int
+    chunks: int  # vectors of a pixel
+    groups: int
+    members: int  # channels of a group
+    epsilon: float
+
+
+def sums_function(image: NormedImage, rows: Shape, sums: Shape) -> Any:
+    """Sums and sums of squares of each part, by channel."""
+    return _function(_PARTS.format(n=image), {"x": rows}, sums)
+
+
+def scales_function(image: NormedImage, rows: Shape, sums: Shape, scales: Shape) -> Any:
+    """What each channel is multiplied by, and what is added then."""
+    channels = (image.channels,)
+    given = {"x": rows, "s": sums, "gamma": channels, "beta": channels}
+    return _function(_SCALES.format(n=image), given, scales)
+
+
+def _function(body: str, given: dict[str, Shape], result: Shape) -> Any:
+    """A tensor function with one block for each of the first axes of its result."""
+    shapes = {**given, "y": result}
+    over = ["n", "p"][: len(result) - 2]
+    buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
+    axes, loops = ", ".join(f"v{loop}" for loop in over), ", ".join(over)
+    return parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main({buffers}) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
+    for {loops}, once in T.grid({", ".join(map(str, result[: len(over)]))}, 1):
+        with T.sblock("part"):
+            {axes}, v_once = T.axis.remap("{"S" * (len(over) + 1)}", [{loops}, once])
+            T.reads({", ".join(_region(key, shape, 1) for key, shape in given.items())})
+            T.writes({_region("y", result, len(over))})
+{indent(body, " " * 12)}
+""")
+
+
+def _region(name: str, shape: Shape, own: int) -> str:
+    """All of a buffer, but for the first axes, which the blocks share."""
+    places = [f"0:{size}" for size in shape]
+    if len(shape) > 1:
+        places[:own] = ["vn", "vp"][:own]
+    return f"{name}[{', '.join(places)}]"
+
+
+def apply_function(sizes: Shape) -> Any:
+    """The image by its scales, which fuses with what follows."""
+    loops = [f"a{axis}" for axis in range(len(sizes))]
+    values, text = ", ".join(f"v{loop}" for loop in loops), ", ".join(loops)
+    return parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    x: T.Buffer(({numbers(sizes)}), "float32"),
+    s: T.Buffer(({numbers((sizes[0], 2, sizes[-1]))}), "float32"),
+    y: T.Buffer(({numbers(sizes)}), "float32"),
+) -> None:
+    T.func_attr({{"tirx.noalias": True}})
+    for {text} in T.grid({numbers(sizes)}):
+        with T.sblock("applied"):
+            {values} = T.axis.remap("{"S" * len(sizes)}", [{text}])
+            y[{values}] = x[{values}] * s[va0, 0, va{len(sizes) - 1}] + s[va0, 1, va{len(sizes) - 1}]
+""")
+
 
 PART = 64  # pixels at most that are summed up by one core at a time
 

@@ -15,7 +15,7 @@ from typing import Final
 #: Longest first where one begins with another.
 MOVED: Final = {
     "workers.search.sampler": "searchers.batch_sampler",
-    "workers.search.topk": "searchers.top_k_sampler",
+    "workers.search.topk": "searchers.pooled_searcher",
     "workers.search.fill": "searchers.fill_batch",
     "workers.search.simulate": "searchers.simulate_search",
     "workers.search.synthetic": "searchers.synthetic_space",

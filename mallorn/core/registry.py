@@ -30,9 +30,9 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "random": "searchers.algorithms.random:RandomSearch",
     },
     "sampler": {
-        "topk": "searchers.top_k_sampler:TopK",
+        "topk": "searchers.pooled_searcher:TopK",
         "clustered": "searchers.samplers.clustered:Clustered",
-        "contextual": "searchers.top_k_sampler:Contextual",
+        "contextual": "searchers.pooled_searcher:Contextual",
         "diverse": "searchers.samplers.diverse:Diverse",
     },
     "cost_model": {

@@ -1,16 +1,105 @@
 """The page of the API at `/docs`: made of its own description, without a script and without the internet."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from html import escape
-from typing import Final
+from typing import Final, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from mallorn.report.html import Html, el
 from mallorn.report.style_and_csp import PAGE, SERVED
-from services.coordinator.read_openapi import ApiDescription, JsonSchema, Operation, Parameter, Payload, Route
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel)
+
+    description: str = ""
+
+
+class JsonSchema(_Part):
+    """A JSON schema."""
+
+    ref: str = Field("", alias="$ref")
+    type: str = ""
+    any_of: tuple["JsonSchema", ...] = ()
+    one_of: tuple["JsonSchema", ...] = ()
+    all_of: tuple["JsonSchema", ...] = ()
+    enum: tuple[object, ...] = ()
+    items: "JsonSchema | None" = None
+    additional_properties: "bool | JsonSchema" = True
+    properties: Mapping[str, "JsonSchema"] | None = None
+    required: frozenset[str] = frozenset()
+    default: object = ""
+
+    @property
+    def name(self) -> str:
+        """The schema that is referred to; empty where this is a schema itself."""
+        return self.ref.rpartition("/")[2]
+
+    @property
+    def variants(self) -> tuple["JsonSchema", ...]:
+        """Schemas of which a value fits one, or all."""
+        return self.any_of or self.one_of or self.all_of
+
+
+class Parameter(_Part):
+    """A part of the path or the query, or a header."""
+
+    name: str
+    place: str = Field(alias="in")
+    required: bool = False
+    shape: JsonSchema = Field(alias="schema")
+
+
+class Content(_Part):
+    """Bytes of one media type."""
+
+    shape: JsonSchema = Field(JsonSchema(), alias="schema")
+
+
+class Payload(_Part):
+    """What a request or an answer carries, by media type."""
+
+    content: Mapping[str, Content] = {}
+
+
+class Operation(_Part):
+    """A method of a path."""
+
+    operation_id: str
+    tags: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = Field((), alias="x-scopes")
+    parameters: tuple[Parameter, ...] = ()
+    request_body: Payload = Payload()
+    responses: Mapping[str, Payload]
+
+
+class Route(NamedTuple):
+    """An operation with its address."""
+
+    method: str
+    path: str
+    operation: Operation
+
+
+class ApiDescription(_Part):
+    """The whole document."""
+
+    title: str = Field(validation_alias=AliasPath("info", "title"))
+    version: str = Field(validation_alias=AliasPath("info", "version"))
+    paths: Mapping[str, Mapping[str, Operation]]
+    schemas: Mapping[str, JsonSchema] = Field(validation_alias=AliasPath("components", "schemas"))
+
+    def routes(self) -> Iterator[Route]:
+        """All operations in the order of the document."""
+        for path, methods in self.paths.items():
+            for method, operation in methods.items():
+                yield Route(method.upper(), path, operation)
+
 
 JSON_TYPE: Final = "application/json"
 ANY_ORIGIN: Final = "http://origin.invalid"  # until somebody asks at an address

@@ -8,7 +8,7 @@ import pytest
 from cli.main import COMMANDS
 from mallorn.core.job_options import JobOptions
 from mallorn.core.settings import Settings
-from services.coordinator.read_openapi import JsonSchema
+from services.coordinator.api_docs_page import JsonSchema
 from tests.contract.reference.markdown import COMMAND, Undescribed, described, table
 from tests.contract.reference.pages import pages
 from tests.contract.reference.rest import type_of

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from services.coordinator.read_openapi import ApiDescription, JsonSchema, Operation, Parameter, Payload, Route
+from services.coordinator.api_docs_page import (
+    ApiDescription,
+    JsonSchema,
+    Operation,
+    Parameter,
+    Payload,
+    Route,
+)
 from tests.contract.reference.markdown import code, described, page, table
 
 WORDS: Final = (

@@ -15,8 +15,8 @@ from benchmarks.lab.rounds import Batch, Family, Pool, best_after, by_task, play
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.random import RandomModel
 from research.pretraining.training_data import TaskData, TrainingData
+from searchers.pooled_searcher import TopK
 from searchers.space import Candidate
-from searchers.top_k_sampler import TopK
 from tests.unit.research.replay.made_up import made_up
 
 ROWS = 40

@@ -11,7 +11,6 @@ import pytest
 from db.repositories.owner_access import treat
 from mallorn.core.api_keys import OwnerDeed
 from services.coordinator.sign_in import oidc_provider as provider
-from services.coordinator.sign_in import provider_metadata_cache as provider_metadata
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
 
@@ -196,11 +195,11 @@ def test_the_issuer_is_asked_once_for_what_it_publishes(coordinator: Coordinator
 def test_an_issuers_new_key_is_fetched(
     coordinator: Coordinator, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provider_metadata, "AGAIN_SEC", 600)
+    monkeypatch.setattr(provider, "AGAIN_SEC", 600)
     come_back(coordinator)
     issuer.own_key = issuer.key = new_key("two")
     assert come_back(coordinator).status_code == 401, "it was asked a moment ago"
-    monkeypatch.setattr(provider_metadata, "AGAIN_SEC", 0)
+    monkeypatch.setattr(provider, "AGAIN_SEC", 0)
     assert come_back(coordinator).status_code == 303
 
 

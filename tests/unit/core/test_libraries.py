@@ -14,7 +14,7 @@ LACKING: Final = """
 import sys
 for library in sys.argv[1:]:
     sys.modules[library] = None
-from costmodels.testing_data import easy_data
+from costmodels.testing import easy_data
 from mallorn.core.errors import MissingPackage
 from mallorn.core.registry import REGISTRY, resolve
 for name in REGISTRY["cost_model"]:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from costmodels.serialization import SEAL, sealed, unsealed
-from costmodels.testing_data import easy_data
+from costmodels.testing import easy_data
 from costmodels.xgb import KIND, XGBoost
 from mallorn.core.errors import InvalidRequest
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from costmodels.statement_boosters import Statements
-from costmodels.statement_sums import LISTED, by_value, lines_of, lists
+from costmodels.statement_boosters import LISTED, Statements, by_value, lines_of, lists
 from costmodels.testing import easy_data
 from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest

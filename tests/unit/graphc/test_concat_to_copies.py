@@ -8,8 +8,7 @@ import tvm
 from tvm import relax
 
 from graphc.conv.conv3x3_to_winograd import Conv3x3ToWinograd
-from graphc.layout.concat_to_copies import ConcatToCopies
-from graphc.layout.followed_concat import MOST_PARTS
+from graphc.layout.concat_to_copies import MOST_PARTS, ConcatToCopies
 from tests.unit.graphc.networks import HASWELL, NHWC, difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
 from workers.tvm.rebuild_schedule import full_trace, rebuild

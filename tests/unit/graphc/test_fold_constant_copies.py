@@ -8,8 +8,7 @@ import tvm
 from tvm import relax, te
 
 from graphc.core.reporting_pass import Leave
-from graphc.fold.copied_arrays import copied
-from graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies
+from graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies, copied
 from tests.unit.graphc.networks import run
 
 W = np.arange(6 * 8, dtype="float32").reshape(6, 8)

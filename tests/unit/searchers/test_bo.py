@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.bo import ROWS, BayesianOptimisation, contextual_variance, spread
-from searchers.algorithms.gaussian_process import ACQUISITIONS, GaussianProcess, matern
+from searchers.algorithms.bo import (
+    ACQUISITIONS,
+    ROWS,
+    BayesianOptimisation,
+    GaussianProcess,
+    contextual_variance,
+    matern,
+    spread,
+)
 from searchers.algorithms.random import RandomSearch
 from searchers.base import Trial
 from searchers.simulate_search import simulate

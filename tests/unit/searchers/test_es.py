@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from searchers.algorithms.es_state import EsState, SketchGaussian, by_rank
+from searchers.algorithms.es import EsState, SketchGaussian, by_rank
 from searchers.synthetic_space import RFACTOR, TILED, SyntheticSpace
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from searchers.algorithms.guided_walk import Guided
-from searchers.algorithms.step_gains import Directions
+from searchers.algorithms.guided_walk import Directions, Guided
 from searchers.base import Trial
 from searchers.batch_searcher import Request
 from searchers.bounded_trial_history import fastest

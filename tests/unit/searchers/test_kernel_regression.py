@@ -8,7 +8,7 @@ import pytest
 from costmodels.base import CostModel
 from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import CostModelTestCase, easy_data
-from searchers.learning.kernel_regression import KernelRegression
+from searchers.learning.exploring_learner import KernelRegression
 
 
 class TestKernelRegression(CostModelTestCase):

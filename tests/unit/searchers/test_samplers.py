@@ -10,14 +10,13 @@ from costmodels.base import Prediction
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.batch_sampler import BatchSampler, ScoredPool
 from searchers.feature_scaling import scaled, squared_distances
-from searchers.samplers.clustered import Clustered, synthesised
+from searchers.pooled_searcher import Contextual, TopK
+from searchers.samplers.clustered import Clustered, k_means, synthesised, to_the_knee
 from searchers.samplers.diverse import Diverse
-from searchers.samplers.k_means import k_means, to_the_knee
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from searchers.synthetic_space import SyntheticSpace
 from searchers.testing import assert_well_formed
 from searchers.testing.candidate_checks import generator
-from searchers.top_k_sampler import Contextual, TopK
 from tests.kits.samplers import BatchSamplerTestCase
 
 

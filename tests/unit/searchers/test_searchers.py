@@ -12,10 +12,10 @@ from costmodels.xgb import XGBoost
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.base import Trial
+from searchers.pooled_searcher import TopK
 from searchers.simulate_search import trained
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
-from searchers.top_k_sampler import TopK
 from tests.kits.samplers import BatchSamplerTestCase
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.random import RandomModel
-from searchers.algorithms.es import EvolutionStrategy
-from searchers.algorithms.es_state import EsState
+from searchers.algorithms.es import EsState, EvolutionStrategy
 from searchers.algorithms.mcts import Mcts
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.qlearning import QLearning

@@ -9,9 +9,15 @@ from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.search_replay import even_trials
 from mallorn.core.registry import REGISTRY, resolve
 from research.replay.play_search import play
-from research.replay.propose_recorded import LooseSpace, RecordedProposals, WideSpace, propose_recorded
 from research.replay.recorded_space import RecordedSpace
-from research.replay.search_arenas import RecordedArena, ShownSpace
+from research.replay.search_arenas import (
+    LooseSpace,
+    RecordedArena,
+    RecordedProposals,
+    ShownSpace,
+    WideSpace,
+    propose_recorded,
+)
 from searchers.base import Proposal, Searcher, Trial
 from searchers.batch_searcher import Request
 from searchers.space import Candidate, Space
