@@ -13,13 +13,14 @@ from db.dataset.import_dataset import import_dataset
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
-from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.errors import InvalidRequest, MallornError, NotFound
 from mallorn.core.targets import parse_target
 
 log = logging.getLogger(__name__)
 
 PREFIX: Final = "shipped-"  # of the snapshots that come along; nobody else's begins so
 FOLDER: Final = Path(str(files("db.bundled"))) / "data"
+LIST: Final = "bases.json"
 
 
 class ShippedBase(BaseModel):
@@ -50,8 +51,8 @@ def rows_in(folder: Path) -> Path:
 
 
 def read_list(folder: Path) -> Shipped | None:
-    """What is listed; None where nothing comes along, as in a copy without these files."""
-    listed = folder / "bases.json"
+    """What is listed; None where there is no list."""
+    listed = folder / LIST
     return Shipped.model_validate_json(listed.read_bytes()) if listed.is_file() else None
 
 
@@ -60,11 +61,15 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
 
     The bases come last, in one transaction: where they are, everything is. Versions that somebody trained or
     chose there stay the active ones. Files that cannot be read cost no start: the database begins without.
+    Raises MallornError where the files are not there.
     """
+    if not (folder / LIST).is_file():
+        raise MallornError(
+            f"this installation lacks {folder}, the measurements and cost models that come along",
+            hint="install Mallorn again, or set MALLORN_SHIPPED=false to begin without them",
+        )
     try:
-        shipped = read_list(folder)
-        if shipped is None:
-            return 0
+        shipped = Shipped.model_validate_json((folder / LIST).read_bytes())
         with Database(url) as database:
             with database.session() as session:
                 if CostModels(session).knows(shipped.snapshot):

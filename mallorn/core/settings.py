@@ -57,6 +57,18 @@ class Settings(BaseSettings):
     oidc_claim: str = Field(
         "email", description="Claim that names the owner; an `email` has to be verified there."
     )
+    oidc_allowed: Annotated[list[str], NoDecode] = Field(
+        default_factory=list,
+        description="Who may sign in so, with the scopes `read` and `submit`: owners and verified addresses "
+        "(`ada@example.org`) and domains of verified addresses (`@example.org`), comma-separated. An issuer "
+        "needs this, groups or admins.",
+    )
+    oidc_groups: Annotated[dict[str, str], NoDecode] = Field(
+        default_factory=dict,
+        description="Scopes of the groups that may sign in so: `GROUP=SCOPE+SCOPE`, comma-separated, as "
+        "`compilers=read+submit,operators=admin`.",
+    )
+    oidc_groups_claim: str = Field("groups", description="Claim that holds somebody's groups.")
     oidc_admins: Annotated[list[str], NoDecode] = Field(
         default_factory=list, description="Owners, comma-separated, who may do all when signed in so."
     )
@@ -161,7 +173,15 @@ class Settings(BaseSettings):
             values["api_keys"] = {name.strip(): digest.strip().lower() for name, _, digest in pairs}
         return values
 
-    @field_validator("oidc_admins", "plugins", mode="before")
+    @field_validator("oidc_groups", mode="before")
+    @classmethod
+    def _split_groups(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = (item.rpartition("=") for item in value.split(",") if item.strip())
+        return {group.strip(): scopes.strip() for group, _, scopes in pairs}
+
+    @field_validator("oidc_admins", "oidc_allowed", "plugins", mode="before")
     @classmethod
     def _split_list(cls, value: object) -> object:
         return (

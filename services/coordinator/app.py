@@ -70,7 +70,8 @@ class Coordinator(FastAPI):
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The coordinator as an ASGI app."""
+    """Return the coordinator as an ASGI app. Raises InvalidRequest where a provider signs in nobody."""
+    provider = Provider.of(settings)
     parts = AppContext.from_settings(settings)
     app = Coordinator(
         title="Mallorn",
@@ -82,7 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url=None,
     )
     app.state.parts = parts
-    app.state.provider = Provider.of(settings)
+    app.state.provider = provider
     error_responses.install(app)
     app.add_middleware(JobLogMiddleware)
     app.add_middleware(AuditMiddleware, database=parts.database)

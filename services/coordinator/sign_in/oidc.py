@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse
 
 from db.repositories.owner_access import Owners
 from db.repositories.sign_ins import SignIns
-from mallorn.core.api_keys import ALL_SCOPES, USUAL_SCOPES, new_secret
+from mallorn.core.api_keys import new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.version import API
 from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC, OnThePage, hand_out, home
@@ -71,8 +71,7 @@ def come_back(
         raise Refused(
             f"{provider.name} did not sign you in: {error[:200] or 'no code came'}", hint="sign in again"
         )
-    owner = provider.owner(code, _callback(request), kept["nonce"], kept["verifier"])
-    scopes = ALL_SCOPES if owner in parts.settings.oidc_admins else USUAL_SCOPES
+    owner, scopes = provider.person(code, _callback(request), kept["nonce"], kept["verifier"])
     with parts.database.transaction() as session:
         if Owners(session).is_put_out(owner):
             raise Refused(f"{owner} was put out of this service", hint=LET_IN)

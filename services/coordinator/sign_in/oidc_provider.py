@@ -4,18 +4,20 @@ import base64
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from threading import Lock
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import httpx
 from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
+from mallorn.core.api_keys import Scope
 from mallorn.core.errors import MallornError, Unauthorized, Unavailable
 from mallorn.core.install_command import need
 from mallorn.core.settings import Settings
+from services.coordinator.sign_in.allow_list import EMAIL, AllowList
 from services.coordinator.web.rate_limit import RateLimit
 
 KEPT_SEC: Final = 3600.0
@@ -64,7 +66,6 @@ LEEWAY_SEC: Final = 330
 # Of one address, in each coordinator; a sign-in takes two.
 VISITS_PER_MINUTE: Final = 60
 ALGORITHMS: Final = ("RS256", "ES256", "PS256")
-EMAIL: Final = "email"
 Claims = dict[str, object]
 Said = TypeVar("Said", bound=BaseModel)
 
@@ -90,6 +91,13 @@ class KeySet(BaseModel):
     keys: list[dict[str, object]]
 
 
+class Person(NamedTuple):
+    """Somebody who signed in."""
+
+    owner: str
+    scopes: Collection[Scope]
+
+
 class Refused(Unauthorized):
     """The identity provider did not say who this is."""
 
@@ -97,23 +105,26 @@ class Refused(Unauthorized):
 class Provider:
     """As the settings name it. Its own description and its keys are asked for when somebody signs in."""
 
-    def __init__(self, issuer: str, client_id: str, client_secret: str, claim: str) -> None:
+    def __init__(
+        self, issuer: str, client_id: str, client_secret: str, claim: str, allowed: AllowList
+    ) -> None:
         """`claim` is the one that names the owner."""
         self.issuer = issuer.rstrip("/")
         self._client_id = client_id
         self._client_secret = client_secret
         self._claim = claim
+        self._allowed = allowed
         self.visits = RateLimit(VISITS_PER_MINUTE)
         self._description = ProviderMetadata(self._describe)
         self._keys = ProviderMetadata(lambda: self._ask("GET", self._description.read().jwks_uri, KeySet))
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":
-        """None where no issuer is set."""
+        """None where no issuer is set. Raises InvalidRequest where one is and nobody is allowed."""
         if not settings.oidc_issuer:
             return None
-        secret = settings.oidc_client_secret.get_secret_value()
-        return cls(settings.oidc_issuer, settings.oidc_client_id, secret, settings.oidc_claim)
+        secret, allowed = settings.oidc_client_secret.get_secret_value(), AllowList.of(settings)
+        return cls(settings.oidc_issuer, settings.oidc_client_id, secret, settings.oidc_claim, allowed)
 
     @property
     def name(self) -> str:
@@ -135,8 +146,8 @@ class Provider:
         }
         return f"{self._description.read().authorization_endpoint}?{urlencode(asked)}"
 
-    def owner(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> str:
-        """Who came back with this code. Raises Refused, Unavailable."""
+    def person(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> Person:
+        """Return who came back with this code, and what they may do. Raises Refused, Unavailable."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -145,7 +156,13 @@ class Provider:
         }
         known = self._client_id, self._client_secret
         said = self._ask("POST", self._description.read().token_endpoint, Tokens, data=form, auth=known)
-        return self._named(self._checked(said.id_token, nonce))
+        claims = self._checked(said.id_token, nonce)
+        owner = self._named(claims)
+        if not (scopes := self._allowed.scopes(owner, claims)):
+            raise Refused(
+                f"{owner} is on no list of this service", hint="ask an admin of it for an invitation"
+            )
+        return Person(owner, scopes)
 
     def _describe(self) -> Discovery:
         described = self._ask("GET", f"{self.issuer}/.well-known/openid-configuration", Discovery)

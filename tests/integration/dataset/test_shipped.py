@@ -22,6 +22,7 @@ from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
 from db.tables import CostModelRow, Measurement
+from mallorn.core.errors import MallornError
 from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
 from tests.integration.dataset.conftest import Filled
@@ -99,8 +100,12 @@ def test_a_base_that_was_trained_there_stays_active(elsewhere: Database, folder:
     assert versions(elsewhere) == [(1, True, "mine"), (2, False, "shipped-one")]
 
 
-def test_a_copy_without_the_files_begins_empty(elsewhere: Database, tmp_path: Path) -> None:
-    assert bring_along(elsewhere.url, tmp_path / "nothing") == 0
+def test_an_installation_without_the_files_says_so_and_stores_nothing(
+    elsewhere: Database, tmp_path: Path
+) -> None:
+    with pytest.raises(MallornError, match=r"lacks .*nothing") as refused:
+        bring_along(elsewhere.url, tmp_path / "nothing")
+    assert "MALLORN_SHIPPED=false" in refused.value.hint
     assert count(elsewhere) == 0
 
 

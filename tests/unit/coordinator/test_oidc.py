@@ -10,6 +10,9 @@ import pytest
 
 from db.repositories.owner_access import treat
 from mallorn.core.api_keys import OwnerDeed
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.settings import Settings
+from services.coordinator.app import create_app
 from services.coordinator.sign_in import oidc_provider as provider
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.issuer import CLIENT, SECRET, Issuer, issuing, new_key
@@ -26,7 +29,7 @@ def issuer() -> Iterator[Issuer]:
 @pytest.fixture
 def coordinator(start: Start, issuer: Issuer) -> Coordinator:
     known = {"oidc_issuer": issuer.url, "oidc_client_id": CLIENT, "oidc_client_secret": SECRET}
-    return start(**known, oidc_admins=["root@example.org"])
+    return start(**known, oidc_allowed=["@Example.org"], oidc_admins=["root@example.org"])
 
 
 def sent_away(coordinator: Coordinator) -> str:
@@ -71,6 +74,89 @@ def test_admins_are_named_in_the_settings(coordinator: Coordinator, issuer: Issu
     assert coordinator.http.post("/keys", json={"name": "x"}).status_code == 201
 
 
+ADA = {"email": "Ada@Example.org", "email_verified": True}
+USUAL = ["read", "submit"]
+EVERYTHING = ["admin", "device", "read", "submit"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "claims", "scopes"),
+    [
+        ({"oidc_allowed": ["ada@example.org"]}, ADA, USUAL),
+        ({"oidc_allowed": ["@example.org"]}, ADA, USUAL),
+        ({"oidc_allowed": ["bob@example.org"]}, ADA, None),
+        ({"oidc_allowed": ["@ample.org", "@org", "example.org"]}, ADA, None),
+        ({"oidc_allowed": ["@example.org"]}, ADA | {"email": "ada@example.org.evil.example"}, None),
+        ({"oidc_allowed": ["@example.org"]}, ADA | {"email": "eve@example.org@evil.example"}, None),
+        ({"oidc_allowed": ["@example.org"]}, ADA | {"email_verified": False}, None),
+        ({"oidc_allowed": ["@example.org"]}, ADA | {"email_verified": "true"}, None),
+        ({"oidc_groups": {"compilers": "read"}}, ADA | {"groups": ["compilers"]}, ["read"]),
+        ({"oidc_groups": {"compilers": "read"}}, ADA | {"groups": "compilers"}, ["read"]),
+        ({"oidc_groups": {"compilers": "read"}}, ADA | {"groups": ["Compilers", 7, None]}, None),
+        ({"oidc_groups": {"compilers": "read"}}, ADA | {"roles": ["compilers"]}, None),
+        (
+            {"oidc_groups": {"a": "read", "b": "submit+device"}},
+            ADA | {"groups": ["a", "b", "c"]},
+            ["device", "read", "submit"],
+        ),
+        (
+            {"oidc_groups": {"compilers": "read"}, "oidc_groups_claim": "roles"},
+            ADA | {"roles": ["compilers"]},
+            ["read"],
+        ),
+        ({"oidc_admins": ["ada@example.org"]}, ADA, EVERYTHING),
+        (
+            {"oidc_claim": "sub", "oidc_allowed": ["ada@example.org"]},
+            {"sub": "ada@example.org"},
+            None,  # whoever may choose a name at the provider could choose an address
+        ),
+        ({"oidc_claim": "sub", "oidc_admins": ["ada@example.org"]}, {"sub": "ada@example.org"}, None),
+        ({"oidc_claim": "sub", "oidc_allowed": ["@example.org"]}, ADA | {"sub": "7"}, USUAL),
+    ],
+    ids=str,
+)
+def test_the_operators_list_says_who_comes_in_and_what_they_may_do(
+    start: Start, issuer: Issuer, rules: dict[str, Any], claims: dict[str, Any], scopes: list[str] | None
+) -> None:
+    issuer.claims = claims
+    known = {"oidc_issuer": issuer.url, "oidc_client_id": CLIENT, "oidc_client_secret": SECRET}
+    coordinator = start(**known, **rules)
+    answer = come_back(coordinator)
+    if scopes is None:
+        assert answer.status_code == 401
+        assert coordinator.http.get("/jobs").status_code == 401
+    else:
+        assert answer.status_code == 303, answer.text
+        assert sorted(coordinator.http.get("/session").json()["scopes"]) == scopes
+
+
+@pytest.mark.parametrize(
+    ("rules", "hint"),
+    [
+        ({}, "MALLORN_OIDC_ALLOWED"),
+        ({"oidc_allowed": ["@"]}, "@example.org"),
+        ({"oidc_groups": {"compilers": "reed"}}, "compilers=read+submit"),
+        ({"oidc_groups": {"": "compilers"}}, "read+submit"),
+    ],
+    ids=str,
+)
+def test_an_issuer_without_a_good_list_keeps_the_coordinator_from_starting(
+    rules: dict[str, Any], hint: str, database_url: str
+) -> None:
+    settings = Settings(oidc_issuer="https://login.example.org", database_url=database_url, **rules)
+    with pytest.raises(InvalidRequest) as refused:
+        create_app(settings)
+    assert hint in refused.value.hint
+
+
+def test_groups_and_lists_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLORN_OIDC_ALLOWED", "ada@example.org, @example.com,")
+    monkeypatch.setenv("MALLORN_OIDC_GROUPS", "compilers=read+submit, cn=ops=admin,")
+    known = Settings()
+    assert known.oidc_allowed == ["ada@example.org", "@example.com"]
+    assert known.oidc_groups == {"compilers": "read+submit", "cn=ops": "admin"}
+
+
 def test_who_was_put_out_is_not_signed_in_until_let_in_again(coordinator: Coordinator) -> None:
     owner = "ada@example.org"
     treat(coordinator.database, OwnerDeed.PUT_OUT, owner)
@@ -88,7 +174,8 @@ def test_who_was_put_out_is_not_signed_in_until_let_in_again(coordinator: Coordi
 def test_another_claim_may_name_the_owner(start: Start, issuer: Issuer) -> None:
     issuer.claims = {"preferred_username": "ada"}
     known = {"oidc_issuer": issuer.url, "oidc_client_id": CLIENT, "oidc_client_secret": SECRET}
-    coordinator = start(**known, oidc_claim="preferred_username", url="http://127.0.0.1:1/mallorn/")
+    named = {"oidc_claim": "preferred_username", "oidc_allowed": ["ada"]}
+    coordinator = start(**known, **named, url="http://127.0.0.1:1/mallorn/")
     there = sent_away(coordinator)
     redirect = parse_qs(urlsplit(there).query)["redirect_uri"][0]
     assert redirect == "http://127.0.0.1:1/mallorn/api/v1/session/oidc/callback", "as browsers reach it"
@@ -168,7 +255,7 @@ def test_a_provider_that_refuses_is_told_in_its_words(coordinator: Coordinator) 
 
 
 def test_a_provider_that_is_away_is_a_503(start: Start) -> None:
-    coordinator = start(oidc_issuer="http://127.0.0.1:1", oidc_client_id=CLIENT)
+    coordinator = start(oidc_issuer="http://127.0.0.1:1", oidc_client_id=CLIENT, oidc_allowed=["ada"])
     answer = coordinator.http.get("/session/oidc")
     assert answer.status_code == 503
     assert "127.0.0.1:1" in answer.json()["detail"]
@@ -207,7 +294,8 @@ def test_an_address_begins_so_many_sign_ins_a_minute(
     start: Start, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provider, "VISITS_PER_MINUTE", 3)
-    coordinator = start(oidc_issuer=issuer.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET)
+    known = {"oidc_issuer": issuer.url, "oidc_client_id": CLIENT, "oidc_client_secret": SECRET}
+    coordinator = start(**known, oidc_allowed=["@example.org"])
     assert come_back(coordinator).status_code == 303
     there = sent_away(coordinator)
     back = httpx.get(there).headers["Location"]

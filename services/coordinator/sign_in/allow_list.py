@@ -1,0 +1,78 @@
+"""Whom an identity provider may sign in here, and what each person may do: the operator's list."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mallorn.core.api_keys import ALL_SCOPES, USUAL_SCOPES, Scope
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.settings import Settings
+
+EMAIL: Final = "email"
+Claims = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class AllowList:
+    """The people, e-mail domains and groups of the settings. Nobody else of the issuer's users gets in."""
+
+    people: frozenset[str]  # owners and e-mail addresses
+    domains: frozenset[str]
+    groups: Mapping[str, frozenset[Scope]]
+    groups_claim: str
+    admins: frozenset[str]
+
+    @classmethod
+    def of(cls, settings: Settings) -> "AllowList":
+        """Read the settings. Raises InvalidRequest where an issuer has no list, or a group no known scope."""
+        allowed = [name.casefold() for name in settings.oidc_allowed]
+        domains = frozenset(name[1:] for name in allowed if name.startswith("@"))
+        people = frozenset(name for name in allowed if not name.startswith("@"))
+        admins = frozenset(name.casefold() for name in settings.oidc_admins)
+        groups = {name: _scopes(name, words) for name, words in settings.oidc_groups.items()}
+        if not all(domains):
+            raise InvalidRequest(
+                "MALLORN_OIDC_ALLOWED holds an @ without a domain",
+                hint="write MALLORN_OIDC_ALLOWED=@example.org",
+            )
+        if not (people or domains or admins or groups):
+            raise InvalidRequest(
+                f"{settings.oidc_issuer} would sign in everybody whom it knows: nobody is on a list here",
+                hint="set MALLORN_OIDC_ALLOWED=ada@example.org,@example.com"
+                "   or   MALLORN_OIDC_GROUPS=compilers=read+submit",
+            )
+        return cls(people, domains, groups, settings.oidc_groups_claim, admins)
+
+    def scopes(self, owner: str, claims: Claims) -> frozenset[Scope]:
+        """What these claims of the provider allow their owner to do; empty for somebody on no list.
+
+        A name with an @ means an address, and an address counts where the provider has verified it.
+        """
+        address = _verified_address(claims)
+        names = {address} if "@" in owner else {address, owner.casefold()}
+        if names & self.admins:
+            return frozenset(ALL_SCOPES)
+        found: set[Scope] = set()
+        if names & self.people or address.rpartition("@")[2] in self.domains:
+            found.update(USUAL_SCOPES)
+        told = claims.get(self.groups_claim)
+        for group in told if isinstance(told, list) else [told]:
+            if isinstance(group, str):
+                found |= self.groups.get(group, frozenset())
+        return frozenset(found)
+
+
+def _verified_address(claims: Claims) -> str:
+    address = claims.get(EMAIL)
+    return address.casefold() if isinstance(address, str) and claims.get("email_verified") is True else ""
+
+
+def _scopes(group: str, words: str) -> frozenset[Scope]:
+    try:
+        return frozenset(Scope(word) for word in words.split("+"))
+    except ValueError:
+        known = ", ".join(Scope)
+        raise InvalidRequest(
+            f"MALLORN_OIDC_GROUPS gives the group {group} {words!r}, which is no scope; known: {known}",
+            hint=f"write MALLORN_OIDC_GROUPS={group}=read+submit",
+        ) from None
