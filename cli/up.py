@@ -1,5 +1,6 @@
 """The command that runs the whole service on this machine."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from cli.run_service_part import installed
 from cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, check_binding, host_and_port, is_loopback
 from mallorn.core.settings import Settings
+from mallorn.core.unknown_variables import unknown_variables
 from stack.data_directory import DataDir
 from stack.ports import claim_port, free_port
 from stack.stack_parts import LOOPBACK, StackLayout
@@ -39,6 +41,8 @@ def up(
     from stack.run_stack import run
 
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
+    for sentence in unknown_variables(os.environ):
+        print_note(sentence)
     check_binding(host, _asks_for_keys(known, host))
     directory = DataDir(known.data_dir.absolute())
     directory.prepare()

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,9 @@ from typing import Final
 
 from mallorn.core.redaction import redact
 from mallorn.core.settings import Settings
+from mallorn.core.unknown_variables import unknown_variables
 
+log = logging.getLogger(__name__)
 LONGEST: Final = 8_000  # characters of a message, which may hold an address that a stranger chose
 Facts = Mapping[str, object]
 _about: ContextVar[Facts] = ContextVar("about", default=MappingProxyType({}))
@@ -44,6 +47,8 @@ def set_up(part: str, settings: Settings) -> None:
     logging.captureWarnings(True)
     # It tells of its own plug-ins whenever a process looks at the tables' version.
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    for sentence in unknown_variables(os.environ):
+        log.warning(sentence)
 
 
 class TextLines(logging.Formatter):

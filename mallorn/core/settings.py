@@ -166,6 +166,14 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
+    def _drop_service_link(cls, values: dict[str, Any]) -> dict[str, Any]:
+        # Kubernetes sets MALLORN_PORT=tcp://10.0.0.7:8000 in each pod beside a Service named mallorn.
+        if "://" in str(values.get("port", "")):
+            del values["port"]
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
     def _split_api_keys(cls, values: dict[str, object]) -> dict[str, object]:
         keys = values.get("api_keys")
         if isinstance(keys, str):
