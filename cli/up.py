@@ -11,6 +11,7 @@ from cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, check_binding, host_and_port, is_loopback
 from mallorn.core.settings import Settings
 from mallorn.core.unknown_variables import unknown_variables
+from services.coordinator.sign_in.allow_list import AllowList
 from stack.data_directory import DataDir
 from stack.ports import claim_port, free_port
 from stack.stack_parts import LOOPBACK, StackLayout
@@ -43,6 +44,8 @@ def up(
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
     for sentence in unknown_variables(os.environ):
         print_note(sentence)
+    if known.oidc_issuer:
+        AllowList.of(known)  # said here, and not by the coordinator in its log
     check_binding(host, _asks_for_keys(known, host))
     directory = DataDir(known.data_dir.absolute())
     directory.prepare()

@@ -149,14 +149,6 @@ def test_an_issuer_without_a_good_list_keeps_the_coordinator_from_starting(
     assert hint in refused.value.hint
 
 
-def test_groups_and_lists_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MALLORN_OIDC_ALLOWED", "ada@example.org, @example.com,")
-    monkeypatch.setenv("MALLORN_OIDC_GROUPS", "compilers=read+submit, cn=ops=admin,")
-    known = Settings()
-    assert known.oidc_allowed == ["ada@example.org", "@example.com"]
-    assert known.oidc_groups == {"compilers": "read+submit", "cn=ops": "admin"}
-
-
 def test_who_was_put_out_is_not_signed_in_until_let_in_again(coordinator: Coordinator) -> None:
     owner = "ada@example.org"
     treat(coordinator.database, OwnerDeed.PUT_OUT, owner)
