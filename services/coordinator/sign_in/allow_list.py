@@ -43,7 +43,7 @@ class AllowList:
             )
         return cls(people, domains, groups, settings.oidc_groups_claim, admins)
 
-    def scopes(self, owner: str, claims: Claims) -> frozenset[Scope]:
+    def scopes(self, owner: str, claims: Claims) -> tuple[Scope, ...]:
         """What these claims of the provider allow their owner to do; empty for somebody on no list.
 
         A name with an @ means an address, and an address counts where the provider has verified it.
@@ -51,7 +51,7 @@ class AllowList:
         address = _verified_address(claims)
         names = {address} if "@" in owner else {address, owner.casefold()}
         if names & self.admins:
-            return frozenset(ALL_SCOPES)
+            return ALL_SCOPES
         found: set[Scope] = set()
         if names & self.people or address.rpartition("@")[2] in self.domains:
             found.update(USUAL_SCOPES)
@@ -59,7 +59,7 @@ class AllowList:
         for group in told if isinstance(told, list) else [told]:
             if isinstance(group, str):
                 found |= self.groups.get(group, frozenset())
-        return frozenset(found)
+        return tuple(sorted(found))
 
 
 def _verified_address(claims: Claims) -> str:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from threading import Lock
 from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -95,7 +95,7 @@ class Person(NamedTuple):
     """Somebody who signed in."""
 
     owner: str
-    scopes: Collection[Scope]
+    scopes: tuple[Scope, ...]
 
 
 class Refused(Unauthorized):
