@@ -9,6 +9,7 @@ from typing import Final
 import tvm
 from tvm.runtime import Module
 
+from workers.device.gpu_meter import GpuLoad, GpuMeter
 from workers.device.slice_timing_result import Slice, SliceTimes
 from workers.host.load_meter import LoadMeter
 from workers.host.processor_contention import ContentionReading
@@ -25,8 +26,9 @@ STOLEN: Final = 0.05  # of the processors' time: it is counted in hundredths of 
 class SliceTimer:
     """The timer of a session, on its device: what disturbs a timing is known there alone."""
 
-    def __init__(self, on_cores: bool, raised: bool) -> None:
+    def __init__(self, on_cores: bool, raised: bool, gpu: GpuMeter | None = None) -> None:
         self._on_cores = on_cores
+        self._gpu = gpu
         self._raised = raised
         self._meter = LoadMeter(lambda: ())
         self._begun = 0
@@ -47,25 +49,27 @@ class SliceTimer:
         device = tvm.device(kind, 0)
         timer = library.time_evaluator(function, device, number=number, repeat=repeat, f_preproc=NEXT_SLICE)
         seconds = timer(*tensors).results
+        gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
         self._looks.append((repeat, ContentionReading.look()))
-        shares = self._disturbed([number * each_sec for each_sec in seconds])
+        shares = self._disturbed([number * each_sec for each_sec in seconds], gpu.share)
         return SliceTimes(
             slices=tuple(map(Slice, seconds, shares)),
             cores=os.cpu_count() or 1,
             rivals=fmean(look.rivals for _, look in self._looks),
             raised=self._raised,
+            gpu=gpu.words,
         )
 
-    def _disturbed(self, told_sec: Sequence[float]) -> list[float | None]:
-        """The share of each slice that its slowest thread waited, or another virtual machine had.
+    def _disturbed(self, told_sec: Sequence[float], lost_by_gpu: float | None) -> list[float | None]:
+        """The share of each slice that its slowest thread waited, another virtual machine had or a GPU lost.
 
         TVM's timer is the wall clock: where that was set meanwhile, nothing of a slice is true.
         """
         shares: list[float | None] = []
         stolen = self._meter.look().stolen
         for (begin, before), (end, after) in zip(self._looks, self._looks[1:], strict=False):
-            waited = after.waited_since(before) if self._on_cores else None
-            if waited is not None and stolen > STOLEN:
+            waited = after.waited_since(before) if self._on_cores else lost_by_gpu
+            if self._on_cores and waited is not None and stolen > STOLEN:
                 waited = max(waited, stolen)
             took_sec = after.clock_sec - before.clock_sec - CALL_SEC * (end - begin)
             if sum(told_sec[begin:end]) < SET_BACK * took_sec - LOOK_SEC:

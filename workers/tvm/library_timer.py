@@ -67,6 +67,7 @@ class LibraryTimer:
             rivals=fmean(told.rivals for told in self._told) if self._told else 0.0,
             cores=max((told.cores for told in self._told), default=0),
             raised=all(told.raised for told in self._told),
+            gpu=next((words for told in self._told for words in told.gpu), ""),
         )
 
     def _counting(self) -> Sequence[Piece]:

@@ -40,6 +40,12 @@ class DeviceInfo(Value):
     cores: int | None = None
     governor: Annotated[str, Field(description="How the kernel sets the clock of its cores.")] = ""
     accelerator: Annotated[str, Field(description="The GPU's name; empty on a CPU.")] = ""
+    gpu_index: Annotated[
+        int | None, Field(description="Of the GPU, among those of its host that the device saw.")
+    ] = None
+    gpu_uuid: Annotated[str, Field(description="Of the GPU, as `nvidia-smi -L` shows it.")] = ""
+    gpu_memory_bytes: Annotated[int | None, Field(description="That the GPU has.")] = None
+    gpu_driver: Annotated[str, Field(description="Version of the GPU's driver.")] = ""
     is_local: Annotated[bool, Field(description="Its target is what the host was found to be.")] = False
     sandbox: Annotated[
         str,
