@@ -63,7 +63,8 @@ class SliceTimer:
     def _disturbed(self, told_sec: Sequence[float], lost_by_gpu: float | None) -> list[float | None]:
         """The share of each slice that its slowest thread waited, another virtual machine had or a GPU lost.
 
-        TVM's timer is the wall clock: where that was set meanwhile, nothing of a slice is true.
+        TVM's timer of CPUs is the wall clock: where that was set meanwhile, nothing of a slice is true.
+        A GPU is timed by its own events.
         """
         shares: list[float | None] = []
         stolen = self._meter.look().stolen
@@ -72,7 +73,7 @@ class SliceTimer:
             if self._on_cores and waited is not None and stolen > STOLEN:
                 waited = max(waited, stolen)
             took_sec = after.clock_sec - before.clock_sec - CALL_SEC * (end - begin)
-            if sum(told_sec[begin:end]) < SET_BACK * took_sec - LOOK_SEC:
+            if self._on_cores and sum(told_sec[begin:end]) < SET_BACK * took_sec - LOOK_SEC:
                 waited = 1.0
             shares += [waited] * (end - begin)
         return shares
