@@ -46,7 +46,7 @@ pytest_plugins = [
     "tests.fixtures.control_groups",
     "tests.fixtures.coordinator",
     "tests.fixtures.database",
-    "tests.fixtures.fake_cuda",
+    "tests.fixtures.made_up_gpus",
     "tests.fixtures.fleet",
     "tests.fixtures.made_up_engines",
     "tests.fixtures.models",

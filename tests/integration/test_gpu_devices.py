@@ -13,8 +13,8 @@ import pytest
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
-from tests.fixtures.fake_cuda import GPU_TARGET, UUIDS, MadeUpGpus
 from tests.fixtures.fleet import TestFleet, running_fleet
+from tests.fixtures.made_up_gpus import GPU_TARGET, UUIDS, MadeUpGpus
 from tests.fixtures.waiting import PATIENCE, wait_for
 from workers.device.device_class import Endpoint
 from workers.interfaces.device_runner import LibraryRun, Runner

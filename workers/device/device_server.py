@@ -13,13 +13,13 @@ from typing import Final
 
 from tvm.rpc import _ffi_api as rpc_api
 
-from mallorn.core.errors import HostFault, InvalidRequest, MallornError
+from mallorn.core.errors import HostFault, InvalidRequest
 from mallorn.core.locked_folders import remove_tree
 from workers.device.detect_host import described_again
 from workers.device.forked_process import fork, how_it_ended, waits_for
 from workers.device.identity_fields import Identity
 from workers.device.listen import is_own
-from workers.device.nvidia_driver import check_gpu
+from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections
 from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, welcome
 from workers.device.serve_rpc_session import RpcSession
@@ -182,31 +182,21 @@ class DeviceServer:
         status = os.waitpid(running.pid, 0)[1]
         words = os.pread(running.last_words_fd, LAST_WORDS_BYTES, 0).decode(errors="replace")
         how = " ".join(words.split()) or how_it_ended(status)
-        fault = None
+        fault = ""
         if status != 0 and not running.abandoned:
             log.warning("a session ended badly: %s", how)
-            fault = self._fault_of_gpu()
-            is_innocent = fault is not None or HARDWARE in how
+            fault = gpu_fault() if "gpu_uuid" in self._identity else ""
+            is_innocent = fault or HARDWARE in how
             _say_last_words(running.connection, how if is_innocent else f"{DEATH_NOTICE} {how}{heard}")
         os.close(running.last_words_fd)
         os.close(running.pid_fd)
         running.connection.close()
         remove_tree(running.folder)
         self._running = None
-        if fault is not None:
+        if fault:
             self._registration.drop()
             raise HostFault(f"this device withdraws, its GPU does not work: {fault}", hint="nvidia-smi -q")
         self._registration.set_busy(False)
-
-    def _fault_of_gpu(self) -> str | None:
-        """Return why the GPU gives no new context; None if it does, and on a device without one."""
-        if "gpu_uuid" not in self._identity:
-            return None
-        try:
-            check_gpu()
-        except MallornError as error:
-            return error.message
-        return None
 
 
 def _say_last_words(connection: socket.socket, text: str) -> None:

@@ -12,17 +12,14 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mallorn.core.errors import HostFault, InvalidTarget
+from mallorn.core.errors import HostFault, InvalidTarget, MallornError
 from workers.device.forked_process import ask_in_fork
 
 DRIVER: Final = "libcuda.so.1"
 KERNEL_MODULE: Final = Path("/sys/module/nvidia/version")
 ANSWER_SEC: Final = 120  # a driver whose GPU hangs may never answer
 _NO_DEVICE: Final = 100  # CUDA_ERROR_NO_DEVICE
-_NAME_BYTES: Final = 256
-_UUID_BYTES: Final = 16
 _PROBE_BYTES: Final = 1 << 20
-_GIB: Final = 1 << 30
 Load = Callable[[str], Any]  # ctypes.CDLL, or a stand-in for the driver
 
 
@@ -58,12 +55,13 @@ def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
     )
 
 
-def check_gpu(load: Load = ctypes.CDLL) -> None:
-    """Make a new context on this process's GPU in a fork, and write memory there.
-
-    Raises HostFault if that fails or takes longer than `ANSWER_SEC`.
-    """
-    ask_in_fork(lambda: _Driver(load).use_memory())
+def gpu_fault(load: Load = ctypes.CDLL) -> str:
+    """Return why this process's GPU gives no new context whose memory can be written; empty: it does."""
+    try:
+        ask_in_fork(lambda: _Driver(load).use_memory())
+    except MallornError as error:  # also of a fork that ended after ANSWER_SEC
+        return error.message
+    return ""
 
 
 def lift_address_limit() -> None:
@@ -94,7 +92,6 @@ class _Driver:
         return [self._gpu(index, driver) for index in range(self._count.value)]
 
     def use_memory(self) -> None:
-        """Write a megabyte in the primary context of the first GPU."""
         cuda, device, context = self._cuda, ctypes.c_int(), ctypes.c_void_p()
         self._must(cuda.cuDeviceGet(ctypes.byref(device), 0))
         self._must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
@@ -106,9 +103,9 @@ class _Driver:
 
     def _gpu(self, index: int, driver: str) -> Gpu:
         cuda, device, memory = self._cuda, ctypes.c_int(), ctypes.c_size_t()
-        name, uuid = ctypes.create_string_buffer(_NAME_BYTES), (ctypes.c_ubyte * _UUID_BYTES)()
+        name, uuid = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
         self._must(cuda.cuDeviceGet(ctypes.byref(device), index))
-        self._must(cuda.cuDeviceGetName(name, _NAME_BYTES, device))
+        self._must(cuda.cuDeviceGetName(name, len(name), device))
         self._must(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))
         self._must(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
         words, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
@@ -132,5 +129,5 @@ class _Driver:
         told = words.value.decode(errors="replace") if words.value else "unknown error"
         _, most = resource.getrlimit(resource.RLIMIT_AS)
         if most != resource.RLIM_INFINITY:
-            told += f"; this process may have {most / _GIB:.0f} GiB of address space (ulimit -Hv)"
+            told += f"; this process may have {most / 2**30:.0f} GiB of address space (ulimit -Hv)"
         raise HostFault(f"CUDA's driver does not work: {told} ({code})", hint="nvidia-smi")

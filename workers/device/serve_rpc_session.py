@@ -21,6 +21,7 @@ from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.gpu_meter import GpuLoad, GpuMeter
 from workers.device.identity_fields import Identity, RuntimeFacts
+from workers.device.load_cuda_runtime import load_cuda_runtime
 from workers.device.memory_poison import poison_fresh_memory
 from workers.device.model_kernel_times import Kernels
 from workers.device.nvidia_driver import Gpu
@@ -37,7 +38,7 @@ from workers.sandbox.sandbox_support import checked
 from workers.sandbox.system_paths import accelerator_paths
 
 log = logging.getLogger(__name__)
-#: How a session exits whose CUDA context broke: every later call of its process fails as well.
+#: How a session exits whose CUDA context broke.
 BROKEN_CONTEXT: Final = 75
 
 
@@ -73,8 +74,9 @@ class RpcSession:
         os.chdir(self._folder)
         poison_fresh_memory()
         try:
-            if self._on_cuda:
-                self._prepare_gpu()
+            if self._on_cuda:  # before the walls close, and before there is a context
+                load_cuda_runtime()
+                self._gpu = GpuMeter(self._identity.get("gpu_uuid", ""))
             if self._sandbox != OFF:
                 checked(enter_sandbox(self._walls()), self._sandbox)
         except HostFault as error:
@@ -85,39 +87,19 @@ class RpcSession:
             self._exit_with_gpu()
         timer = SliceTimer(self._on_cores, self._on_cores and raise_priority(), self._gpu)
         for name, function in self._functions(timer).items():
-            known = self._exits_with_gpu(function) if self._on_cuda else function
-            tvm_ffi.register_global_func(name, known, override=True)
+            tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)
 
-    def _prepare_gpu(self) -> None:
-        """Load what drives the GPU, before the walls close and before there is a context.
-
-        Raises HostFault.
-        """
-        from workers.device.load_cuda_runtime import load_cuda_runtime
-
-        load_cuda_runtime()
-        self._gpu = GpuMeter(self._identity.get("gpu_uuid", ""))
-
     def _exit_with_gpu(self) -> None:
-        """Wait for the GPU, and end this process if its context is of no use; the first call makes one."""
+        """Wait for the GPU, and end this process if its context is of no use; the first call makes one.
+
+        After an error of a kernel all calls of the process fail, and only a new process gets a new context.
+        """
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:
             os.write(self._last_words_fd, str(error).encode())
             os._exit(BROKEN_CONTEXT)
-
-    def _exits_with_gpu(self, function: Callable[..., object]) -> Callable[..., object]:
-        """Return a function that ends this process where it fails and has left a context of no use."""
-
-        def call(*args: object) -> object:
-            try:
-                return function(*args)
-            except Exception:
-                self._exit_with_gpu()
-                raise
-
-        return call
 
     def _walls(self) -> SandboxSpec:
         """Return what a session needs: its folder, the device's log, and its host's locks or GPU."""
@@ -193,10 +175,7 @@ class RpcSession:
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
 
     def end(self) -> None:
-        """End the deadline of a candidate that came back, and let others time.
-
-        A process whose GPU the candidate broke ends here.
-        """
+        """End the deadline of a candidate that came back or failed, and let others time."""
         if self._on_cuda:
             self._exit_with_gpu()
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -231,8 +210,6 @@ def runtime_facts(target: Target, gpu: Gpu | None = None) -> RuntimeFacts:
     """
     facts: RuntimeFacts = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
     if gpu is not None:
-        from workers.device.load_cuda_runtime import load_cuda_runtime
-
         facts["gpu_power_limit"] = GpuMeter(gpu.uuid).power_limit()
         facts["gpu_index"], facts["gpu_uuid"] = gpu.index, gpu.uuid
         facts["gpu_memory_bytes"], facts["gpu_driver"] = gpu.memory_bytes, gpu.driver

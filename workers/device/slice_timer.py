@@ -49,9 +49,11 @@ class SliceTimer:
         device = tvm.device(kind, 0)
         timer = library.time_evaluator(function, device, number=number, repeat=repeat, f_preproc=NEXT_SLICE)
         seconds = timer(*tensors).results
-        gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
         self._looks.append((repeat, ContentionReading.look()))
-        shares = self._disturbed([number * each_sec for each_sec in seconds], gpu.share)
+        shares = self._disturbed([number * each_sec for each_sec in seconds])
+        gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
+        if not self._on_cores:
+            shares = [gpu.share] * repeat
         return SliceTimes(
             slices=tuple(map(Slice, seconds, shares)),
             cores=os.cpu_count() or 1,
@@ -60,8 +62,8 @@ class SliceTimer:
             gpu=gpu.words,
         )
 
-    def _disturbed(self, told_sec: Sequence[float], lost_by_gpu: float | None) -> list[float | None]:
-        """The share of each slice that its slowest thread waited, another virtual machine had or a GPU lost.
+    def _disturbed(self, told_sec: Sequence[float]) -> list[float | None]:
+        """The share of each slice that its slowest thread waited, or another virtual machine had.
 
         TVM's timer of CPUs is the wall clock: where that was set meanwhile, nothing of a slice is true.
         A GPU is timed by its own events.
@@ -69,8 +71,8 @@ class SliceTimer:
         shares: list[float | None] = []
         stolen = self._meter.look().stolen
         for (begin, before), (end, after) in zip(self._looks, self._looks[1:], strict=False):
-            waited = after.waited_since(before) if self._on_cores else lost_by_gpu
-            if self._on_cores and waited is not None and stolen > STOLEN:
+            waited = after.waited_since(before) if self._on_cores else None
+            if waited is not None and stolen > STOLEN:
                 waited = max(waited, stolen)
             took_sec = after.clock_sec - before.clock_sec - CALL_SEC * (end - begin)
             if self._on_cores and sum(told_sec[begin:end]) < SET_BACK * took_sec - LOOK_SEC:

@@ -157,11 +157,15 @@ class RemoteDevice:
 
     def answers(self) -> bool:
         """Whether the session still lives."""
+        return self._death() is None
+
+    def _death(self) -> str | None:
+        """Return what is heard in the place of a session that does not answer; None if it answers."""
         try:
             self._call("mallorn.end")
-        except _BROKEN:
-            return False
-        return True
+        except _BROKEN as error:
+            return str(error)
+        return None
 
     def random_args(self, spec: Arguments) -> list[Tensor]:
         """Random arguments of a workload, made on the device; those of the last candidate are reused.
@@ -235,15 +239,18 @@ class RemoteDevice:
 
     def _judge(self, text: str) -> CandidateFailed | Unavailable:
         text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
-        if DEATH_NOTICE in text:
-            if "SIGALRM" in text and UNHEARD in text:
-                return CandidateUnheard("the network, or its client, was silent until its time was over")
-            if "SIGALRM" in text:
-                return CandidateTimeout("did not return in time")
-            return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
-        if self.answers():
-            return CandidateFailed(text)
-        return _lost(text)
+        if DEATH_NOTICE not in text:
+            death = self._death()
+            if death is None:
+                return CandidateFailed(text)
+            if DEATH_NOTICE not in death:
+                return _lost(text)
+            text = death  # it ended because the candidate had broken its GPU's context
+        if "SIGALRM" in text and UNHEARD in text:
+            return CandidateUnheard("the network, or its client, was silent until its time was over")
+        if "SIGALRM" in text:
+            return CandidateTimeout("did not return in time")
+        return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
 
 
 @contextmanager
