@@ -195,7 +195,7 @@ class DeviceServer:
         self._running = None
         if fault:
             self._registration.drop()
-            raise HostFault(f"this device withdraws, its GPU does not work: {fault}", hint="nvidia-smi -q")
+            raise HostFault(f"this device withdraws: {fault}", hint="nvidia-smi -q")
         self._registration.set_busy(False)
 
 

@@ -54,6 +54,13 @@ class DeviceInfo(Value):
     busy: bool = False
     stopped: bool = False
 
+    @property
+    def gpu_words(self) -> str:
+        """Describe the GPU for people; empty on a CPU."""
+        memory = f", {self.gpu_memory_bytes / 2**30:.0f} GiB" if self.gpu_memory_bytes else ""
+        driver = f", driver {self.gpu_driver}" if self.gpu_driver else ""
+        return f"{self.accelerator}{memory}{driver}"
+
 
 class DeviceMachine(Value):
     """What was found out about a device's machine, once for all devices like it."""
