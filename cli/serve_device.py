@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -61,7 +61,6 @@ def device(
     gpus = visible_gpus() if drives_gpu else []
     if len(gpus) > 1 and not gpu:
         serve_each(gpus, name)
-        return
     key = kept(lambda: known.fleet_key)
     chosen = choose_gpu(gpus, gpu) if drives_gpu else None
     if chosen is not None:
@@ -90,8 +89,11 @@ def device(
         )
 
 
-def serve_each(gpus: "Sequence[Gpu]", name: str) -> None:
-    """Begin this program once for each GPU, and wait until all have ended. They end with this process."""
+def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:
+    """Begin this program once for each GPU, and exit as the worst of them when all have ended.
+
+    They end with this process.
+    """
     # It has the fleet's key in its environment, which no session of this user may read.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     devices: dict[int, Gpu] = {}
@@ -99,11 +101,13 @@ def serve_each(gpus: "Sequence[Gpu]", name: str) -> None:
         named = ("--name", f"{name}-gpu{gpu.index}") if name else ()
         command = [sys.executable, *sys.orig_argv[1:], "--gpu", gpu.uuid, *named]
         devices[subprocess.Popen(command, preexec_fn=DieWithParent(signal.SIGTERM)).pid] = gpu
+    codes = []
     while devices:
         pid, status = os.wait()
         gpu = devices.pop(pid)
-        code = os.waitstatus_to_exitcode(status)
-        print_note(f"the device of GPU {gpu.index} ({gpu.name}) ended with exit code {code}")
+        codes.append(abs(os.waitstatus_to_exitcode(status)))
+        print_note(f"the device of GPU {gpu.index} ({gpu.name}) ended with exit code {codes[-1]}")
+    raise typer.Exit(max(codes))
 
 
 def _target(text: str) -> Target:

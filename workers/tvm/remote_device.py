@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from pydantic import TypeAdapter
 from tvm import rpc
 from tvm.runtime import Module, Tensor, empty
 from tvm.runtime.vm import VirtualMachine
@@ -38,6 +39,7 @@ FLOAT_RANGE = (0.1, 1.0)
 INT_RANGE = (0, 1)
 T = TypeVar("T")
 _names = count()
+_LOAD: Final = TypeAdapter(Load)
 # What a session that broke raises (TVM's RPCError is a RuntimeError), and one that lacks what we ask for.
 _BROKEN: Final = (RuntimeError, AttributeError)
 # And what comes of reading an answer that is none.
@@ -143,7 +145,7 @@ class RemoteDevice:
     def load(self) -> Load:
         """How busy others kept the device's host since the last look. Raises Unavailable."""
         with _or_lost():
-            return Load(**json.loads(self._call("mallorn.load")))
+            return _LOAD.validate_json(self._call("mallorn.load"))
 
     def hold(self, wait_sec: float) -> None:
         """Have the device's host alone for the next candidate. Raises Unavailable when it stays in use."""
