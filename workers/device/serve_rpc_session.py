@@ -17,9 +17,10 @@ from tvm.runtime import Module, Tensor, load_module, num_threads
 
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
+from workers.device.cuda_graphs import use_graphs
 from workers.device.identity_fields import Identity, RuntimeFacts
 from workers.device.memory_poison import poison_fresh_memory
-from workers.device.model_kernel_times import Kernels
+from workers.device.model_kernel_times import Kernels, clock_of
 from workers.device.random_and_saved_arrays import random_values
 from workers.device.rpc_handshake import NO_SESSION
 from workers.device.slice_timer import NEXT_SLICE, SliceTimer
@@ -88,6 +89,8 @@ class RpcSession:
             "mallorn.random_fill": random_fill,
             "mallorn.kernel_times": kernel_times,
             "mallorn.time_slices": lambda *call: timer.times(*call).model_dump_json(),
+            "mallorn.time_cold_slices": lambda *call: timer.cold_times(*call).model_dump_json(),
+            "mallorn.use_graphs": use_graphs,
             NEXT_SLICE: timer.next_slice,
             "mallorn.load": self.load,
             "mallorn.free_memory": self.free_memory,
@@ -158,7 +161,8 @@ def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
 def kernel_times(machine: Module, kind: str, seconds: float) -> str:
     """Microseconds that a run of a virtual machine, which has its inputs, spends in each of its kernels."""
     invoke = machine["invoke_stateful"]
-    kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), tvm.device(kind, 0).sync)
+    clock = clock_of(kind, tvm.device(kind, 0).sync)
+    kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), clock)
     return json.dumps(dict(kernels.times(seconds)))
 
 

@@ -30,6 +30,7 @@ from workers.device.slice_timing_result import SliceTimes
 from workers.device.tracker_client import Address, device_key
 from workers.host.load_meter import Load
 from workers.interfaces.tensor_arguments import Arguments
+from workers.tvm.cuda_errors import Fault, cuda_error, without_source
 
 log = logging.getLogger(__name__)
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
@@ -64,6 +65,9 @@ class CandidateKilled(CandidateFailed):
 
 class CandidateUnheard(CandidateKilled):
     """Its session waited for a word of its client until the deadline: it is innocent."""
+
+
+_CUDA_FAILURES: Final = {Fault.CANDIDATE: CandidateFailed, Fault.TIMEOUT: CandidateTimeout}
 
 
 class RemoteDevice:
@@ -119,9 +123,18 @@ class RemoteDevice:
             raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
         return result
 
-    def machine(self, name: str) -> VirtualMachine:
-        """A virtual machine for a whole model that was uploaded; the device's runtime needs no compiler."""
-        return VirtualMachine(self._session.load_module(name), self._device)
+    def machine(self, name: str, uses_graphs: bool = True) -> VirtualMachine:
+        """A virtual machine for a whole model that was uploaded; the device's runtime needs no compiler.
+
+        It runs parts as CUDA graphs where the model was compiled for them, unless each kernel is timed.
+        """
+        module = self._session.load_module(name)
+        if uses_graphs or self._kind != "cuda":
+            return VirtualMachine(module, self._device)
+        self._call("mallorn.use_graphs", 0)
+        machine = VirtualMachine(module, self._device)
+        self._call("mallorn.use_graphs", 1)
+        return machine
 
     def time_machine(self, machine: VirtualMachine, number: int) -> Sequence[float]:
         """Seconds of so many runs of a machine that has its inputs, after one that does not count."""
@@ -186,11 +199,20 @@ class RemoteDevice:
         return lambda *args: evaluate(*args).results
 
     def time_slices(
-        self, library: Module, number: int, count: int, tensors: Sequence[Tensor], function: str | None = None
+        self,
+        library: Module,
+        number: int,
+        count: int,
+        tensors: Sequence[Tensor],
+        function: str | None = None,
+        cold: bool = False,
     ) -> SliceTimes:
-        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage."""
+        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage.
+
+        With `cold` a GPU's L2 cache is emptied before each run.
+        """
         call = library, function or self.entry, self._kind, number, count
-        told = self._call("mallorn.time_slices", *call, *tensors)
+        told = self._call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
         try:
             times = SliceTimes.model_validate_json(told)
         except ValueError:
@@ -241,6 +263,10 @@ class RemoteDevice:
             if "SIGALRM" in text:
                 return CandidateTimeout("did not return in time")
             return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
+        if (error := cuda_error(text)) is not None:
+            told = f"{error.words}: {without_source(text)}"
+            # Its process may be gone by now: TVM aborts it where memory cannot be freed after a sticky error.
+            return _lost(told) if error.fault is Fault.DEVICE else _CUDA_FAILURES[error.fault](told)
         if self.answers():
             return CandidateFailed(text)
         return _lost(text)
