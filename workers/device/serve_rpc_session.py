@@ -19,11 +19,12 @@ from tvm.runtime import Module, Tensor, load_module, num_threads
 from mallorn.core.errors import HostFault
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
+from workers.device.cuda_graphs import use_graphs
 from workers.device.gpu_meter import GpuLoad, GpuMeter
 from workers.device.identity_fields import Identity, RuntimeFacts
 from workers.device.load_cuda_runtime import load_cuda_runtime
 from workers.device.memory_poison import poison_fresh_memory
-from workers.device.model_kernel_times import Kernels
+from workers.device.model_kernel_times import Kernels, clock_of
 from workers.device.nvidia_driver import Gpu
 from workers.device.random_and_saved_arrays import random_values
 from workers.device.rpc_handshake import NO_SESSION
@@ -123,6 +124,8 @@ class RpcSession:
             "mallorn.random_fill": random_fill,
             "mallorn.kernel_times": kernel_times,
             "mallorn.time_slices": lambda *call: timer.times(*call).model_dump_json(),
+            "mallorn.time_cold_slices": lambda *call: timer.cold_times(*call).model_dump_json(),
+            "mallorn.use_graphs": use_graphs,
             NEXT_SLICE: timer.next_slice,
             "mallorn.load": self.load,
             "mallorn.free_memory": self.free_memory,
@@ -199,7 +202,8 @@ def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
 def kernel_times(machine: Module, kind: str, seconds: float) -> str:
     """Microseconds that a run of a virtual machine, which has its inputs, spends in each of its kernels."""
     invoke = machine["invoke_stateful"]
-    kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), tvm.device(kind, 0).sync)
+    clock = clock_of(kind, tvm.device(kind, 0).sync)
+    kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), clock)
     return json.dumps(dict(kernels.times(seconds)))
 
 

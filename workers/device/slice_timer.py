@@ -3,12 +3,14 @@
 import os
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from statistics import fmean
 from typing import Final
 
 import tvm
 from tvm.runtime import Module
 
+from workers.device.cuda_clock import CudaClock
 from workers.device.gpu_meter import GpuLoad, GpuMeter
 from workers.device.slice_timing_result import Slice, SliceTimes
 from workers.host.load_meter import LoadMeter
@@ -50,10 +52,37 @@ class SliceTimer:
         timer = library.time_evaluator(function, device, number=number, repeat=repeat, f_preproc=NEXT_SLICE)
         seconds = timer(*tensors).results
         self._looks.append((repeat, ContentionReading.look()))
-        shares = self._disturbed([number * each_sec for each_sec in seconds])
+        return self._report(seconds, self._disturbed([number * each_sec for each_sec in seconds]))
+
+    def cold_times(
+        self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
+    ) -> SliceTimes:
+        """Return the times of the same runs on a GPU, each of which finds nothing in the L2 cache."""
+        self._begun, self._looks = 0, []
+        clock, run = self._gpu_clock, library[function]
+        run(*tensors)
+        seconds = []
+        for _ in range(repeat):
+            self.next_slice()
+            clock.begin_run()
+            marks = []
+            for _ in range(number):
+                clock.fill()
+                begin = clock.mark()
+                run(*tensors)
+                marks.append((begin, clock.mark()))
+            clock.end_run()
+            seconds.append(fmean(clock.seconds(*pair) for pair in marks))
+        return self._report(seconds, [None] * repeat)
+
+    @cached_property
+    def _gpu_clock(self) -> CudaClock:
+        return CudaClock.of_device()
+
+    def _report(self, seconds: Sequence[float], shares: Sequence[float | None]) -> SliceTimes:
         gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
         if not self._on_cores:
-            shares = [gpu.share] * repeat
+            shares = [gpu.share] * len(seconds)
         return SliceTimes(
             slices=tuple(map(Slice, seconds, shares)),
             cores=os.cpu_count() or 1,

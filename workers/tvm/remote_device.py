@@ -31,6 +31,7 @@ from workers.device.slice_timing_result import SliceTimes
 from workers.device.tracker_client import Address, device_key
 from workers.host.load_meter import Load
 from workers.interfaces.tensor_arguments import Arguments
+from workers.tvm.cuda_errors import GPU_FAILED, TOO_SLOW, meaning, without_source
 
 log = logging.getLogger(__name__)
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
@@ -121,8 +122,13 @@ class RemoteDevice:
             raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
         return result
 
-    def machine(self, name: str) -> VirtualMachine:
-        """A virtual machine for a whole model that was uploaded; the device's runtime needs no compiler."""
+    def machine(self, name: str, uses_graphs: bool = True) -> VirtualMachine:
+        """A virtual machine for a whole model that was uploaded; the device's runtime needs no compiler.
+
+        It runs parts as CUDA graphs where the model was compiled for them, unless each kernel is timed.
+        """
+        if self._kind == "cuda":
+            self._call("mallorn.use_graphs", int(uses_graphs))
         return VirtualMachine(self._session.load_module(name), self._device)
 
     def time_machine(self, machine: VirtualMachine, number: int) -> Sequence[float]:
@@ -192,11 +198,20 @@ class RemoteDevice:
         return lambda *args: evaluate(*args).results
 
     def time_slices(
-        self, library: Module, number: int, count: int, tensors: Sequence[Tensor], function: str | None = None
+        self,
+        library: Module,
+        number: int,
+        count: int,
+        tensors: Sequence[Tensor],
+        function: str | None = None,
+        cold: bool = False,
     ) -> SliceTimes:
-        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage."""
+        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage.
+
+        With `cold` a GPU's L2 cache is emptied before each run.
+        """
         call = library, function or self.entry, self._kind, number, count
-        told = self._call("mallorn.time_slices", *call, *tensors)
+        told = self._call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
         try:
             times = SliceTimes.model_validate_json(told)
         except ValueError:
@@ -242,12 +257,17 @@ class RemoteDevice:
     def _judge(self, text: str) -> CandidateFailed | Unavailable:
         text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
         if DEATH_NOTICE not in text:
-            death = self._death()
+            death = self._death()  # a session whose GPU's context broke ends when it is asked
+            if death is not None and DEATH_NOTICE not in death:
+                return _lost(text)
+            if (words := meaning(text)) is not None:
+                told = f"{words}: {without_source(text)}"
+                if words == GPU_FAILED:
+                    return _lost(told)
+                return CandidateTimeout(told) if words == TOO_SLOW else CandidateFailed(told)
             if death is None:
                 return CandidateFailed(text)
-            if DEATH_NOTICE not in death:
-                return _lost(text)
-            text = death  # it ended because the candidate had broken its GPU's context
+            text = death
         if "SIGALRM" in text and UNHEARD in text:
             return CandidateUnheard("the network, or its client, was silent until its time was over")
         if "SIGALRM" in text:
