@@ -210,6 +210,16 @@ def test_slow_cores_beside_fast_ones_are_told_with_how_to_leave_them_out(
     assert "taskset -c 0,1 mallorn up" in told.value.hint
 
 
+def test_tune_starts_nothing_for_a_gpu_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path
+) -> None:
+    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
+    monkeypatch.setattr(tune, "connected_stack", lambda *_: pytest.fail("a service was started"))
+    refused(
+        mallorn("tune", model, "--target", "cuda", "--data", tmp_path / "data"), "mallorn check --target cuda"
+    )
+
+
 NOTHING: Final = Toolchain(None, None, False, (("CUDA's compiler nvcc", "pip install 'mallorn[cuda]'"),))
 WHOLE: Final = Toolchain(Path("/usr/bin/nvcc"), "libcudart.so.13", True, ())
 
