@@ -1,7 +1,6 @@
 """The command that looks at all that a tuning needs, before anything waits in a queue for it."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +12,9 @@ from cli.host_checks import look
 from cli.terminal.job_options import ShapeOption, TargetOption, parse_input_shape
 from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client
-from mallorn.core.errors import InvalidTarget, NoDevice
+from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
-from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
+from mallorn.core.targets import CUDA, LOCAL, Target
 from mallorn.onnx_export import existing
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def _findings(
     yield look("disk", lambda: checks.disk(data))
     found: list[Target] = []
     yield look("target", lambda: _target(target, address.url is not None, found))
-    if _is_cuda(target):
+    if CUDA in target or "nvidia/" in target:
         yield from checks.cuda(is_gpu_elsewhere=address.url is not None)
     loaded = look("tvm", lambda: checks.tvm(graphs, found[0])) if found else None
     if loaded is not None:
@@ -73,12 +72,6 @@ def _findings(
     yield look("sandbox", lambda: checks.sandbox(mode), necessary=mode == "require")
     yield look("cores", checks.cores, necessary=False)
     yield look("onnxruntime", checks.onnxruntime, necessary=False)
-
-
-def _is_cuda(text: str) -> bool:
-    with suppress(InvalidTarget):
-        return parse_target(text).kind == CUDA
-    return text == CUDA
 
 
 def _target(text: str, elsewhere: bool, found: list[Target]) -> str:

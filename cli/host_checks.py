@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from cli.doctor_checks.findings import Finding
-from mallorn.core.errors import HostFault, InvalidTarget, MallornError, StorageFull
+from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.install_command import MissingPackage, install_line
-from mallorn.core.targets import CUDA, CUDA_EXAMPLE, LOCAL, Target
+from mallorn.core.targets import LOCAL, Target
 from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
@@ -101,14 +101,7 @@ def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
     here = detect_target()
     if text == LOCAL:
         return here, f"local is {here}"
-    try:
-        wanted = target_on_this_machine(text)
-    except InvalidTarget as error:
-        if text != CUDA:
-            raise
-        raise InvalidTarget(
-            error.message, hint=f"--target '{CUDA_EXAMPLE}'   (for a GPU elsewhere)"
-        ) from None
+    wanted = target_on_this_machine(text)
     if not elsewhere:
         check_executable(wanted)
     return wanted, f"{wanted}" if wanted == here else f"{wanted}; this machine is {here}"
@@ -123,14 +116,12 @@ def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
         yield Finding("cuda", False, f"this machine lacks {what}", command)
     if not found.missing:
         yield Finding("cuda", True, f"{found.nvcc} compiles kernels, {found.cudart} runs them")
-    yield Finding("driver", *_driver(found.has_driver), necessary=not is_gpu_elsewhere)
-
-
-def _driver(is_there: bool) -> tuple[bool, str, str]:
-    if is_there:
-        return True, "libcuda.so.1 loads", ""
-    command = "apt-get install nvidia-driver-580   (in a container: docker run --gpus all)"
-    return False, "this machine lacks NVIDIA's driver libcuda.so.1", command
+    if found.has_driver:
+        yield Finding("driver", True, "libcuda.so.1 loads")
+    else:
+        command = "apt-get install nvidia-driver-580   (in a container: docker run --gpus all)"
+        words = "this machine lacks NVIDIA's driver libcuda.so.1"
+        yield Finding("driver", False, words, command, necessary=not is_gpu_elsewhere)
 
 
 def model(graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]]) -> str:

@@ -1,46 +1,27 @@
-"""Limits of each CUDA compute capability that nvcc 13 compiles for, and the occupancy that follows from them.
+"""Limits of the CUDA architectures that nvcc 13 compiles for, and the occupancy that follows from them."""
 
-Figures are those of CUDA's `cuda_occupancy.h` and CCCL's `cuda/__device/arch_traits.h`.
-"""
-
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.storable_json import TOLD
 
+GPUS: Final = tomllib.loads(Path(__file__).with_name("cuda_gpus.toml").read_text())
 THREADS_PER_BLOCK: Final = 1024
 REGISTERS_PER_BLOCK: Final = 65536
 SHARED_PER_BLOCK: Final = 48 << 10  # bytes that a kernel has without opting in to more
 WARP_SIZE: Final = 32
-OLDEST: Final = 75
 _WARP_REGISTERS: Final = 256  # the unit in which a warp is given registers
 _SCHEDULERS: Final = 4  # of a multiprocessor: each has its own quarter of the registers
-# The types that PTX's `mma` multiplies.
-_TURING: Final = ("float16", "int8", "int4")
-_AMPERE: Final = (*_TURING, "bfloat16", "tfloat32", "float64")
-_ADA: Final = (*_AMPERE, "float8_e4m3fn", "float8_e5m2")
-# Compute capability: KiB of shared memory, threads and blocks of a multiprocessor, tensor core types, and the
-# suffixes with which nvcc compiles for it. The first is the one of TVM's tags for such GPUs.
-_TABLE: Final = {
-    75: (64, 1024, 16, _TURING, ("",)),
-    80: (164, 2048, 32, _AMPERE, ("",)),
-    86: (100, 1536, 16, _AMPERE, ("",)),
-    87: (164, 1536, 16, _AMPERE, ("",)),
-    88: (100, 1536, 16, _AMPERE, ("",)),
-    89: (100, 1536, 24, _ADA, ("",)),
-    90: (228, 2048, 32, _ADA, ("a", "")),
-    100: (228, 2048, 32, _ADA, ("a", "f", "")),
-    103: (228, 2048, 32, _ADA, ("a", "f", "")),
-    110: (228, 1536, 24, _ADA, ("a", "f", "")),
-    120: (100, 1536, 24, _ADA, ("", "a", "f")),
-    121: (100, 1536, 24, _ADA, ("", "a", "f")),
-}
-_TEGRA: Final = 87  # runs what was compiled for it; CUDA promises no compatibility with desktop GPUs
+_OLDEST: Final = 75
+_TEGRA: Final = 87  # CUDA promises no compatibility between it and desktop GPUs
 KNOWN_ARCHS: Final = tuple(
-    f"sm_{number}{suffix}" for number, row in _TABLE.items() for suffix in sorted(row[4])
+    f"sm_{number}{suffix}"
+    for number, row in GPUS["capabilities"].items()
+    for suffix in sorted(row["suffixes"])
 )
-_KNOWN: Final = f"known: {', '.join(KNOWN_ARCHS)}"
 
 
 @dataclass(frozen=True)
@@ -99,19 +80,20 @@ def capability(arch: str) -> ComputeCapability:
     """
     if arch in KNOWN_ARCHS:
         number = _number(arch)
-        shared, threads, blocks, types, _ = _TABLE[number]
-        return ComputeCapability(arch, number, shared << 10, threads, blocks, types)
+        row, types = GPUS["capabilities"][str(number)], GPUS["tensor_core_types"].items()
+        tensor = tuple(name for least, names in types if int(least) <= number for name in names)
+        return ComputeCapability(arch, number, row["shared_kib"] << 10, row["threads"], row["blocks"], tensor)
     hint = f"known: {', '.join(KNOWN_ARCHS)}"
     if is_obsolete(arch):
         raise InvalidTarget(
-            f"nvcc 13 no longer compiles for {arch}, only for sm_{OLDEST} and newer", hint=hint
+            f"nvcc 13 no longer compiles for {arch}, only for sm_{_OLDEST} and newer", hint=hint
         )
     raise InvalidTarget(f"unknown GPU architecture {arch[:TOLD]!r}", hint=hint)
 
 
 def is_obsolete(arch: str) -> bool:
     """Whether nvcc 13 no longer compiles for this architecture."""
-    return 0 < _number(arch) < OLDEST
+    return 0 < _number(arch) < _OLDEST
 
 
 def arch_of_gpu(number: int) -> str:
@@ -119,8 +101,8 @@ def arch_of_gpu(number: int) -> str:
 
     It is written as in TVM's tags. Raises InvalidTarget like `capability`.
     """
-    suffix = _TABLE[number][4][0] if number in _TABLE else ""
-    return capability(f"sm_{number}{suffix}").arch
+    row = GPUS["capabilities"].get(str(number), {"suffixes": [""]})
+    return capability(f"sm_{number}{row['suffixes'][0]}").arch
 
 
 def runs_on(arch: str, number: int) -> bool:

@@ -3,17 +3,16 @@
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final, TypedDict, cast
 
 from pydantic import JsonValue
 
 from mallorn.core.compute_capability import (
+    GPUS,
     REGISTERS_PER_BLOCK,
     SHARED_PER_BLOCK,
     THREADS_PER_BLOCK,
@@ -198,9 +197,8 @@ def _tagged(tag: str | None) -> TargetAttrs:
     """Return the architecture and, where TVM states it, the L2 cache of a GPU. Raises InvalidTarget."""
     if tag is None:
         return {}
-    table = tomllib.loads(Path(__file__).with_name("cuda_tags.toml").read_text())
-    archs = {name: arch for arch, names in table["names_by_arch"].items() for name in names.split()}
-    name, l2_bytes = tag.removeprefix(_NVIDIA), table["l2_cache_size_bytes"]
+    archs = {name: arch for arch, names in GPUS["names_by_arch"].items() for name in names.split()}
+    name, l2_bytes = tag.removeprefix(_NVIDIA), GPUS["l2_cache_size_bytes"]
     if name not in archs:
         usable = [each for each, arch in archs.items() if not is_obsolete(arch)]
         near = [each for each in usable if name in each] or get_close_matches(name[:TOLD], usable)

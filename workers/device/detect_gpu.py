@@ -4,7 +4,6 @@ CUDA's driver is asked in a child: a process that has called `cuInit` cannot for
 """
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.compute_capability import arch_of_gpu
@@ -37,16 +36,11 @@ print(json.dumps(found))
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU of compute capability `capability` (10 * major + minor)."""
+def first_gpu() -> tuple[int, int]:
+    """Return the compute capability (10 * major + minor) and the bytes of L2 cache of the first visible GPU.
 
-    capability: int
-    l2_bytes: int
-
-
-def first_gpu() -> Gpu:
-    """Return the first GPU that CUDA_VISIBLE_DEVICES shows. Raises InvalidTarget where there is none."""
+    Raises InvalidTarget where CUDA finds none.
+    """
     answer = ask_tvm(GPU_PROGRAM)
     found = {"missing": "the process that asked CUDA's driver died"}
     if answer.returncode == 0:
@@ -54,14 +48,12 @@ def first_gpu() -> Gpu:
     if "missing" in found:
         raise InvalidTarget(
             f"CUDA finds no GPU here: {found['missing']}",
-            hint=f"mallorn check --target cuda   (for a GPU elsewhere:   --target '{CUDA_EXAMPLE}')",
+            hint=f"mallorn check --target cuda   (or, for a GPU elsewhere,   --target '{CUDA_EXAMPLE}')",
         )
-    return Gpu(int(found["capability"]), int(found["l2_bytes"]))
+    return int(found["capability"]), int(found["l2_bytes"])
 
 
 def detect_gpu_target() -> Target:
     """Return the target of this machine's first GPU. Raises InvalidTarget where there is none."""
-    gpu = first_gpu()
-    return parse_target(
-        {"kind": CUDA, "arch": arch_of_gpu(gpu.capability), "l2_cache_size_bytes": gpu.l2_bytes}
-    )
+    number, l2_bytes = first_gpu()
+    return parse_target({"kind": CUDA, "arch": arch_of_gpu(number), "l2_cache_size_bytes": l2_bytes})

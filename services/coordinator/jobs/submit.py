@@ -22,7 +22,7 @@ from mallorn.core.cost_model_libraries import extras_of, libraries_of
 from mallorn.core.errors import MissingPackage
 from mallorn.core.install_command import install_line
 from mallorn.core.stand_in_measurers import ANY_RECORDING, measured_target, recording_place
-from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
+from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
@@ -95,7 +95,11 @@ def submit(
 
 
 def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:
-    target = measured_target(_asked_target(session, request), request.options.measurer)
+    if request.target == LOCAL:
+        asked_for = local_target(session)
+    else:
+        asked_for = gpu_target(session) if request.target == CUDA else parse_target(request.target)
+    target = measured_target(asked_for, request.options.measurer)
     return NewJob(
         owner=model.owner,
         name=request.name or model.name,
@@ -109,12 +113,6 @@ def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: st
         idempotency_key=idempotency_key,
         request_hash=hashlib.sha256(request.model_dump_json().encode()).hexdigest(),
     )
-
-
-def _asked_target(session: Session, request: JobIn) -> Target:
-    if request.target == LOCAL:
-        return local_target(session)
-    return gpu_target(session) if request.target == CUDA else parse_target(request.target)
 
 
 def check_cost_model(session: Session, name: str) -> None:
