@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.run_service_part import installed
-from cli.service.connect_or_start_stack import Connected, connected_stack, wait_for_device
+from cli.service.connect_or_start_stack import Connected, asked_target, connected_stack, wait_for_device
 from cli.terminal.interrupts import interruptible
 from cli.terminal.job_options import SeedOption, TargetOption
 from cli.terminal.option_groups import shared
@@ -96,6 +96,7 @@ def generate(
     if dry_run:
         print_rows(_listed(batches, candidates), TASK_COLUMNS, as_json, "")
         return
+    target = asked_target(target, not place.url)
     with interruptible(), connected_stack(*place) as stack:
         wait_for_device(stack)
         jobs = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cli.service.connect_or_start_stack import Connected, connected_stack, wait_for_device
+from cli.service.connect_or_start_stack import Connected, asked_target, connected_stack, wait_for_device
 from cli.terminal.interrupts import interruptible
 from cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
 from cli.terminal.output import JsonOption, print_note, print_rows
@@ -85,6 +85,7 @@ def record(
     directories = [path.expanduser() for path in data or [Settings().data_dir]]
     if models:
         _check(models, directories)
+        target = asked_target(target, is_here=True)
         with interruptible(), connected_stack(None, None, directories[0]) as stack:
             wait_for_device(stack)
             for model in models:

@@ -17,14 +17,13 @@ from mallorn.core.address_checks import LAST_PORT, is_loopback
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.log_setup import set_up
 from mallorn.core.settings import Settings, settings
-from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
 from stack.supervised_process import DieWithParent
 from stack.temporary_files import own_folder
 
 if TYPE_CHECKING:
     from workers.device.nvidia_driver import Gpu
 
-CUDA: Final = "cuda"
 _PR_SET_DUMPABLE: Final = 4
 PORTS: Final = 100
 LOCAL_WORDS: Final = (LOCAL, "auto")
@@ -32,7 +31,7 @@ LOCAL_WORDS: Final = (LOCAL, "auto")
 
 def device(
     target: Annotated[
-        str, typer.Option(help="`local` finds out what this machine is; or a JSON target.")
+        str, typer.Option(help="`local` is this machine and `cuda` its GPU; or a JSON target.")
     ] = "local",
     tracker: Annotated[str, typer.Option(help="HOST:PORT of the tracker.  [MALLORN_TRACKER]")] = "",
     host: Annotated[
@@ -111,11 +110,9 @@ def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:
 
 
 def _target(text: str) -> Target:
-    from workers.device.detect_host import detect_target
-    from workers.device.target_support import check_executable
+    from workers.device.target_support import check_executable, target_on_this_machine
 
-    if text in LOCAL_WORDS:
-        return detect_target()
-    wanted = parse_target(text)
-    check_executable(wanted)
+    wanted = target_on_this_machine(LOCAL if text in LOCAL_WORDS else text)
+    if text not in LOCAL_WORDS:
+        check_executable(wanted)
     return wanted

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,7 @@ from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.install_command import MissingPackage, install_line
 from mallorn.core.settings import settings
-from mallorn.core.targets import LOCAL, TargetAttrs
+from mallorn.core.targets import CUDA, LOCAL, TargetAttrs
 from mallorn.core.values.job import JobStatus
 from mallorn.first_version import FirstVersion
 from mallorn.job import Job, Progress
@@ -102,6 +102,8 @@ def _tune(order: _Order, data: Path | None) -> Job:
             )
     # Loaded by name and when it is needed: clients and services import this package, and know no commands.
     connect = import_module("cli.service.connect_or_start_stack")
+    if order.wanted["target"] == CUDA:
+        order = replace(order, wanted={**order.wanted, "target": connect.asked_target(CUDA, is_here=True)})
     with connect.connected_stack(None, key.get_secret_value() if key else None, data) as stack:
         connect.wait_for_device(stack)
         job: Job = stack.kept(order.carry_out(stack.api))
