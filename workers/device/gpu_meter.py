@@ -34,6 +34,7 @@ class GpuMeter:
     """
 
     def __init__(self, uuid: str) -> None:
+        self._began_sec = time.time()
         self._pid: int | None = None
         self._before: set[int] = set()
         self._nvml: Any = None
@@ -89,7 +90,8 @@ class GpuMeter:
     def _others(self) -> Iterator[tuple[float, str]]:
         """Yield what other processes used of the GPU; nothing where this one cannot be told from them."""
         own = self._own_pid()
-        since_us = round((time.time() - RECENT_SEC) * 1e6)
+        # What was used before was the device's own last session, or did not disturb this one.
+        since_us = round(max(self._began_sec, time.time() - RECENT_SEC) * 1e6)
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(self._gpu, since_us)
         except (self._nvml.NVMLError_NotFound, self._nvml.NVMLError_NotSupported):

@@ -51,6 +51,7 @@ class Nvml:
         self.used: dict[int, int] | NVMLError = NVMLError_NotFound()
         self.asked_since_us = 0
         self.starts = True
+        self.now_sec = NOW_SEC
 
     def nvmlInit(self) -> None:
         if not self.starts:
@@ -100,7 +101,7 @@ class Nvml:
 def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
     nvml = Nvml()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    monkeypatch.setattr(gpu_meter, "time", SimpleNamespace(time=lambda: NOW_SEC))
+    monkeypatch.setattr(gpu_meter, "time", SimpleNamespace(time=lambda: nvml.now_sec))
     return nvml
 
 
@@ -145,9 +146,16 @@ def test_a_gpu_that_loses_little_of_its_clock_keeps_its_times(nvml: Nvml, meter:
 
 def test_another_process_that_computes_disturbs(nvml: Nvml, meter: GpuMeter) -> None:
     meter.look()
+    nvml.now_sec += 60
     nvml.pids, nvml.used = {OURS, THEIRS}, {OURS: 60, THEIRS: 30}
     assert meter.look() == GpuLoad(0.3, ("other processes used 30% of the GPU",))
-    assert nvml.asked_since_us == (NOW_SEC - gpu_meter.RECENT_SEC) * 1e6
+    assert nvml.asked_since_us == (nvml.now_sec - gpu_meter.RECENT_SEC) * 1e6
+
+
+def test_the_session_before_this_one_does_not_disturb_it(nvml: Nvml, meter: GpuMeter) -> None:
+    nvml.now_sec += 0.1
+    meter.look()
+    assert nvml.asked_since_us == NOW_SEC * 1e6
 
 
 def test_another_process_that_only_holds_memory_does_not(nvml: Nvml, meter: GpuMeter) -> None:
