@@ -47,7 +47,9 @@ def main() -> None:
             str(args.work_dir),
             max_trials_global=args.trials,
             num_trials_per_iter=args.batch,
-            runner=LocalRunner(evaluator_config=EvaluatorConfig(**EvaluatorOptions().model_dump())),
+            runner=LocalRunner(
+                evaluator_config=EvaluatorConfig(**EvaluatorOptions().model_dump(exclude={"flush_l2"}))
+            ),
             seed=args.seed + 1,  # stock takes no 0
         )
     seconds = time.monotonic() - started

@@ -14,7 +14,7 @@ from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client
 from mallorn.core.errors import NoDevice
 from mallorn.core.settings import Settings
-from mallorn.core.targets import LOCAL, Target
+from mallorn.core.targets import CUDA, LOCAL, Target
 from mallorn.onnx_export import existing
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def _findings(
     yield look("disk", lambda: checks.disk(data))
     found: list[Target] = []
     yield look("target", lambda: _target(target, address.url is not None, found))
+    if CUDA in target or "nvidia/" in target:
+        yield from checks.cuda(is_gpu_elsewhere=address.url is not None)
     loaded = look("tvm", lambda: checks.tvm(graphs, found[0])) if found else None
     if loaded is not None:
         yield loaded

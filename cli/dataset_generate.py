@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.run_service_part import installed
-from cli.service.connect_or_start_stack import Connected, connected_stack, interruptible, wait_for_device
+from cli.service.connect_or_start_stack import (
+    Connected,
+    asked_target,
+    connected_stack,
+    interruptible,
+    wait_for_device,
+)
 from cli.terminal.job_options import SeedOption, TargetOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_note, print_rows
@@ -102,6 +108,7 @@ def generate(
         return
     chosen = candidates - round(candidates * (1 - searched))
     shares = dict(zip(SEARCHERS, (candidates - chosen, chosen), strict=True))
+    target = asked_target(target, not place.url)
     with interruptible(), connected_stack(*place) as stack:
         wait_for_device(stack)
         jobs = [

@@ -44,7 +44,8 @@ def devices(ctx: typer.Context, as_json: JsonOption = False, *, address: Address
     print_rows(rows, COLUMNS, as_json, "no devices; start one with   mallorn device")
     for row in () if as_json else rows:
         if row.online:
-            print_note(f"{row.name}: {machine_words(row.machine)}")
+            known = filter(None, (row.info.gpu_words, machine_words(row.machine)))
+            print_note(f"{row.name}: {'; '.join(known)}")
             note_gaps(row.name, row.info.sandbox)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cli.doctor_checks.findings import Finding
 from mallorn.core.errors import HostFault, MallornError, StorageFull
 from mallorn.core.install_command import MissingPackage, install_line
-from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.targets import LOCAL, Target
 from stack.supervised_process import search_path
 
 if TYPE_CHECKING:
@@ -96,15 +96,32 @@ def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
     `elsewhere`.
     """
     from workers.device.detect_host import detect_target
-    from workers.device.target_support import check_executable
+    from workers.device.target_support import check_executable, target_on_this_machine
 
     here = detect_target()
     if text == LOCAL:
         return here, f"local is {here}"
-    wanted = parse_target(text)
+    wanted = target_on_this_machine(text)
     if not elsewhere:
         check_executable(wanted)
     return wanted, f"{wanted}" if wanted == here else f"{wanted}; this machine is {here}"
+
+
+def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
+    """Look for what compiles and runs CUDA kernels; a GPU elsewhere needs no driver here."""
+    from workers.tvm.cuda_toolchain import find_toolchain
+
+    found = find_toolchain()
+    for what, command in found.missing:
+        yield Finding("cuda", False, f"this machine lacks {what}", command)
+    if not found.missing:
+        yield Finding("cuda", True, f"{found.nvcc} compiles kernels, {found.cudart} runs them")
+    if found.has_driver:
+        yield Finding("driver", True, "libcuda.so.1 loads")
+    else:
+        command = "apt-get install nvidia-driver-580   (in a container: docker run --gpus all)"
+        words = "this machine lacks NVIDIA's driver libcuda.so.1"
+        yield Finding("driver", False, words, command, necessary=not is_gpu_elsewhere)
 
 
 def model(graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]]) -> str:

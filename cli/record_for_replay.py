@@ -8,7 +8,13 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.connect_or_start_stack import Connected, connected_stack, interruptible, wait_for_device
+from cli.service.connect_or_start_stack import (
+    Connected,
+    asked_target,
+    connected_stack,
+    interruptible,
+    wait_for_device,
+)
 from cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
 from cli.terminal.output import JsonOption, print_note, print_rows
 from cli.terminal.progress_bars import upload_with_bar
@@ -89,6 +95,7 @@ def record(
                 "models are measured in one data directory",
                 hint=f"mallorn record MODEL --data {directories[0]}",
             )
+        target = asked_target(target, is_here=True)
         with interruptible(), connected_stack(None, None, directories[0]) as stack:
             wait_for_device(stack)
             for model in models:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cli.run_service_part import installed
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.targets import LOCAL, Target, parse_target
+from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import DATABASE, MANIFEST, Manifest, Version, read_manifest
 from mallorn.model_upload import ModelUpload
 from mallorn.onnx_export import as_onnx
@@ -91,9 +91,9 @@ def _read(directory: Path, target: str | None) -> ScheduleDirectory:
 
 
 def _parsed(target: str) -> Target:
-    from workers.device.detect_host import detect_target
+    from workers.device.target_support import target_on_this_machine
 
-    return detect_target() if target == LOCAL else parse_target(target)
+    return target_on_this_machine(target)
 
 
 @contextmanager

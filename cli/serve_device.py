@@ -1,26 +1,37 @@
 """The command that offers this machine as a measuring device."""
 
+import ctypes
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
 from cli.run_service_part import installed
 from cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, is_loopback
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.log_setup import set_up
 from mallorn.core.settings import Settings, settings
-from mallorn.core.targets import LOCAL, parse_target
+from mallorn.core.targets import CUDA, LOCAL, parse_target
+from stack.supervised_process import DieWithParent
 from stack.temporary_files import own_folder
 
+if TYPE_CHECKING:
+    from workers.device.nvidia_driver import Gpu
+
+_PR_SET_DUMPABLE: Final = 4
 PORTS: Final = 100
 LOCAL_WORDS: Final = (LOCAL, "auto")
 
 
 def device(
     target: Annotated[
-        str, typer.Option(help="`local` finds out what this machine is; or a JSON target.")
+        str, typer.Option(help="`local` is this machine and `cuda` its GPU; or a JSON target.")
     ] = "local",
     tracker: Annotated[str, typer.Option(help="HOST:PORT of the tracker.  [MALLORN_TRACKER]")] = "",
     host: Annotated[
@@ -30,6 +41,9 @@ def device(
         int, typer.Option(min=0, max=LAST_PORT - PORTS, help="First port to try; the next hundred follow.")
     ] = 9091,
     name: Annotated[str, typer.Option(help="Name of the device; default: host and target.")] = "",
+    gpu: Annotated[
+        str, typer.Option(help="Index or UUID of a GPU for a CUDA target; default: a device for each one.")
+    ] = "",
     log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
 ) -> None:
     """Measure candidates on this machine. Needs TVM's runtime library alone."""
@@ -37,16 +51,27 @@ def device(
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     known = Settings(tracker=tracker) if tracker else settings()
     with installed("worker"):
-        from workers.device.detect_host import detect_target
         from workers.device.key_agent import kept
+        from workers.device.nvidia_driver import choose_gpu, visible_gpus
         from workers.device.serve_device import serve_device
-        from workers.device.target_support import check_executable
-    key = kept(lambda: known.fleet_key)
+        from workers.device.target_support import check_executable, target_on_this_machine
     is_local = target in LOCAL_WORDS
-    wanted = detect_target() if is_local else parse_target(target)
+    drives_gpu = not is_local and (target == CUDA or parse_target(target).kind == CUDA)
+    if gpu and not drives_gpu:
+        raise InvalidRequest(f"{target} runs on no GPU", hint=f"mallorn device --target cuda --gpu {gpu}")
+    gpus = visible_gpus() if drives_gpu else []
+    if len(gpus) > 1 and not gpu:
+        serve_each(gpus, name)
+    key = kept(lambda: known.fleet_key)
+    chosen = choose_gpu(gpus, gpu) if drives_gpu else None
+    if chosen is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = chosen.uuid  # TVM's device 0, also for what asks it in a child
+    wanted = target_on_this_machine(LOCAL if is_local else target)
     if not is_local:
         check_executable(wanted)
-    called = name or f"{os.uname().nodename}-{wanted.key}"
+    called = name or "-".join(
+        (os.uname().nodename, wanted.key, *([f"gpu{chosen.index}"] if chosen is not None else []))
+    )
     set_up("device", known)
     print_note(f"device {called} measures for {wanted}")
     ports = range(port, port + PORTS)
@@ -58,9 +83,31 @@ def device(
             host,
             ports,
             name=called,
+            gpu=chosen,
             is_local=is_local,
             log_path=log.absolute() if log else None,
             # Who binds more than loopback runs what others send.
             sandbox=known.sandbox_mode(not is_loopback(host)),
             key=key,
         )
+
+
+def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:
+    """Begin this program once for each GPU, and exit as the worst of them when all have ended.
+
+    They end with this process.
+    """
+    # It has the fleet's key in its environment, which no session of this user may read.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+    devices: dict[int, Gpu] = {}
+    for gpu in gpus:
+        named = ("--name", f"{name}-gpu{gpu.index}") if name else ()
+        command = [sys.executable, *sys.orig_argv[1:], "--gpu", gpu.uuid, *named]
+        devices[subprocess.Popen(command, preexec_fn=DieWithParent(signal.SIGTERM)).pid] = gpu
+    codes = []
+    while devices:
+        pid, status = os.wait()
+        gpu = devices.pop(pid)
+        codes.append(abs(os.waitstatus_to_exitcode(status)))
+        print_note(f"the device of GPU {gpu.index} ({gpu.name}) ended with exit code {codes[-1]}")
+    raise typer.Exit(max(codes))

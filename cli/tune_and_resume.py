@@ -10,7 +10,12 @@ from typing import Annotated, Final
 import typer
 
 from cli.host_checks import check_host
-from cli.service.connect_or_start_stack import connected_stack, interruptible, wait_for_device
+from cli.service.connect_or_start_stack import (
+    asked_target,
+    connected_stack,
+    interruptible,
+    wait_for_device,
+)
 from cli.terminal.job_options import Choices, EffortOptions, ForceOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
@@ -33,7 +38,7 @@ from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.stand_in_measurers import STAND_INS
 from mallorn.core.states import JobState
-from mallorn.core.targets import LOCAL, parse_target
+from mallorn.core.targets import LOCAL
 from mallorn.first_version import FirstVersion
 from mallorn.job import Job
 from mallorn.onnx_export import as_onnx, existing
@@ -67,8 +72,8 @@ def tune(
     """Tune a model and fetch its schedules. Starts the service here if no coordinator is named."""
     options = choices.asked()
     model = existing(model) if model.is_dir() else model
-    if effort.target != LOCAL:
-        parse_target(effort.target)  # a misspelt one is refused before anything is started
+    # A misspelt one is refused before anything is started.
+    effort = effort._replace(target=asked_target(effort.target, not place.url))
     directory = out or default_directory(model.stem)
     if not place.url:
         check_asked(options)

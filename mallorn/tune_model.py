@@ -20,7 +20,7 @@ from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.install_command import MissingPackage, install_line
 from mallorn.core.settings import settings
-from mallorn.core.targets import LOCAL, TargetAttrs
+from mallorn.core.targets import CUDA, LOCAL, TargetAttrs
 from mallorn.core.values.job import JobStatus
 from mallorn.first_version import FirstVersion
 from mallorn.job import Job, Progress
@@ -60,6 +60,9 @@ def tune(
         with _in_words_of_python():
             check_model(directory, lambda: model_id_of(file), force)
         with out_directory(directory), _service(Path(data) if data else None) as (api, readable_later):
+            if target == CUDA and settings().url is None:
+                connect = import_module("cli.service.connect_or_start_stack")
+                target = connect.asked_target(CUDA, is_here=True)
             job = api.tune(file, target, trials, minutes, seed, name or file.stem, **options)
             with _in_words_of_python():
                 check_job(directory, job, force)

@@ -46,6 +46,7 @@ pytest_plugins = [
     "tests.fixtures.control_groups",
     "tests.fixtures.coordinator",
     "tests.fixtures.database",
+    "tests.fixtures.made_up_gpus",
     "tests.fixtures.fleet",
     "tests.fixtures.made_up_engines",
     "tests.fixtures.models",

@@ -44,7 +44,7 @@ def workers(api: Client) -> str:
 def devices(api: Client) -> str:
     """Raises Unavailable where none measures."""
     rows = api.devices()
-    online = [row.name for row in rows if row.online]
+    online = [f"{row.name} {row.info.gpu_words}".strip() for row in rows if row.online]
     away = [row.name for row in rows if not row.online]
     if not online:
         raise Unavailable(f"no device answers{_besides(away)}", hint="mallorn device, or read its log")

@@ -14,6 +14,7 @@ from cli.terminal.output import client, print_note
 from mallorn.client import Client
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.settings import Settings
+from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.version import API
 from mallorn.job import Job
 from stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
@@ -74,6 +75,21 @@ def wait_for_device(stack: Connected) -> None:
         if time.monotonic() > deadline:
             raise NoDevice("no device has registered", hint=f"less {stack.data.logs / 'device.log'}")
         time.sleep(POLL_SEC)
+
+
+def asked_target(target: str, is_here: bool) -> str:
+    """Return the target to name to a service. Raises InvalidTarget for one that no service takes.
+
+    For a service on this machine, `cuda` is replaced by the target of this machine's GPU: a service knows
+    only GPUs that have a device already.
+    """
+    if target == CUDA and is_here:
+        from workers.device.detect_gpu import detect_gpu_target
+
+        return detect_gpu_target().text
+    if target not in (LOCAL, CUDA):
+        parse_target(target)
+    return target
 
 
 def _running_or_started(directory: DataDir, starter: "Starter") -> StackInfo:

@@ -13,7 +13,7 @@ from mallorn.core.registry import CONTRACTS
 from mallorn.core.targets import LOCAL
 
 TargetOption = Annotated[
-    str, typer.Option("--target", help="`local`, a JSON target, or a tag like nvidia/nvidia-h100.")
+    str, typer.Option("--target", help="`local`, `cuda`, a JSON target, or a tag like nvidia/nvidia-h100.")
 ]
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Write into --out, whatever schedules and files it holds.")

@@ -157,7 +157,8 @@ def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
     mod = scheduled(mods, dynamic, after, target, work_dir)
-    with compiling(target):
+    # One launch in the place of hundreds, for all kernels between those that take inputs and give outputs.
+    with compiling(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
         return relax.build(mod, generating(target), relax_pipeline=pipeline)
 
 

@@ -55,6 +55,13 @@ class EvaluatorOptions(BaseModel):
     min_repeat_ms: Annotated[
         int, Field(ge=0, le=10_000, description="A repeat that is shorter is given more runs.")
     ] = 100
+    flush_l2: Annotated[
+        Literal["auto", "on", "off"],
+        Field(
+            description="Empties a GPU's L2 cache before each run; auto does so for programs that read one "
+            "large input, as a product with a vector does."
+        ),
+    ] = "auto"
 
 
 class SimulatedOptions(BaseModel):
@@ -175,7 +182,8 @@ class JobOptions(BaseModel):
         float, Field(gt=0, le=600, description="Seconds until a run on the device is given up.")
     ] = 10.0
     evaluator: Annotated[
-        EvaluatorOptions, Field(description="How one timing is taken: number, repeat, min_repeat_ms.")
+        EvaluatorOptions,
+        Field(description="How one timing is taken: number, repeat, min_repeat_ms, flush_l2."),
     ] = EvaluatorOptions()
     input_shapes: Annotated[
         dict[Name, Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=MOST_AXES)]],
@@ -211,8 +219,13 @@ class JobOptions(BaseModel):
         return self.mode == SEARCH
 
     def timing(self) -> dict[str, object]:
-        """What of the options must be equal for two times to compare: part of the measuring context."""
-        return self.evaluator.model_dump() | {"stopping": self.stopping, "cache": "warm"}
+        """What of the options must be equal for two times to compare: part of the measuring context.
+
+        Of `flush_l2` auto is the cache `warm`, as it is everywhere but for some programs on GPUs.
+        """
+        cache = {"auto": "warm", "on": "cold", "off": "kept"}[self.evaluator.flush_l2]
+        timing = self.evaluator.model_dump(exclude={"flush_l2"})
+        return timing | {"stopping": self.stopping, "cache": cache}
 
     def timing_inside(self, model: str, programs: int) -> dict[str, object]:
         """Return the same for times inside one whole model, beside so many other programs."""

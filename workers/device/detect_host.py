@@ -59,6 +59,8 @@ def described_again(identity: Identity) -> Identity:
     now: Identity = {**identity, **host_fingerprint()}
     if accelerator:
         now["host_class"] += f"+{accelerator}"
+    if driver := identity.get("gpu_driver"):
+        now["host_class"] += f"+{driver}{identity.get('gpu_power_limit', '')}"
     return now
 
 

@@ -13,12 +13,13 @@ from typing import Final
 
 from tvm.rpc import _ffi_api as rpc_api
 
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import HostFault, InvalidRequest
 from mallorn.core.locked_folders import remove_tree
 from workers.device.detect_host import described_again
 from workers.device.forked_process import fork, how_it_ended, waits_for
 from workers.device.identity_fields import Identity
 from workers.device.listen import is_own
+from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections
 from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, welcome
 from workers.device.serve_rpc_session import RpcSession
@@ -29,6 +30,9 @@ from workers.subprocesses.cpu_share import processor_sec
 log = logging.getLogger(__name__)
 
 PING_SEC = 1.0
+LAST_WORDS_BYTES: Final = 500
+#: In CUDA's words for memory or a link that broke by itself, which no candidate brings about.
+HARDWARE: Final = "uncorrectable"
 ENDING_SEC: Final = 0.05  # of a processor, that the end of a process takes at most
 
 
@@ -40,6 +44,7 @@ class Running:
     pid_fd: int
     connection: socket.socket
     folder: Path
+    last_words_fd: int
     abandoned: bool = False  # its client hung up
     waited: bool = False  # for its client, when it was last looked at
     ran_sec: float = 0.0  # until then
@@ -160,11 +165,12 @@ class DeviceServer:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         # Of the fleet's key a process that runs strangers' code gets what is good for this session alone.
         key = next(iter(self._registration.fleet.of_session(self._registration.match_key)), NO_KEY)
-        session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox)
+        last_words_fd = os.memfd_create("last-words")
+        session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox, last_words_fd)
         # Said before the client is answered: from then on nobody may take us to be free.
         self._registration.set_busy(True)
         pid = fork(lambda: self._become(session, connection))
-        self._running = Running(pid, os.pidfd_open(pid), connection, folder)
+        self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
 
     def _become(self, session: RpcSession, connection: socket.socket) -> None:
         self._listener.close()
@@ -174,13 +180,22 @@ class DeviceServer:
     def _end_session(self, running: Running) -> None:
         heard = UNHEARD if running.is_unheard() else ""
         status = os.waitpid(running.pid, 0)[1]
+        words = os.pread(running.last_words_fd, LAST_WORDS_BYTES, 0).decode(errors="replace")
+        how = " ".join(words.split()) or how_it_ended(status)
+        fault = ""
         if status != 0 and not running.abandoned:
-            log.warning("a session ended badly: %s", how_it_ended(status))
-            _say_last_words(running.connection, f"{DEATH_NOTICE} {how_it_ended(status)}{heard}")
+            log.warning("a session ended badly: %s", how)
+            fault = gpu_fault() if "gpu_uuid" in self._identity else ""
+            is_innocent = fault or HARDWARE in how
+            _say_last_words(running.connection, how if is_innocent else f"{DEATH_NOTICE} {how}{heard}")
+        os.close(running.last_words_fd)
         os.close(running.pid_fd)
         running.connection.close()
         remove_tree(running.folder)
         self._running = None
+        if fault:
+            self._registration.drop()
+            raise HostFault(f"this device withdraws: {fault}", hint="nvidia-smi -q")
         self._registration.set_busy(False)
 
 

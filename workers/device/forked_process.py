@@ -10,23 +10,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import HostFault, MallornError
 
 A = TypeVar("A")  # an answer that JSON holds
 _PR_SET_PDEATHSIG = 1
 
 
 def ask_in_fork(question: Callable[[], A]) -> A:
-    """The answer of a function that runs in a process of its own."""
+    """Return the answer of a function that runs in a process of its own. Raises HostFault as it does."""
     reader, writer = os.pipe()
-    pid = fork(lambda: os.write(writer, json.dumps(question()).encode()))
+
+    def answer_or_fault() -> None:
+        try:
+            text = json.dumps([question(), None])
+        except HostFault as fault:
+            text = json.dumps([None, [fault.message, fault.hint]])
+        os.write(writer, text.encode())
+
+    pid = fork(answer_or_fault)
     os.close(writer)
     with os.fdopen(reader) as pipe:
         text = pipe.read()
     status = os.waitpid(pid, 0)[1]
     if status != 0:
         raise MallornError(f"TVM's runtime cannot be used here: {how_it_ended(status)}")
-    answer: A = json.loads(text)
+    answer: A
+    answer, fault = json.loads(text)
+    if fault is not None:
+        raise HostFault(fault[0], hint=fault[1])
     return answer
 
 

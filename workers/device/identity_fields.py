@@ -20,7 +20,12 @@ class RuntimeFacts(TypedDict):
 
     tvm_version: str
     threads: int
-    accelerator: NotRequired[str]  # of a GPU; empty where there is none
+    accelerator: NotRequired[str]  # the name of a GPU; empty where there is none
+    gpu_index: NotRequired[int]  # among the visible GPUs of the host
+    gpu_uuid: NotRequired[str]
+    gpu_memory_bytes: NotRequired[int]
+    gpu_driver: NotRequired[str]
+    gpu_power_limit: NotRequired[str]  # as `+300W`; empty where it is the GPU's own
 
 
 class Identity(HostFacts, RuntimeFacts):

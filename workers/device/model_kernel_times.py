@@ -6,10 +6,42 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any, Final
 
+from workers.device.cuda_clock import CudaClock
+
 FEWEST_RUNS: Final = 5
 _BUILTIN: Final = "vm.builtin."
 # What SplitLayoutRewritePreproc calls the part of a function that is left to run.
 PREPACKED: Final = "_prepacked"
+
+
+class HostClock:
+    """The host's clock with the methods of a CudaClock, for devices that are awaited at each mark."""
+
+    def __init__(self, sync: Callable[[], None]) -> None:
+        self._sync = sync
+        self._moments: list[float] = []
+
+    def begin_run(self) -> None:
+        self._moments = []
+
+    def mark(self) -> int:
+        self._sync()
+        self._moments.append(time.perf_counter())
+        return len(self._moments) - 1
+
+    def end_run(self) -> None:
+        """Do nothing: the device was awaited."""
+
+    def seconds(self, begin: int, end: int) -> float:
+        return self._moments[end] - self._moments[begin]
+
+
+Clock = HostClock | CudaClock
+
+
+def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
+    """Return the clock for the kernels of a device of this kind; `sync` waits for the device."""
+    return CudaClock.of_device() if kind == "cuda" else HostClock(sync)
 
 
 class Kernels:
@@ -19,12 +51,12 @@ class Kernels:
     """
 
     def __init__(
-        self, set_instrument: Callable[..., Any], run: Callable[[], Any], sync: Callable[[], None]
+        self, set_instrument: Callable[..., Any], run: Callable[[], Any], clock: HostClock | CudaClock
     ) -> None:
         self._run_model = run
-        self._sync = sync
-        self._began: dict[str, float] = {}
-        self._spent: defaultdict[str, float] = defaultdict(float)
+        self._clock = clock
+        self._began: dict[str, int] = {}
+        self._calls: list[tuple[str, int, int]] = []
         set_instrument(self._watch)
 
     def times(self, seconds: float) -> dict[str, float]:
@@ -42,16 +74,20 @@ class Kernels:
         return {name: median(times) for name, times in runs.items()}
 
     def _run(self) -> Mapping[str, float]:
-        self._spent = defaultdict(float)
+        self._calls.clear()
+        self._clock.begin_run()
         self._run_model()
-        return self._spent
+        self._clock.end_run()
+        spent: defaultdict[str, float] = defaultdict(float)
+        for name, begin, end in self._calls:
+            spent[name] += self._clock.seconds(begin, end)
+        return spent
 
     def _watch(self, _function: Any, symbol: str, before_run: bool, *_rest: Any) -> int:
         if not symbol.startswith(_BUILTIN):
-            self._sync()
-            now = time.perf_counter()
+            mark = self._clock.mark()
             if before_run:
-                self._began[symbol] = now
+                self._began[symbol] = mark
             else:
-                self._spent[symbol.removesuffix(PREPACKED)] += now - self._began[symbol]
+                self._calls.append((symbol.removesuffix(PREPACKED), self._began[symbol], mark))
         return 0  # go on

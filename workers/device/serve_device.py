@@ -15,6 +15,7 @@ from workers.device.detect_host import available_cores, described_again, host_fi
 from workers.device.forked_process import ask_in_fork
 from workers.device.identity_fields import Identity
 from workers.device.listen import listen
+from workers.device.nvidia_driver import Gpu
 from workers.device.serve_tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key
 from workers.device.tracker_registration import Registration
@@ -32,6 +33,7 @@ def serve_device(
     ports: range = PORTS,
     *,
     name: str,
+    gpu: Gpu | None = None,
     is_local: bool = False,
     log_path: Path | None = None,
     on_ready: OnReady = log_ready,
@@ -40,6 +42,7 @@ def serve_device(
 ) -> None:
     """Measure for `target` until the process ends; needs TVM's runtime library alone.
 
+    `gpu` is the one that a CUDA target runs on: CUDA_VISIBLE_DEVICES shows no other to this process.
     `is_local` says that the target is what this host was found to be. `log_path` gets one line an execution,
     before it begins: time, candidate key, pid of the session.
     `sandbox` is a mode of the walls around sessions, as in Settings.
@@ -56,7 +59,7 @@ def serve_device(
     from workers.device.device_server import DeviceServer
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
-        identity = describe(name, target, listener, is_local, reached(sandbox))
+        identity = describe(name, target, listener, is_local, reached(sandbox), gpu)
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, device_key(target), listening, identity, key)
         on_ready(*listening)
@@ -87,12 +90,14 @@ def prepare_runtime(target: Target) -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def describe(name: str, target: Target, listener: socket.socket, is_local: bool, sandbox: str) -> Identity:
+def describe(
+    name: str, target: Target, listener: socket.socket, is_local: bool, sandbox: str, gpu: Gpu | None = None
+) -> Identity:
     """What clients and the tracker are told of this device."""
     from workers.device.serve_rpc_session import runtime_facts
 
     # In a fork: asking starts threads, and a context on a GPU, which no session forked later would survive.
-    facts = ask_in_fork(lambda: runtime_facts(target))
+    facts = ask_in_fork(lambda: runtime_facts(target, gpu))
     if not target.is_cpu and not facts.get("accelerator"):
         raise InvalidTarget(f"this host has no {target.kind} device", hint="mallorn device --target local")
     host, port = listener.getsockname()[:2]

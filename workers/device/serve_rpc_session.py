@@ -9,17 +9,23 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import tvm
 import tvm_ffi
 from tvm.rpc import _ffi_api as rpc_api
 from tvm.runtime import Module, Tensor, load_module, num_threads
 
+from mallorn.core.errors import HostFault
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
+from workers.device.cuda_graphs import use_graphs
+from workers.device.gpu_meter import GpuLoad, GpuMeter
 from workers.device.identity_fields import Identity, RuntimeFacts
+from workers.device.load_cuda_runtime import load_cuda_runtime
 from workers.device.memory_poison import poison_fresh_memory
-from workers.device.model_kernel_times import Kernels
+from workers.device.model_kernel_times import Kernels, clock_of
+from workers.device.nvidia_driver import Gpu
 from workers.device.random_and_saved_arrays import random_values
 from workers.device.rpc_handshake import NO_SESSION
 from workers.device.slice_timer import NEXT_SLICE, SliceTimer
@@ -29,17 +35,28 @@ from workers.host.load_meter import LoadMeter
 from workers.host.process_priority import raise_priority
 from workers.sandbox.landlock import APPEND, READ_FILE
 from workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
-from workers.sandbox.sandbox_support import NoSandbox, checked
+from workers.sandbox.sandbox_support import checked
 from workers.sandbox.system_paths import accelerator_paths
 
 log = logging.getLogger(__name__)
+#: How a session exits whose CUDA context broke.
+BROKEN_CONTEXT: Final = 75
 
 
 class RpcSession:
-    """Holds what one client uploads, and writes down every candidate before it runs."""
+    """Holds what one client uploads, and writes down every candidate before it runs.
+
+    `last_words_fd` is an open file of the device's: there a session says why it exits with BROKEN_CONTEXT.
+    """
 
     def __init__(
-        self, identity: Identity, folder: Path, log_path: Path | None, key: FleetKey, sandbox: str
+        self,
+        identity: Identity,
+        folder: Path,
+        log_path: Path | None,
+        key: FleetKey,
+        sandbox: str,
+        last_words_fd: int,
     ) -> None:
         self._identity = identity
         self._folder = folder
@@ -49,22 +66,41 @@ class RpcSession:
         self._on_cores = self._target.is_cpu
         self._key = key
         self._sandbox = sandbox
+        self._last_words_fd = last_words_fd
+        self._on_cuda = self._target.kind == "cuda"
+        self._gpu: GpuMeter | None = None
 
     def serve(self, connection_fd: int) -> None:
-        """Answer the client until it closes the connection; tell it why where the walls do not close."""
+        """Answer the client until it closes the connection; tell it why the session cannot begin."""
         os.chdir(self._folder)
         poison_fresh_memory()
-        timer = SliceTimer(self._on_cores, self._on_cores and raise_priority())
-        if self._sandbox != OFF:
-            try:
+        try:
+            if self._on_cuda:  # before the walls close, and before there is a context
+                load_cuda_runtime()
+                self._gpu = GpuMeter(self._identity.get("gpu_uuid", ""))
+            if self._sandbox != OFF:
                 checked(enter_sandbox(self._walls()), self._sandbox)
-            except NoSandbox as error:
-                log.error("a session ended before it began: %s; %s", error.message, error.hint)
-                rpc_api.ReturnException(connection_fd, f"{NO_SESSION} {error.message}; {error.hint}")
-                return
+        except HostFault as error:
+            log.error("a session ended before it began: %s; %s", error.message, error.hint)
+            rpc_api.ReturnException(connection_fd, f"{NO_SESSION} {error.message}; {error.hint}")
+            return
+        if self._on_cuda:
+            self._exit_with_gpu()
+        timer = SliceTimer(self._on_cores, self._on_cores and raise_priority(), self._gpu)
         for name, function in self._functions(timer).items():
             tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)
+
+    def _exit_with_gpu(self) -> None:
+        """Wait for the GPU, and end this process if its context is of no use; the first call makes one.
+
+        After an error of a kernel all calls of the process fail, and only a new process gets a new context.
+        """
+        try:
+            tvm.device(self._target.kind, 0).sync()
+        except Exception as error:
+            os.write(self._last_words_fd, str(error).encode())
+            os._exit(BROKEN_CONTEXT)
 
     def _walls(self) -> SandboxSpec:
         """Return what a session needs: its folder, the device's log, and its host's locks or GPU."""
@@ -74,7 +110,7 @@ class RpcSession:
             others.append((str(self._log_path), APPEND))
         if self._on_cores:
             others += [(str(path), READ_FILE) for path in self._cores.files()]
-        return SandboxSpec(self._folder, drives_gpu=self._target.kind == "cuda", others=tuple(others))
+        return SandboxSpec(self._folder, drives_gpu=self._on_cuda, others=tuple(others))
 
     def _functions(self, timer: SliceTimer) -> dict[str, Callable[..., object]]:
         return {
@@ -88,6 +124,8 @@ class RpcSession:
             "mallorn.random_fill": random_fill,
             "mallorn.kernel_times": kernel_times,
             "mallorn.time_slices": lambda *call: timer.times(*call).model_dump_json(),
+            "mallorn.time_cold_slices": lambda *call: timer.cold_times(*call).model_dump_json(),
+            "mallorn.use_graphs": use_graphs,
             NEXT_SLICE: timer.next_slice,
             "mallorn.load": self.load,
             "mallorn.free_memory": self.free_memory,
@@ -115,8 +153,12 @@ class RpcSession:
         return LoadMeter(lambda: ())
 
     def load(self) -> str:
-        """How busy others kept this host since the last look."""
-        return json.dumps(asdict(self._meter.look()))
+        """Return how busy others kept this host since the last look, and what its GPU loses now."""
+        load = asdict(self._meter.look())
+        gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
+        if gpu.words:  # no client of an older version knows these
+            return json.dumps(load | {"gpu_share": gpu.share, "gpu_words": gpu.words})
+        return json.dumps({name: value for name, value in load.items() if not name.startswith("gpu_")})
 
     def free_memory(self) -> int:
         """Bytes that models may take now; -1 where TVM cannot tell."""
@@ -136,7 +178,9 @@ class RpcSession:
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
 
     def end(self) -> None:
-        """The candidate came back: no deadline any more, and others may time."""
+        """End the deadline of a candidate that came back or failed, and let others time."""
+        if self._on_cuda:
+            self._exit_with_gpu()
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._cores.give_back()
 
@@ -158,13 +202,22 @@ def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
 def kernel_times(machine: Module, kind: str, seconds: float) -> str:
     """Microseconds that a run of a virtual machine, which has its inputs, spends in each of its kernels."""
     invoke = machine["invoke_stateful"]
-    kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), tvm.device(kind, 0).sync)
+    clock = clock_of(kind, tvm.device(kind, 0).sync)
+    kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), clock)
     return json.dumps(dict(kernels.times(seconds)))
 
 
-def runtime_facts(target: Target) -> RuntimeFacts:
-    """What TVM's runtime really is and does in this process; starts its thread pool."""
+def runtime_facts(target: Target, gpu: Gpu | None = None) -> RuntimeFacts:
+    """Describe TVM's runtime in this process; starts its thread pool, and a context on a GPU.
+
+    Raises HostFault where the GPU cannot be driven.
+    """
     facts: RuntimeFacts = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
+    if gpu is not None:
+        facts["gpu_power_limit"] = GpuMeter(gpu.uuid).power_limit()
+        facts["gpu_index"], facts["gpu_uuid"] = gpu.index, gpu.uuid
+        facts["gpu_memory_bytes"], facts["gpu_driver"] = gpu.memory_bytes, gpu.driver
+        load_cuda_runtime()
     if not target.is_cpu:
         device = tvm.device(target.kind, 0)
         facts["accelerator"] = str(device.device_name) if device.exist else ""

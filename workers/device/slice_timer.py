@@ -3,12 +3,15 @@
 import os
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from statistics import fmean
 from typing import Final
 
 import tvm
 from tvm.runtime import Module
 
+from workers.device.cuda_clock import CudaClock
+from workers.device.gpu_meter import GpuLoad, GpuMeter
 from workers.device.slice_timing_result import Slice, SliceTimes
 from workers.host.load_meter import LoadMeter
 from workers.host.processor_contention import ContentionReading
@@ -25,8 +28,9 @@ STOLEN: Final = 0.05  # of the processors' time: it is counted in hundredths of 
 class SliceTimer:
     """The timer of a session, on its device: what disturbs a timing is known there alone."""
 
-    def __init__(self, on_cores: bool, raised: bool) -> None:
+    def __init__(self, on_cores: bool, raised: bool, gpu: GpuMeter | None = None) -> None:
         self._on_cores = on_cores
+        self._gpu = gpu
         self._raised = raised
         self._meter = LoadMeter(lambda: ())
         self._begun = 0
@@ -48,18 +52,50 @@ class SliceTimer:
         timer = library.time_evaluator(function, device, number=number, repeat=repeat, f_preproc=NEXT_SLICE)
         seconds = timer(*tensors).results
         self._looks.append((repeat, ContentionReading.look()))
-        shares = self._disturbed([number * each_sec for each_sec in seconds])
+        return self._report(seconds, self._disturbed([number * each_sec for each_sec in seconds]))
+
+    def cold_times(
+        self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
+    ) -> SliceTimes:
+        """Return the times of the same runs on a GPU, each of which finds nothing in the L2 cache."""
+        self._begun, self._looks = 0, []
+        clock, run = self._gpu_clock, library[function]
+        run(*tensors)
+        seconds = []
+        for _ in range(repeat):
+            self.next_slice()
+            clock.begin_run()
+            marks = []
+            for _ in range(number):
+                clock.fill()
+                begin = clock.mark()
+                run(*tensors)
+                marks.append((begin, clock.mark()))
+            clock.end_run()
+            seconds.append(fmean(clock.seconds(*pair) for pair in marks))
+        return self._report(seconds, [None] * repeat)
+
+    @cached_property
+    def _gpu_clock(self) -> CudaClock:
+        return CudaClock.of_device()
+
+    def _report(self, seconds: Sequence[float], shares: Sequence[float | None]) -> SliceTimes:
+        gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
+        if not self._on_cores:
+            shares = [gpu.share] * len(seconds)
         return SliceTimes(
             slices=tuple(map(Slice, seconds, shares)),
             cores=os.cpu_count() or 1,
             rivals=fmean(look.rivals for _, look in self._looks),
             raised=self._raised,
+            gpu=gpu.words,
         )
 
     def _disturbed(self, told_sec: Sequence[float]) -> list[float | None]:
         """The share of each slice that its slowest thread waited, or another virtual machine had.
 
-        TVM's timer is the wall clock: where that was set meanwhile, nothing of a slice is true.
+        TVM's timer of CPUs is the wall clock: where that was set meanwhile, nothing of a slice is true.
+        A GPU is timed by its own events.
         """
         shares: list[float | None] = []
         stolen = self._meter.look().stolen
@@ -68,7 +104,7 @@ class SliceTimer:
             if waited is not None and stolen > STOLEN:
                 waited = max(waited, stolen)
             took_sec = after.clock_sec - before.clock_sec - CALL_SEC * (end - begin)
-            if sum(told_sec[begin:end]) < SET_BACK * took_sec - LOOK_SEC:
+            if self._on_cores and sum(told_sec[begin:end]) < SET_BACK * took_sec - LOOK_SEC:
                 waited = 1.0
             shares += [waited] * (end - begin)
         return shares

@@ -23,3 +23,4 @@ class SliceTimes(Value):
     cores: Annotated[int, Field(ge=1)]  # that the host has
     rivals: Annotated[float, Field(ge=0)]  # programs of others that competed for them, in the mean
     raised: bool  # whether the timed process goes before all others of its host
+    gpu: tuple[str, ...] = ()  # what kept a GPU from its full speed, in words

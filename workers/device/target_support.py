@@ -5,9 +5,11 @@ import os
 from difflib import get_close_matches
 from typing import Final, TypedDict
 
+from mallorn.core.compute_capability import runs_on
 from mallorn.core.errors import InvalidTarget
-from mallorn.core.targets import Target
-from workers.device.detect_host import ask_tvm, available_cores, cpu_info
+from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
+from workers.device.detect_gpu import detect_gpu_target, first_gpu
+from workers.device.detect_host import ask_tvm, available_cores, cpu_info, detect_target
 from workers.device.usable_flags import PRODUCTS, usable_flags
 
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -45,11 +47,11 @@ print(json.dumps({"cpus": cpus, "known": bool(known), "features": features}))
 """
 DEVICE_PROGRAM: Final = """
 import json, sys, tvm
-target = tvm.target.Target(json.loads(sys.argv[1]))
-device = tvm.device(target.kind.name, 0)
-there = bool(device.exist)
-version = str(device.compute_version) if there and target.kind.name == "cuda" else ""
-print(json.dumps({"there": there, "version": version, "arch": str(target.attrs.get("arch", ""))}))
+attrs = json.loads(sys.argv[1])
+if "tag" in attrs:
+    del attrs["kind"]  # beside a kind, TVM ignores the tag
+device = tvm.device(tvm.target.Target(attrs).kind.name, 0)
+print(json.dumps({"there": bool(device.exist)}))
 """
 
 
@@ -65,6 +67,16 @@ def check_executable(target: Target) -> None:
     """Raise InvalidTarget, saying why, when this host cannot execute what is compiled for the target."""
     if why := why_not(target):
         raise InvalidTarget(f"this machine cannot run {target}: {why}", hint="mallorn device --target local")
+
+
+def target_on_this_machine(text: str) -> Target:
+    """Return the target that a user means here: `local` is this host, `cuda` is its GPU.
+
+    Raises InvalidTarget.
+    """
+    if text == LOCAL:
+        return detect_target()
+    return detect_gpu_target() if text == CUDA else parse_target(text)
 
 
 def why_not(target: Target) -> str:
@@ -122,20 +134,20 @@ def _attributes(target: Target, sign: str) -> list[str]:
 
 
 def _no_accelerator(target: Target) -> str:
+    if target.kind == CUDA:
+        return _other_gpu(target)
     answer = ask_tvm(DEVICE_PROGRAM, target.text)
     if answer.returncode != 0:
         said = answer.stderr.strip().splitlines()
         return f"TVM does not know it here: {said[-1] if said else 'it died'}"
-    found = json.loads(answer.stdout.splitlines()[-1])
-    if not found["there"]:
-        return f"it has no {target.kind} device"
-    return _other_gpu(found["arch"], found["version"])
+    there = json.loads(answer.stdout.splitlines()[-1])["there"]
+    return "" if there else f"it has no {target.kind} device"
 
 
-def _other_gpu(arch: str, version: str) -> str:
-    """A GPU runs what was compiled for its own major version, up to its own minor one."""
-    wanted, ours = arch.removeprefix("sm_").rstrip("af"), version.replace(".", "")
-    if not wanted.isdecimal() or not ours.isdecimal():
-        return ""
-    fits = wanted[:-1] == ours[:-1] and wanted[-1] <= ours[-1]
-    return "" if fits else f"the target is for sm_{wanted}, its GPU is sm_{ours}"
+def _other_gpu(target: Target) -> str:
+    try:
+        arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
+        number, _ = first_gpu()
+    except InvalidTarget as error:
+        return error.message
+    return "" if runs_on(arch, number) else f"the target is for {arch}, its GPU is sm_{number}"

@@ -26,15 +26,17 @@ class Load:
     others_cores: float
     stolen: float  # share of the processors' time that another virtual machine had
     waiting: float  # share of the time in which somebody waited for a processor; 0 where it is not counted
+    gpu_share: float = 0.0  # of its speed that a GPU lost
+    gpu_words: tuple[str, ...] = ()  # to what
 
     @property
     def share(self) -> float:
-        """The share of the host that was not ours."""
-        return self.others_cores / self.cores + self.stolen
+        """The share of the host, and of its GPU, that was not ours."""
+        return self.others_cores / self.cores + self.stolen + self.gpu_share
 
     def words(self) -> list[str]:
         """What disturbed the timing, in words; empty for a quiet host."""
-        told = []
+        told = [*self.gpu_words]
         if self.others_cores > max(QUIET_CORES, QUIET_SHARE * self.cores):
             told.append(f"other programs used {self.others_cores:.1f} of {self.cores} cores")
         if self.stolen > QUIET_STOLEN:

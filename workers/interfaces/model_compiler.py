@@ -176,6 +176,7 @@ class Reference:
     outputs: list[int]  # indices of its arguments
     reduction_len: int  # how many terms its longest sum has
     rounds: bool = False  # to whole numbers: one at the border of two steps may fall to either
+    float16_error: float = 0.0  # relative, that rounding to float16 inside the program may leave
 
 
 @dataclass(frozen=True, slots=True)

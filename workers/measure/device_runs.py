@@ -13,6 +13,7 @@ from workers.device.device_class import DeviceClass, Endpoint
 from workers.interfaces.device_runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.measure.base import MeasureResult, Program
 from workers.measure.build_candidates import Built
+from workers.measure.cold_cache import empties_cache
 from workers.measure.error_text import shorten
 from workers.measure.run_timeout_and_retakes import Retakes
 from workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
@@ -136,12 +137,15 @@ class DeviceRuns:
 
     def _run(self, built: Built) -> PendingCall[LibraryRun]:
         mark = DRIFT if self._again else self._purpose  # of repeats, in the device's own log
+        args = self._program.args.of(built.args)
+        flush_l2 = "on" if empties_cache(self._options.evaluator, args, self._target) else "off"
+        evaluator = MOMENT if self._again else self._options.evaluator
         return self._runner.measure.begin(
             tracker=self._tracker,
             target=self._target.text,
             artifact=str(built.artifact),
-            args=self._program.args.of(built.args),
-            evaluator=MOMENT if self._again else self._options.evaluator,
+            args=args,
+            evaluator=evaluator.model_copy(update={"flush_l2": flush_l2}),
             stopping="fixed" if self._again else self._options.stopping,
             candidate_key=f"{self._program.key[:KEY_CHARS]}/{built.slot.candidate.key}{mark}",
             timeout_sec=self._timeout_sec,

@@ -17,6 +17,7 @@ _OTHER_STEP = 0.01  # of all numbers: a schedule that computes something else sp
 _FEW_VALUES = 256  # an answer of so few values is rounded itself: to 8 bits
 _INNER_STEP = 1 / 127  # of the largest value: what one step of a term moves a sum by
 _BFLOAT16_EPS = 2.0**-7
+_FLOAT16_EPS = 2.0**-10
 
 
 def rounded_error(ours: Array, theirs: Array) -> float:
@@ -44,13 +45,19 @@ def _steps(theirs: Array, largest: float) -> Array:
     return wider[places.reshape(-1)]
 
 
-def tolerance(dtype: str, reduction_len: int) -> float:
-    """The relative error that rounding may leave in a sum of that many terms; none for integers."""
+def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> float:
+    """The relative error that rounding may leave in a sum of that many terms; none for integers.
+
+    `float16_error` is what rounding to float16 inside the program leaves; a float16 result of float32 sums is
+    rounded once.
+    """
     if dtype == "bfloat16":  # the result of float32 sums, rounded in the end
         return _BFLOAT16_EPS + tolerance("float32", reduction_len)
+    if dtype == "float16":
+        return _FLOAT16_EPS + float16_error + tolerance("float32", reduction_len)
     if not dtype.startswith("float"):
         return 0.0
-    return _SLACK * float(np.finfo(dtype).eps) * max(1.0, sqrt(reduction_len))
+    return _SLACK * float(np.finfo(dtype).eps) * max(1.0, sqrt(reduction_len)) + float16_error
 
 
 def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
@@ -60,7 +67,7 @@ def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
     for name in (f"arg_{index}" for index in by.outputs):
         error, dtype = (rounded_error if by.rounds else relative_error), str(ours[name].dtype)
         errors.append(error(ours[name], theirs[name]))
-        limits.append(tolerance("float32" if by.rounds else dtype, by.reduction_len))
+        limits.append(tolerance("float32" if by.rounds else dtype, by.reduction_len, by.float16_error))
     ok = all(error <= limit for error, limit in zip(errors, limits, strict=True))
     return Agreement(max(errors), max(limits), ok)
 

@@ -33,10 +33,12 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     import tvm
     from tvm import relax
 
-    from workers.device.model_kernel_times import Kernels
+    from workers.device.cuda_graphs import use_graphs
+    from workers.device.model_kernel_times import Kernels, clock_of
 
     # Of the kind alone: a target's instructions take long to read.
-    device = tvm.runtime.device(tvm.target.Target(json.loads(target)["kind"]).get_target_device_type())
+    kind = json.loads(target)["kind"]
+    device = tvm.runtime.device(tvm.target.Target(kind).get_target_device_type())
     module = tvm.runtime.load_module(library)
     main = relax.VirtualMachine(module, device)["main"]
     args = [tvm.runtime.tensor(array, device) for array in _arrays(inputs_npz).values()]
@@ -47,8 +49,10 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
         return list(result) if isinstance(result, tvm.ir.Array | list | tuple) else [result]
 
     def kernels() -> Kernels:
+        use_graphs(0)
         watched = relax.VirtualMachine(module, device)
-        return Kernels(watched.set_instrument, partial(watched["main"], *args), device.sync)
+        use_graphs(1)
+        return Kernels(watched.set_instrument, partial(watched["main"], *args), clock_of(kind, device.sync))
 
     _held.update(run=run, outputs=_outputs, kernels=cache(kernels))
     return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())

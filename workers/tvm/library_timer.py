@@ -24,8 +24,9 @@ SEC_US: Final = 1e6
 class LibraryTimer:
     """One timing of one library. What it took is known afterwards, also of one that failed."""
 
-    def __init__(self, device: "RemoteDevice", patience_sec: float) -> None:
+    def __init__(self, device: "RemoteDevice", patience_sec: float, cold: bool = False) -> None:
         self._device = device
+        self._cold = cold
         self._tensors: list[Any] = []
         self._patience = Patience(patience_sec)
         self._means: list[Piece] = []
@@ -67,6 +68,7 @@ class LibraryTimer:
             rivals=fmean(told.rivals for told in self._told) if self._told else 0.0,
             cores=max((told.cores for told in self._told), default=0),
             raised=all(told.raised for told in self._told),
+            gpu=next((words for told in self._told for words in told.gpu), ""),
         )
 
     def _counting(self) -> Sequence[Piece]:
@@ -75,6 +77,6 @@ class LibraryTimer:
         return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
 
     def _pieces(self, library: Any, number: int, count: int) -> list[Piece]:
-        told = self._device.time_slices(library, number, count, self._tensors)
+        told = self._device.time_slices(library, number, count, self._tensors, cold=self._cold)
         self._told.append(told)
         return [Piece(number, *each) for each in told.slices]

@@ -7,6 +7,7 @@ whereas the one that is timed is handed re-laid weights.
 """
 
 import tempfile
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,18 @@ from tvm.ir import StringImm, TensorLoad
 from tvm.tirx import AttrStmt, Div
 
 from graphc.core.graph_rewriting import collect
+from graphc.export.onnxruntime_answers import relative_error
 from graphc.quant.llvm_byte_dot_products import plain
 from graphc.quant.tile_instructions import without_tiles
 from workers.device.random_and_saved_arrays import dtype_of, save_arrays
 from workers.interfaces.model_compiler import Reference
 from workers.interfaces.tensor_arguments import Arguments, Tensor
+from workers.tvm import float16_reference
 from workers.tvm.compare_outputs import Array
 from workers.tvm.linker import link_shared
+from workers.tvm.parallel_reference import parallel
 from workers.tvm.parsed_program_cache import parse_module
-from workers.tvm.program_arguments import FREE_RANGE
+from workers.tvm.program_arguments import FREE_RANGE, tensor_args
 from workers.tvm.program_blocks import blocks_of
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.tuning_database import replay
@@ -34,6 +38,7 @@ _IMPORT = "pragma_import_llvm"
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _ROUNDING = frozenset({"tirx.nearbyint", "tirx.round"})
 # More optimisation takes three times as long to compile, and its scalar loops run no faster.
+_POISON = 0x7F  # in all bytes of integers
 _HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
 
 
@@ -56,15 +61,46 @@ def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:
 
 
 def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:
-    """Write random arguments and what the unscheduled program makes of them, each array as `arg_<index>`."""
+    """Write random arguments and what the unscheduled program makes of them, each array as `arg_<index>`.
+
+    Outputs are NaN before the run, unless the program reads them. What a program computes in float16 is
+    computed in float32 here, whose sums are right in any order, and rounded to float16 in the end.
+    """
     mod = parse_module(tir)
     arrays = random_arguments(mod, args, seed)
-    save_arrays(inputs_npz, _named(arrays))
+    poisoned = [_poison(array) if index in args.outputs else array for index, array in enumerate(arrays)]
+    wide = None if rounds(mod) else float16_reference.widened(tir)
+    results = _run(mod if wide is None else wide, poisoned)
+    if any(np.isnan(results[index]).any() for index in args.outputs):
+        poisoned, results = arrays, _run(mod if wide is None else wide, arrays)
+    save_arrays(inputs_npz, _named(poisoned))
+    save_arrays(expected_npz, _named(results))
+    float16_error = 0.0
+    if wide is not None:
+        float16_error = float16_reference.rounding_error(mod)
+        if float16_reference.is_small(mod):
+            own = _run(mod, poisoned)
+            errors = [relative_error(own[index], results[index]) for index in args.outputs]
+            float16_error += float16_reference.OWN_ERRORS * max(filter(isfinite, errors), default=0.0)
+    return Reference(list(args.outputs), reduction_length(mod), rounds(mod), float16_error)
+
+
+def _run(mod: Any, arrays: list[Array]) -> list[Array]:
+    """Run a program on this host with arrays of its types or, in float32 for float16, of wider ones."""
+    wide = [np.dtype(dtype_of(dtype)) for _, dtype, _ in tensor_args(mod)]
+    given = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, wide, strict=True)]
     # A new path each time: the loader takes an old one for the library it has already.
     with tempfile.TemporaryDirectory() as scratch:
-        results = call(_build(portable(mod), _HOST, str(Path(scratch, "reference.so"))), arrays)
-    save_arrays(expected_npz, _named(results))
-    return Reference(list(args.outputs), reduction_length(mod), rounds(mod))
+        results = call(_build(parallel(portable(mod)), _HOST, str(Path(scratch, "reference.so"))), given)
+    with np.errstate(over="ignore"):
+        return [each.astype(array.dtype, copy=False) for each, array in zip(results, arrays, strict=True)]
+
+
+def _poison(array: Array) -> Array:
+    """Return what an output holds before a run: nothing that passes for a result."""
+    if array.dtype.kind in "iu":
+        return np.full(array.nbytes, _POISON, "uint8").view(array.dtype).reshape(array.shape)
+    return array if array.dtype.kind == "b" else np.full_like(array, np.nan)
 
 
 def call(library: str, arrays: list[Array]) -> list[Array]:

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from pydantic import TypeAdapter
 from tvm import rpc
 from tvm.runtime import Module, Tensor, empty
 from tvm.runtime.vm import VirtualMachine
@@ -30,6 +31,7 @@ from workers.device.slice_timing_result import SliceTimes
 from workers.device.tracker_client import Address, device_key
 from workers.host.load_meter import Load
 from workers.interfaces.tensor_arguments import Arguments
+from workers.tvm.cuda_errors import GPU_FAILED, TOO_SLOW, meaning, without_source
 
 log = logging.getLogger(__name__)
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
@@ -38,6 +40,7 @@ FLOAT_RANGE = (0.1, 1.0)
 INT_RANGE = (0, 1)
 T = TypeVar("T")
 _names = count()
+_LOAD: Final = TypeAdapter(Load)
 # What a session that broke raises (TVM's RPCError is a RuntimeError), and one that lacks what we ask for.
 _BROKEN: Final = (RuntimeError, AttributeError)
 # And what comes of reading an answer that is none.
@@ -119,8 +122,13 @@ class RemoteDevice:
             raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
         return result
 
-    def machine(self, name: str) -> VirtualMachine:
-        """A virtual machine for a whole model that was uploaded; the device's runtime needs no compiler."""
+    def machine(self, name: str, uses_graphs: bool = True) -> VirtualMachine:
+        """A virtual machine for a whole model that was uploaded; the device's runtime needs no compiler.
+
+        It runs parts as CUDA graphs where the model was compiled for them, unless each kernel is timed.
+        """
+        if self._kind == "cuda":
+            self._call("mallorn.use_graphs", int(uses_graphs))
         return VirtualMachine(self._session.load_module(name), self._device)
 
     def time_machine(self, machine: VirtualMachine, number: int) -> Sequence[float]:
@@ -143,7 +151,7 @@ class RemoteDevice:
     def load(self) -> Load:
         """How busy others kept the device's host since the last look. Raises Unavailable."""
         with _or_lost():
-            return Load(**json.loads(self._call("mallorn.load")))
+            return _LOAD.validate_json(self._call("mallorn.load"))
 
     def hold(self, wait_sec: float) -> None:
         """Have the device's host alone for the next candidate. Raises Unavailable when it stays in use."""
@@ -157,11 +165,15 @@ class RemoteDevice:
 
     def answers(self) -> bool:
         """Whether the session still lives."""
+        return self._death() is None
+
+    def _death(self) -> str | None:
+        """Return what is heard in the place of a session that does not answer; None if it answers."""
         try:
             self._call("mallorn.end")
-        except _BROKEN:
-            return False
-        return True
+        except _BROKEN as error:
+            return str(error)
+        return None
 
     def random_args(self, spec: Arguments) -> list[Tensor]:
         """Random arguments of a workload, made on the device; those of the last candidate are reused.
@@ -186,11 +198,20 @@ class RemoteDevice:
         return lambda *args: evaluate(*args).results
 
     def time_slices(
-        self, library: Module, number: int, count: int, tensors: Sequence[Tensor], function: str | None = None
+        self,
+        library: Module,
+        number: int,
+        count: int,
+        tensors: Sequence[Tensor],
+        function: str | None = None,
+        cold: bool = False,
     ) -> SliceTimes:
-        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage."""
+        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage.
+
+        With `cold` a GPU's L2 cache is emptied before each run.
+        """
         call = library, function or self.entry, self._kind, number, count
-        told = self._call("mallorn.time_slices", *call, *tensors)
+        told = self._call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
         try:
             times = SliceTimes.model_validate_json(told)
         except ValueError:
@@ -235,15 +256,23 @@ class RemoteDevice:
 
     def _judge(self, text: str) -> CandidateFailed | Unavailable:
         text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
-        if DEATH_NOTICE in text:
-            if "SIGALRM" in text and UNHEARD in text:
-                return CandidateUnheard("the network, or its client, was silent until its time was over")
-            if "SIGALRM" in text:
-                return CandidateTimeout("did not return in time")
-            return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
-        if self.answers():
-            return CandidateFailed(text)
-        return _lost(text)
+        if DEATH_NOTICE not in text:
+            death = self._death()  # a session whose GPU's context broke ends when it is asked
+            if death is not None and DEATH_NOTICE not in death:
+                return _lost(text)
+            if (words := meaning(text)) is not None:
+                told = f"{words}: {without_source(text)}"
+                if words == GPU_FAILED:
+                    return _lost(told)
+                return CandidateTimeout(told) if words == TOO_SLOW else CandidateFailed(told)
+            if death is None:
+                return CandidateFailed(text)
+            text = death
+        if "SIGALRM" in text and UNHEARD in text:
+            return CandidateUnheard("the network, or its client, was silent until its time was over")
+        if "SIGALRM" in text:
+            return CandidateTimeout("did not return in time")
+        return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
 
 
 @contextmanager

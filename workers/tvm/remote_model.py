@@ -35,11 +35,11 @@ class RemoteModel:
     def time_kernels(self, seconds: float) -> dict[str, float]:
         """Microseconds a run spends in each kernel, in a machine that is watched from now on."""
         if self._watched is None:
-            self._watched = self._ready()
+            self._watched = self._ready(uses_graphs=False)
         return self._device.time_kernels(self._watched, seconds)
 
-    def _ready(self) -> Any:
-        machine = self._device.machine(self._name)
+    def _ready(self, uses_graphs: bool = True) -> Any:
+        machine = self._device.machine(self._name, uses_graphs)
         machine.set_input(_ENTRY, *self._args)
         return machine
 

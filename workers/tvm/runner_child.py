@@ -85,7 +85,7 @@ def measure(
 ) -> LibraryRun:
     """Time a library by a stopping rule."""
     device = _device(tracker, target, DEVICE_WAIT_SEC)
-    rule, timer = NamedRule(stopping), LibraryTimer(device, patience_sec)
+    rule, timer = NamedRule(stopping), LibraryTimer(device, patience_sec, evaluator.flush_l2 == "on")
 
     def work(library: Any) -> list[float]:
         return timer.times_us(library, rule, evaluator, best_us)

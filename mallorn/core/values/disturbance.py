@@ -23,6 +23,7 @@ class Disturbance(Value):
     rivals: Annotated[float, Field(description="Other programs that wanted a core, in the mean.")] = 0.0
     cores: Annotated[int, Field(description="That its host has.")] = 0
     raised: Annotated[bool, Field(description="Whether what is timed goes before others there.")] = True
+    gpu: Annotated[str, Field(description="What slowed a GPU down; empty: nothing that is known.")] = ""
 
     @classmethod
     def of_all(cls, parts: Iterable[Self]) -> "Disturbance":
@@ -37,6 +38,7 @@ class Disturbance(Value):
             rivals=sum(part.timed * part.rivals for part in parts) / max(1, timed),
             cores=max((part.cores for part in parts), default=0),
             raised=all(part.raised for part in parts),
+            gpu=next((part.gpu for part in parts if part.gpu), ""),
         )
 
     @property
@@ -52,6 +54,7 @@ class Disturbance(Value):
         who = f"other programs want {min(self.rivals, self.cores):.1f} of {self.cores} cores"
         if self.rivals < SOMEBODY:
             who = "a quota, other virtual machines or short work hold the processors back"
+        who = self.gpu or who
         told = [who, f"times are taken in the gaps, {self.slower:.1f} times slower"]
         if self.bounds:
             told.append(f"{self.bounds} of {self.timed} are only upper bounds")
@@ -60,4 +63,4 @@ class Disturbance(Value):
     @property
     def hint(self) -> str:
         """What whoever wants better times may do; empty where they are good."""
-        return "" if not self.bounds else WAIT if self.raised else f"{RAISE}; {WAIT}"
+        return "" if not self.bounds else WAIT if self.raised or self.gpu else f"{RAISE}; {WAIT}"

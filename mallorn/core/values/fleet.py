@@ -40,6 +40,12 @@ class DeviceInfo(Value):
     cores: int | None = None
     governor: Annotated[str, Field(description="How the kernel sets the clock of its cores.")] = ""
     accelerator: Annotated[str, Field(description="The GPU's name; empty on a CPU.")] = ""
+    gpu_index: Annotated[
+        int | None, Field(description="Of the GPU, among those of its host that the device saw.")
+    ] = None
+    gpu_uuid: Annotated[str, Field(description="Of the GPU, as `nvidia-smi -L` shows it.")] = ""
+    gpu_memory_bytes: Annotated[int | None, Field(description="That the GPU has.")] = None
+    gpu_driver: Annotated[str, Field(description="Version of the GPU's driver.")] = ""
     is_local: Annotated[bool, Field(description="Its target is what the host was found to be.")] = False
     sandbox: Annotated[
         str,
@@ -47,6 +53,13 @@ class DeviceInfo(Value):
     ] = ""
     busy: bool = False
     stopped: bool = False
+
+    @property
+    def gpu_words(self) -> str:
+        """Describe the GPU for people; empty on a CPU."""
+        memory = f", {self.gpu_memory_bytes / 2**30:.0f} GiB" if self.gpu_memory_bytes else ""
+        driver = f", driver {self.gpu_driver}" if self.gpu_driver else ""
+        return f"{self.accelerator}{memory}{driver}"
 
 
 class DeviceMachine(Value):

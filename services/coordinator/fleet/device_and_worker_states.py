@@ -1,4 +1,4 @@
-"""What devices and workers do now, by what they said last; what `local` means."""
+"""What devices and workers do now, by what they said last; what `local` and `cuda` mean."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ from db.repositories.devices import Devices
 from db.repositories.targets import Targets
 from db.session import read_clock
 from db.tables import Device, Worker
-from mallorn.core.errors import Conflict, NoDevice
+from mallorn.core.errors import Conflict, InvalidTarget, NoDevice
 from mallorn.core.host_id import host_id
-from mallorn.core.targets import Target
+from mallorn.core.targets import CUDA, Target
 from mallorn.core.values.fleet import DeviceState, WorkerState
 
 ONLINE_SEC: Final = 60.0
@@ -60,3 +60,21 @@ def local_target(session: Session) -> Target:
         )
     known = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
     return max(known, key=lambda each: (each[0].info.is_local, each[1].is_cpu, each[0].last_seen))[1]
+
+
+def gpu_target(session: Session) -> Target:
+    """Return the CUDA target of the devices that are online.
+
+    Raises NoDevice if no such device has a GPU, InvalidTarget if their GPUs differ.
+    """
+    now_sec = read_clock(session)
+    online = [device for device in Devices(session).list() if is_online(device, now_sec - device.last_seen)]
+    targets = {Target(Targets(session).get(device.target_id).text) for device in online}
+    gpus = sorted(target.text for target in targets if target.kind == CUDA)
+    if not gpus:
+        raise NoDevice(
+            "no device with a CUDA GPU is online", hint="mallorn device --target cuda   (where the GPU is)"
+        )
+    if len(gpus) > 1:
+        raise InvalidTarget(f"`cuda` may be any of {', '.join(gpus)}", hint=f"--target '{gpus[0]}'")
+    return Target(gpus[0])

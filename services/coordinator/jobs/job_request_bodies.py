@@ -20,7 +20,7 @@ class JobIn(BaseModel):
     target: Annotated[
         str | dict[str, JsonValue],
         Field(
-            description="`local`, canonical JSON (text or object), or a TVM tag such as `nvidia/nvidia-h100`."
+            description="`local`, `cuda`, JSON (text or object), or a TVM tag such as `nvidia/nvidia-h100`."
         ),
     ]
     trials: Annotated[

@@ -22,11 +22,11 @@ from mallorn.core.cost_model_libraries import extras_of, libraries_of
 from mallorn.core.errors import MissingPackage
 from mallorn.core.install_command import install_line
 from mallorn.core.stand_in_measurers import ANY_RECORDING, measured_target, recording_place
-from mallorn.core.targets import LOCAL, parse_target
+from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
-from services.coordinator.fleet.device_and_worker_states import SILENT_SEC, local_target
+from services.coordinator.fleet.device_and_worker_states import SILENT_SEC, gpu_target, local_target
 from services.coordinator.jobs.job_request_bodies import JobIn
 from services.coordinator.jobs.job_views import job_out
 from services.coordinator.web.app_context import AppContext, PartsDep
@@ -95,7 +95,10 @@ def submit(
 
 
 def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:
-    asked_for = local_target(session) if request.target == LOCAL else parse_target(request.target)
+    if request.target == LOCAL:
+        asked_for = local_target(session)
+    else:
+        asked_for = gpu_target(session) if request.target == CUDA else parse_target(request.target)
     target = measured_target(asked_for, request.options.measurer)
     return NewJob(
         owner=model.owner,

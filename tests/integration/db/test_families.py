@@ -80,7 +80,9 @@ def test_seats_are_given_to_new_tasks_only(rows):
 
 
 def test_a_move_counts_for_all_jobs_of_the_target_that_agree(rows):
-    elsewhere = rows.write(lambda session: Targets(session).ensure(parse_target('{"kind":"cuda"}')).id)
+    elsewhere = rows.write(
+        lambda session: Targets(session).ensure(parse_target('{"kind":"cuda","arch":"sm_80"}')).id
+    )
     one, two = a_job(rows, {"w0": A, "w1": A}), a_job(rows, {"w0": A})
     other = a_job(rows, {"w0": "operator:matmul"})
     far = a_job(rows, {"w0": A}, target_id=elsewhere)

@@ -88,7 +88,7 @@ def test_where_the_target_has_no_base_its_nearest_kin_proposes(workshop):
     assert workshop.closed_round(workshop.job(("w0",))).cost_model_id == near
 
 
-@pytest.mark.parametrize("stranger", [elsewhere(device="simulated"), parse_target({"kind": "cuda"})])
+@pytest.mark.parametrize("stranger", [elsewhere(device="simulated"), parse_target("cuda -arch=sm_80")])
 def test_what_measured_something_else_is_never_asked(workshop, stranger):
     add_base(workshop, target=stranger)
     assert workshop.closed_round(workshop.job(("w0",))).cost_model_id is None

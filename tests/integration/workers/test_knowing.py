@@ -84,7 +84,7 @@ def test_schedules_for_other_vectors_or_cores_answer_nothing(workshop, other):
 
 def test_another_kind_of_target_is_no_kin(workshop):
     workload, context = measured(workshop)
-    gpu = parse_target({"kind": "cuda"})
+    gpu = parse_target({"kind": "cuda", "arch": "sm_80"})
     move(workshop, gpu)
     assert ask(workshop, SameWorkload(), workload, context) == []
 

@@ -4,10 +4,12 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,8 +20,11 @@ from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.workshop import MadeUpGraphs
+from workers.device import detect_gpu
 from workers.interfaces.model_compiler import ModelCompiler, Signature
 from workers.sandbox import sandbox_support
+from workers.tvm import cuda_toolchain
+from workers.tvm.cuda_toolchain import Toolchain
 from workers.tvm.linker import link_command
 
 X = TensorSpec(name="x", dtype="float32", shape=[1, 3])
@@ -203,3 +208,63 @@ def test_slow_cores_beside_fast_ones_are_told_with_how_to_leave_them_out(
     with pytest.raises(HostFault, match="2 of 4 are slow ones") as told:
         host_checks.cores(clocks(tmp_path, 5_000_000, 5_000_000, 3_800_000, 3_800_000))
     assert "taskset -c 0,1 mallorn up" in told.value.hint
+
+
+def test_tune_starts_nothing_for_a_gpu_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path
+) -> None:
+    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
+    monkeypatch.setattr(tune, "connected_stack", lambda *_: pytest.fail("a service was started"))
+    refused(
+        mallorn("tune", model, "--target", "cuda", "--data", tmp_path / "data"), "mallorn check --target cuda"
+    )
+
+
+NOTHING: Final = Toolchain(None, None, False, (("CUDA's compiler nvcc", "pip install 'mallorn[cuda]'"),))
+WHOLE: Final = Toolchain(Path("/usr/bin/nvcc"), "libcudart.so.13", True, ())
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize("target", ["cuda", "nvidia/nvidia-h100"])
+def test_what_a_gpu_lacks_has_a_line_each_with_the_command_that_brings_it(
+    target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: NOTHING)
+    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
+    result = run("--target", target, "--data", tmp_path)
+    assert result.exit_code == 1
+    for check, told in {"cuda": "nvcc", "driver": "libcuda.so.1", "target": "CUDA finds no GPU here"}.items():
+        assert any(
+            line.split()[:2] == ["failed", check] and told in line for line in result.stdout.splitlines()
+        )
+    assert "next: pip install 'mallorn[cuda]'" in result.stdout
+    assert "docker run --gpus all" in result.stdout
+
+
+@pytest.mark.usefixtures("asked")
+def test_where_a_gpu_has_all_that_it_needs_its_checks_are_well(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answer = CompletedProcess([], 0, stdout='{"capability": 90, "l2_bytes": 52428800}')
+    monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: WHOLE)
+    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: answer)
+    result = run("--target", "cuda", "--data", tmp_path)
+    assert result.exit_code == 0, result.output
+    lines = {line.split()[1]: line for line in result.stdout.splitlines() if line.startswith("ok ")}
+    assert "/usr/bin/nvcc" in lines["cuda"]
+    assert "driver" in lines
+    assert "sm_90a" in lines["target"]
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_host_that_builds_for_a_gpu_elsewhere_needs_no_driver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: replace(WHOLE, has_driver=False))
+    result = run("--target", "nvidia/nvidia-h100", "--url", "http://127.0.0.1:1", "--data", tmp_path)
+    assert "missing  driver" in result.stdout
+
+
+@pytest.mark.usefixtures("asked")
+def test_nobody_is_told_of_cuda_who_did_not_ask_for_it(tmp_path: Path) -> None:
+    assert "driver" not in run("--data", tmp_path).stdout

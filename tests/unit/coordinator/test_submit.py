@@ -1,5 +1,6 @@
 """Submitting a job: what is stored, sent and refused."""
 
+import json
 import re
 from typing import Any
 
@@ -124,7 +125,30 @@ def test_local_is_a_device_that_is_online_before_one_that_was(coordinator: Coord
     assert found is not None
     assert int(found[1]) >= 3600
     see_device(coordinator, "gpu", host_id(), '{"kind":"cuda","arch":"sm_90"}')
-    assert coordinator.submit(target="local").json()["target"] == '{"arch":"sm_90","kind":"cuda"}'
+    assert json.loads(coordinator.submit(target="local").json()["target"])["arch"] == "sm_90"
+
+
+def test_cuda_is_the_gpu_of_a_device_wherever_it_is(coordinator: Coordinator) -> None:
+    see_device(coordinator, "here", host_id(), info={"is_local": True})
+    see_device(coordinator, "gpu", "another-host", "nvidia/nvidia-h100")
+    see_device(coordinator, "its-twin", "a-third-host", "nvidia/nvidia-h100")
+    see_device(coordinator, "silent", "a-fourth-host", "nvidia/nvidia-a100", seen_sec_ago=3600)
+    assert coordinator.submit(target="cuda").json()["target"] == parse_target("nvidia/nvidia-h100").text
+
+
+def test_cuda_without_a_device_with_a_gpu_names_the_command(coordinator: Coordinator) -> None:
+    see_device(coordinator, "here", host_id(), info={"is_local": True})
+    answer = coordinator.submit(target="cuda")
+    assert answer.status_code == 503
+    assert "mallorn device --target cuda" in answer.json()["hint"]
+
+
+def test_cuda_is_refused_where_gpus_differ(coordinator: Coordinator) -> None:
+    for number, tag in enumerate(("nvidia/nvidia-h100", "nvidia/nvidia-a100")):
+        see_device(coordinator, f"gpu-{number}", "another-host", tag)
+    answer = coordinator.submit(target="cuda")
+    assert answer.status_code == 422
+    assert all(arch in answer.json()["detail"] for arch in ("sm_80", "sm_90a"))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

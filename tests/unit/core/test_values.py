@@ -123,6 +123,13 @@ def test_a_job_is_read_from_an_answer_that_lacks_what_is_new_and_has_what_is_unk
     task = TaskStatus.model_validate({"index": 0, "name": "dense", "state": "waiting"})
     assert task.latency_us is None
     assert DeviceInfo.model_validate({"gpu": "one"}) == DeviceInfo()
+
+
+def test_a_gpu_is_told_with_its_memory_and_driver() -> None:
+    known = DeviceInfo(accelerator="NVIDIA H100", gpu_memory_bytes=80 << 30, gpu_driver="580.159.04")
+    assert known.gpu_words == "NVIDIA H100, 80 GiB, driver 580.159.04"
+    assert DeviceInfo(accelerator="Adreno").gpu_words == "Adreno"
+    assert DeviceInfo().gpu_words == ""
     assert WorkerInfo.model_validate({"pid": 1}).tunes
     assert CostModelMetrics.model_validate({"trained_on": 64, "groups": 4}).pairwise is None
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import io
+import json
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -25,6 +27,7 @@ from mallorn import tune_model as tuning
 from mallorn.core.errors import Conflict, InvalidRequest
 from mallorn.core.install_command import MissingPackage, install_line
 from mallorn.core.settings import settings
+from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
@@ -34,6 +37,7 @@ from stack.data_directory import DataDir
 from stack.in_process_coordinator import NothingRuns
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
+from workers.device import detect_gpu
 
 PROGRESS = {
     "trials": 1,
@@ -57,16 +61,22 @@ BODY = {
 
 
 class Service:
-    """A coordinator whose job takes one step of its life a look; `posted` is what it was told."""
+    """A coordinator whose job takes one step of its life a look.
+
+    `posted` are the paths that it was told of, `targets` those that jobs asked for.
+    """
 
     def __init__(self, *states: str) -> None:
         self._states = list(states)
         self.posted: list[str] = []
+        self.targets: list[Any] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path.removeprefix("/api/v1")
         if request.method == "POST":
             self.posted.append(path)
+        if path == "/jobs":
+            self.targets.append(json.loads(request.read())["target"])
         if path.endswith("/schedules"):
             return httpx.Response(200, content=_archive("database_workload.json"))
         if path.endswith(("/tasks", "/rounds")):
@@ -126,6 +136,17 @@ def test_tune_returns_a_finished_job_whose_schedules_lie_there(use: Use, model: 
     job = mallorn.tune(model, trials=8, out=tmp_path / "tuned")
     assert (job.id, job.body["state"]) == ("1f", "done")
     assert (tmp_path / "tuned" / "database_workload.json").is_file()
+
+
+def test_cuda_is_the_gpu_of_this_machine_for_a_service_here(
+    use: Use, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = CompletedProcess([], 0, stdout='{"capability": 90, "l2_bytes": 52428800}')
+    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: answer)
+    service = Service("done")
+    use(service)
+    mallorn.tune(model, "cuda", out=tmp_path / "tuned")
+    assert service.targets == [parse_target("nvidia/nvidia-h100").text]
 
 
 def test_without_a_directory_the_schedules_lie_beside_where_one_works(

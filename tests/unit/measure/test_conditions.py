@@ -108,3 +108,11 @@ def test_a_gpu_stays_part_of_its_hosts_class(host: Host) -> None:
     host({})
     identity: Any = {"name": "d", "target": "{}", "accelerator": "NVIDIA H100"}
     assert detect_host.described_again(identity)["host_class"].endswith("+NVIDIA-H100")
+
+
+def test_times_of_two_drivers_or_power_limits_of_a_gpu_do_not_compare(host: Host) -> None:
+    host({})
+    gpu: Any = {"name": "d", "target": "{}", "accelerator": "NVIDIA H100", "gpu_driver": "580.159.04"}
+    limited = {**gpu, "gpu_power_limit": "+350W"}
+    assert detect_host.described_again(gpu)["host_class"].endswith("+NVIDIA-H100+580.159.04")
+    assert detect_host.described_again(limited)["host_class"].endswith("+NVIDIA-H100+580.159.04+350W")

@@ -1,16 +1,19 @@
 """Which targets this host executes, and the reason in words where it does not."""
 
 import json
+import shutil
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mallorn.core.errors import InvalidTarget
-from mallorn.core.targets import parse_target
-from workers.device import target_support
+from mallorn.core.targets import Target, parse_target
+from workers.device import detect_gpu, target_support
 from workers.device.detect_host import available_cores, detect_target
-from workers.device.target_support import check_executable, why_not
+from workers.device.target_support import check_executable, target_on_this_machine, why_not
 
 HASWELL = ("avx2", "fma", "sse4.2", "slow-3ops-lea", "fsgsbase")
 SKYLAKE = (*HASWELL, "avx512f", "avx512vnni")
@@ -67,21 +70,123 @@ def test_an_llvm_that_dies_refuses_and_one_that_is_not_there_does_not(
     assert why_not(cpu(mcpu="haswell")) == why
 
 
+NO_DRIVER = "libcuda.so.1: cannot open shared object file"
+
+
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("capability", "target", "why"),
     [
-        ({"there": False, "version": "", "arch": "sm_90"}, "it has no cuda device"),
-        ({"there": True, "version": "9.0", "arch": "sm_90a"}, ""),
-        ({"there": True, "version": "8.9", "arch": "sm_80"}, ""),
-        ({"there": True, "version": "8.0", "arch": "sm_90"}, "the target is for sm_90, its GPU is sm_80"),
+        (90, "nvidia/nvidia-h100", ""),
+        (89, "cuda -arch=sm_80", ""),
+        (80, "nvidia/nvidia-h100", "the target is for sm_90a, its GPU is sm_80"),
+        (86, "cuda -arch=sm_89", "the target is for sm_89, its GPU is sm_86"),
+        (103, "cuda -arch=sm_100a", "the target is for sm_100a, its GPU is sm_103"),
     ],
 )
-def test_a_gpu_must_be_there_and_of_the_kind(
-    monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], why: str
+def test_a_gpu_must_run_what_is_compiled_for_the_target(
+    monkeypatch: pytest.MonkeyPatch, capability: int, target: str, why: str
 ) -> None:
-    answer = subprocess.CompletedProcess([], 0, stdout=json.dumps(told))
-    monkeypatch.setattr(target_support, "ask_tvm", lambda *_: answer)
-    assert why_not(parse_target({"kind": "cuda"})) == why
+    answer_about_gpu(monkeypatch, {"capability": capability, "l2_bytes": 1})
+    assert why_not(parse_target(target)) == why
+
+
+def test_a_gpu_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_about_gpu(monkeypatch, {"missing": NO_DRIVER})
+    assert why_not(parse_target("nvidia/nvidia-h100")) == f"CUDA finds no GPU here: {NO_DRIVER}"
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        ('{"kind":"cuda","tag":"nvidia/nvidia-h100"}', "the target is for sm_90a, its GPU is sm_80"),
+        ('{"kind":"cuda","tag":"nvidia/nvidia-a100"}', ""),
+        ('{"kind":"cuda","tag":"nvidia/nvidia-v100"}', "nvcc 13 no longer compiles for sm_70"),
+        ('{"kind":"cuda"}', "a CUDA target needs an architecture"),
+    ],
+)
+def test_a_gpu_is_compared_with_the_tag_of_a_target_that_was_stored_earlier(
+    monkeypatch: pytest.MonkeyPatch, stored: str, why: str
+) -> None:
+    answer_about_gpu(monkeypatch, {"capability": 80, "l2_bytes": 1})
+    found = why_not(Target(stored))
+    assert found.startswith(why)
+    assert bool(found) == bool(why)
+
+
+def test_cuda_is_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_about_gpu(monkeypatch, {"capability": 90, "l2_bytes": 52428800})
+    assert target_on_this_machine("cuda") == parse_target("nvidia/nvidia-h100")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"missing": NO_DRIVER}, NO_DRIVER),
+        ({"capability": 61, "l2_bytes": 1}, "no longer compiles for sm_61"),
+    ],
+)
+def test_cuda_without_a_gpu_that_can_be_used_is_refused(
+    monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], message: str
+) -> None:
+    answer_about_gpu(monkeypatch, answer)
+    with pytest.raises(InvalidTarget, match=message) as caught:
+        target_on_this_machine("cuda")
+    assert caught.value.hint
+
+
+def test_a_process_that_dies_of_the_driver_finds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: subprocess.CompletedProcess([], -11, stdout=""))
+    assert "died" in why_not(parse_target("nvidia/nvidia-h100"))
+
+
+def answer_about_gpu(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
+    done = subprocess.CompletedProcess([], 0, stdout=f"chatter\n{json.dumps(answer)}\n")
+    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: done)
+
+
+DRIVER = """
+#include <string.h>
+int cuInit(unsigned flags) { return FAILURE; }
+int cuGetErrorName(int code, const char **name) { *name = "CUDA_ERROR_NO_DEVICE"; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    *value = attribute == 75 ? 8 : attribute == 76 ? 9 : attribute == 38 ? 75497472 : -1;
+    return device;
+}
+"""
+
+
+@pytest.fixture
+def install_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Install a library in the place of CUDA's driver, whose `cuInit` returns a code."""
+
+    def install(failure: int) -> None:
+        source, library = tmp_path / "driver.c", tmp_path / "libcuda.so.1"
+        source.write_text(DRIVER)
+        command = [
+            shutil.which("cc") or "gcc",
+            "-shared",
+            "-fPIC",
+            f"-DFAILURE={failure}",
+            "-o",
+            str(library),
+            str(source),
+        ]
+        subprocess.run(command, check=True)
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+
+    return install
+
+
+def test_the_driver_is_asked_for_the_capability_and_the_cache_of_the_first_gpu(
+    install_driver: Callable[[int], None],
+) -> None:
+    install_driver(0)
+    assert target_on_this_machine("cuda") == parse_target("nvidia/geforce-rtx-4090")
+
+
+def test_the_drivers_own_reason_is_told(install_driver: Callable[[int], None]) -> None:
+    install_driver(100)
+    assert why_not(parse_target("nvidia/geforce-rtx-4090")).endswith("cuInit ended with CUDA_ERROR_NO_DEVICE")
 
 
 def test_this_host_executes_its_own_target_and_the_least_of_its_kind() -> None:

@@ -45,7 +45,7 @@ class SlowOnTheDevice:
     def timer(self, _library: Any, **evaluator: int) -> Callable[..., Sequence[float]]:
         return lambda *_args: [1e-3]
 
-    def time_slices(self, *_call: Any) -> SliceTimes:
+    def time_slices(self, *_call: Any, cold: bool) -> SliceTimes:
         raise RPCError(f"{DEATH_NOTICE} killed by SIGALRM")
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from stack import devices_on_demand
 from stack.devices_on_demand import DeviceScout, OnDemand
 
 OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
-FOREIGN = parse_target({"kind": "cuda"})
+FOREIGN = parse_target({"kind": "cuda", "arch": "sm_80"})
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from workers.device import slice_timer
+from workers.device.gpu_meter import GpuLoad
 from workers.device.slice_timer import SliceTimer
 from workers.host.load_meter import Load
 from workers.host.processor_contention import ContentionReading
@@ -84,3 +85,15 @@ def test_a_clock_that_was_set_back_meanwhile_spoils_its_slices(host: Host) -> No
 
 def test_of_a_gpu_nothing_is_known(host: Host) -> None:
     assert disturbed(Library(host, [(0.01, 0.01)]), 1, on_cores=False) == [None]
+
+
+@pytest.mark.parametrize("lost", [GpuLoad(0.0), GpuLoad(0.4, ("heat slowed the GPU down",)), GpuLoad(None)])
+def test_on_a_gpu_what_it_lost_counts_for_all_of_a_call_and_the_hosts_clock_for_nothing(
+    host: Host, lost: GpuLoad
+) -> None:
+    host.stolen = 0.3
+    library = Library(host, [(0.01, 0.008), (0.01, 0.0)], told=0.001)
+    library.timer = SliceTimer(on_cores=False, raised=False, gpu=SimpleNamespace(look=lambda: lost))  # type: ignore[arg-type]
+    times = library.timer.times(library, "main", "cuda", 10, 2)  # type: ignore[arg-type]
+    assert [each.disturbed for each in times.slices] == [lost.share] * 2
+    assert times.gpu == lost.words

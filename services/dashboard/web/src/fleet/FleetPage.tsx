@@ -129,7 +129,7 @@ const DEVICES: readonly Column<Device>[] = [
     cell: (device) => (
       <>
         {device.name}
-        <small>{device.info.cpu_model || device.host_class}</small>
+        <small>{device.info.accelerator || device.info.cpu_model || device.host_class}</small>
       </>
     ),
   },

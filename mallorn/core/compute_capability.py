@@ -1,0 +1,125 @@
+"""Limits of the CUDA architectures that nvcc 13 compiles for, and the occupancy that follows from them."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mallorn.core.errors import InvalidTarget
+from mallorn.core.storable_json import TOLD
+
+GPUS: Final = tomllib.loads(Path(__file__).with_name("cuda_gpus.toml").read_text())
+THREADS_PER_BLOCK: Final = 1024
+REGISTERS_PER_BLOCK: Final = 65536
+SHARED_PER_BLOCK: Final = 48 << 10  # bytes that a kernel has without opting in to more
+WARP_SIZE: Final = 32
+_WARP_REGISTERS: Final = 256  # the unit in which a warp is given registers
+_SCHEDULERS: Final = 4  # of a multiprocessor: each has its own quarter of the registers
+_OLDEST: Final = 75
+_TEGRA: Final = 87  # CUDA promises no compatibility between it and desktop GPUs
+KNOWN_ARCHS: Final = tuple(
+    f"sm_{number}{suffix}"
+    for number, row in GPUS["capabilities"].items()
+    for suffix in sorted(row["suffixes"])
+)
+
+
+@dataclass(frozen=True)
+class ComputeCapability:
+    """Limits of one GPU architecture; sizes in bytes, registers of 32 bits."""
+
+    arch: str
+    number: int  # 10 * major + minor
+    shared_per_sm: int
+    threads_per_sm: int
+    blocks_per_sm: int
+    tensor_core_types: tuple[str, ...]
+    registers_per_sm: int = 65536
+    registers_per_thread_max: int = 255
+    shared_per_block: int = SHARED_PER_BLOCK
+    warp_size: int = WARP_SIZE
+
+    @property
+    def shared_reserved(self) -> int:
+        """Bytes of shared memory that the driver takes for itself in each block."""
+        return 1024 if self.number >= 80 else 0
+
+    @property
+    def shared_per_block_optin(self) -> int:
+        """Bytes of shared memory that a kernel may have after `cudaFuncSetAttribute`."""
+        return self.shared_per_sm - self.shared_reserved
+
+    def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
+        """Return how many blocks of a kernel run on one multiprocessor at a time; 0 if it cannot launch.
+
+        `registers` are those of one thread. Shared memory above `shared_per_block` is assumed to be opted in.
+        """
+        if threads > THREADS_PER_BLOCK or registers > self.registers_per_thread_max:
+            return 0
+        if shared_bytes > self.shared_per_block_optin:
+            return 0
+        warps = -(-threads // self.warp_size)
+        of_a_warp = max(_round_up(registers * self.warp_size, _WARP_REGISTERS), _WARP_REGISTERS)
+        if of_a_warp * _round_up(warps, _SCHEDULERS) > REGISTERS_PER_BLOCK:
+            return 0
+        warps_with_registers = self.registers_per_sm // _SCHEDULERS // of_a_warp * _SCHEDULERS
+        unit = 128 if self.number >= 80 else 256
+        shared = max(_round_up(shared_bytes + self.shared_reserved, unit), 1)
+        return min(
+            self.blocks_per_sm,
+            self.threads_per_sm // self.warp_size // warps,
+            warps_with_registers // warps,
+            self.shared_per_sm // shared,
+        )
+
+
+def capability(arch: str) -> ComputeCapability:
+    """Return the limits of an architecture such as `sm_80` or `sm_90a`.
+
+    Raises InvalidTarget for an architecture that nvcc 13 does not compile for, or that is not in the table.
+    """
+    if arch in KNOWN_ARCHS:
+        number = _number(arch)
+        row, types = GPUS["capabilities"][str(number)], GPUS["tensor_core_types"].items()
+        tensor = tuple(name for least, names in types if int(least) <= number for name in names)
+        return ComputeCapability(arch, number, row["shared_kib"] << 10, row["threads"], row["blocks"], tensor)
+    hint = f"known: {', '.join(KNOWN_ARCHS)}"
+    if is_obsolete(arch):
+        raise InvalidTarget(
+            f"nvcc 13 no longer compiles for {arch}, only for sm_{_OLDEST} and newer", hint=hint
+        )
+    raise InvalidTarget(f"unknown GPU architecture {arch[:TOLD]!r}", hint=hint)
+
+
+def is_obsolete(arch: str) -> bool:
+    """Whether nvcc 13 no longer compiles for this architecture."""
+    return 0 < _number(arch) < _OLDEST
+
+
+def arch_of_gpu(number: int) -> str:
+    """Return the architecture to compile for on a GPU of compute capability `number` (10 * major + minor).
+
+    It is written as in TVM's tags. Raises InvalidTarget like `capability`.
+    """
+    row = GPUS["capabilities"].get(str(number), {"suffixes": [""]})
+    return capability(f"sm_{number}{row['suffixes'][0]}").arch
+
+
+def runs_on(arch: str, number: int) -> bool:
+    """Whether a GPU of compute capability `number` executes a cubin that was compiled for `arch`.
+
+    The GPU has the same major version and no lower minor one. With a suffix it is exactly this version.
+    """
+    compiled = _number(arch)
+    if arch.endswith(("a", "f")) or _TEGRA in (compiled, number):
+        return compiled == number
+    return compiled // 10 == number // 10 and compiled <= number
+
+
+def _number(arch: str) -> int:
+    digits = arch.removeprefix("sm_").rstrip("af")
+    return int(digits) if digits.isdecimal() and len(digits) <= 3 else 0
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

@@ -1,0 +1,133 @@
+"""What NVIDIA's driver says of this host's GPUs, and whether one of them still computes.
+
+It is asked in forks: a CUDA context does not survive one, and a device forks a process for every session.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mallorn.core.errors import HostFault, InvalidTarget, MallornError
+from workers.device.forked_process import ask_in_fork
+
+DRIVER: Final = "libcuda.so.1"
+KERNEL_MODULE: Final = Path("/sys/module/nvidia/version")
+ANSWER_SEC: Final = 120  # a driver whose GPU hangs may never answer
+_NO_DEVICE: Final = 100  # CUDA_ERROR_NO_DEVICE
+_PROBE_BYTES: Final = 1 << 20
+Load = Callable[[str], Any]  # ctypes.CDLL, or a stand-in for the driver
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU as the driver describes it."""
+
+    index: int  # among those that CUDA_VISIBLE_DEVICES leaves, in the order of their PCI addresses
+    uuid: str
+    name: str
+    memory_bytes: int
+    driver: str  # version of the kernel's module, or the version of CUDA that the driver has
+
+
+def visible_gpus(load: Load = ctypes.CDLL) -> list[Gpu]:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves visible to this process.
+
+    Raises HostFault without a driver, or with one that does not start.
+    """
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts
+    return [Gpu(*facts) for facts in ask_in_fork(lambda: list(map(astuple, _Driver(load).gpus())))]
+
+
+def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
+    """Return the GPU with this index or UUID; the first one if `wanted` is empty. Raises InvalidTarget."""
+    for gpu in gpus:
+        if wanted in ("", str(gpu.index), gpu.uuid):
+            return gpu
+    visible = ", ".join(f"{gpu.index} ({gpu.uuid}, {gpu.name})" for gpu in gpus)
+    raise InvalidTarget(
+        f"this host has no GPU {wanted}; it has {visible}" if gpus else "this host has no visible GPU",
+        hint="nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
+    )
+
+
+def gpu_fault(load: Load = ctypes.CDLL) -> str:
+    """Return why this process's GPU gives no new context whose memory can be written; empty: it does."""
+    try:
+        ask_in_fork(lambda: _Driver(load).use_memory())
+    except MallornError as error:  # also of a fork that ended after ANSWER_SEC
+        return error.message
+    return ""
+
+
+def lift_address_limit() -> None:
+    """Raise this process's limit of address space as far as it may: the driver reserves tens of GiB."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+class _Driver:
+    """CUDA's driver API in this process, which makes contexts from now on."""
+
+    def __init__(self, load: Load) -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(ANSWER_SEC)
+        lift_address_limit()
+        try:
+            self._cuda = load(DRIVER)
+        except OSError as error:
+            raise HostFault(f"NVIDIA's driver is not there: {error}", hint="nvidia-smi") from None
+        code = self._cuda.cuInit(0)
+        self._count = ctypes.c_int(0)
+        if code != _NO_DEVICE:
+            self._must(code)
+            self._must(self._cuda.cuDeviceGetCount(ctypes.byref(self._count)))
+
+    def gpus(self) -> list[Gpu]:
+        driver = self._version()
+        return [self._gpu(index, driver) for index in range(self._count.value)]
+
+    def use_memory(self) -> None:
+        cuda, device, context = self._cuda, ctypes.c_int(), ctypes.c_void_p()
+        self._must(cuda.cuDeviceGet(ctypes.byref(device), 0))
+        self._must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+        self._must(cuda.cuCtxSetCurrent(context))
+        address = ctypes.c_uint64()
+        self._must(cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(_PROBE_BYTES)))
+        self._must(cuda.cuMemsetD8_v2(address, ctypes.c_ubyte(1), ctypes.c_size_t(_PROBE_BYTES)))
+        self._must(cuda.cuCtxSynchronize())
+
+    def _gpu(self, index: int, driver: str) -> Gpu:
+        cuda, device, memory = self._cuda, ctypes.c_int(), ctypes.c_size_t()
+        name, uuid = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
+        self._must(cuda.cuDeviceGet(ctypes.byref(device), index))
+        self._must(cuda.cuDeviceGetName(name, len(name), device))
+        self._must(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))
+        self._must(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
+        words, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
+        kind = "MIG" if " MIG " in words else "GPU"  # a slice of a GPU has its profile in its name
+        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+        return Gpu(index, "-".join((kind, *parts)), words, memory.value, driver)
+
+    def _version(self) -> str:
+        if KERNEL_MODULE.exists():
+            return KERNEL_MODULE.read_text().strip()
+        version = ctypes.c_int()
+        self._must(self._cuda.cuDriverGetVersion(ctypes.byref(version)))
+        return f"CUDA-{version.value // 1000}.{version.value % 1000 // 10}"
+
+    def _must(self, code: int) -> None:
+        """Raise HostFault for what is no success, with the driver's own words."""
+        if not code:
+            return
+        words = ctypes.c_char_p()
+        self._cuda.cuGetErrorString(code, ctypes.byref(words))
+        told = words.value.decode(errors="replace") if words.value else "unknown error"
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        if most != resource.RLIM_INFINITY:
+            told += f"; this process may have {most / 2**30:.0f} GiB of address space (ulimit -Hv)"
+        raise HostFault(f"CUDA's driver does not work: {told} ({code})", hint="nvidia-smi")
