@@ -23,6 +23,7 @@ from workers.measure.tracked_devices import Fleet
 
 EVALUATOR = EvaluatorOptions(number=1, repeat=1, min_repeat_ms=0)
 ILLEGAL_ADDRESS, ECC, UNKNOWN = 700, 214, 999
+HOT = 0x20
 
 
 class GpuHost:
@@ -164,6 +165,17 @@ def test_a_session_runs_kernels_and_the_device_never_loads_the_driver(
     assert "libcuda" not in Path(f"/proc/{device.pid}/maps").read_text()
     [session] = device.children()
     assert "libtvm_runtime_cuda" in Path(f"/proc/{session.pid}/maps").read_text()
+
+
+def test_a_time_of_a_hot_gpu_is_a_bound(runner: Runner, host: GpuHost) -> None:
+    host.gpus.fail("nvml", HOT)
+    done = run(runner, host)
+    assert (done.outcome, done.disturbed) == (Outcome.OK, 0.5)
+    assert done.disturbance is not None
+    assert (done.disturbance.bounds, done.disturbance.gpu) == (
+        1,
+        "heat slowed the GPU down (990 of 1980 MHz, 87 °C, 412 W)",
+    )
 
 
 def test_a_candidate_that_breaks_its_context_costs_its_own_session_only(
