@@ -84,7 +84,7 @@ def test_a_kernel_that_writes_nothing_fails(tmp_path: Path) -> None:
 
 def test_sums_of_positive_terms_may_be_as_far_off_as_the_program_itself(tmp_path: Path) -> None:
     """Such sums lose the low bits of most terms: every order of them is off, and by another amount."""
-    data = te.placeholder((8, 4096), "float16", name="data")
+    data = te.placeholder((8, 1024), "float16", name="data")
     mod = tvm.IRModule({"main": te.create_prim_func([data, topi.nn.softmax(data)])})
 
     def in_order(values: Any) -> Any:

@@ -1,0 +1,109 @@
+"""An error of CUDA is its candidate's own failure, unless the GPU itself failed; the job goes on."""
+
+import pytest
+from tvm.error import RPCError
+
+from mallorn.core.outcomes import Outcome
+from tests.fixtures.faulty_device import FaultyDevice, FaultySession, offering
+from tests.unit.measure.test_faulty_device import timing_with, tried
+from workers.tvm.cuda_errors import Fault, cuda_error, without_source
+
+# Of TVM 0.27: TVM_FFI_CHECK_CUDA_ERROR, CUDA_DRIVER_CALL and CUDAWrappedFunc in its sources.
+RUNTIME = "RuntimeError: CUDA Runtime Error: {} (700): an error was encountered"
+DRIVER = "CUDAError: cuModuleLoadData(&(module_[device_id]), code_.data()) failed with error: {}"
+LAUNCH = (
+    "InternalError: CUDALaunch Error: {}\n grid=(64,1,1),  block=(2048,1,1)\n"
+    "// func_name=main_kernel\n// CUDA Source\n// -----------\nint cudaErrorUnknown = CUDA_ERROR_UNKNOWN;"
+)
+CANDIDATES = [
+    RUNTIME.format("cudaErrorMemoryAllocation"),
+    RUNTIME.format("cudaErrorIllegalAddress"),
+    RUNTIME.format("cudaErrorMisalignedAddress"),
+    RUNTIME.format("cudaErrorLaunchFailure"),
+    RUNTIME.format("cudaErrorIllegalInstruction"),
+    LAUNCH.format("CUDA_ERROR_INVALID_VALUE"),
+    LAUNCH.format("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"),
+    LAUNCH.format("CUDA_ERROR_ILLEGAL_ADDRESS"),
+    LAUNCH.format("CUDA_ERROR_OUT_OF_MEMORY"),
+    DRIVER.format("CUDA_ERROR_NO_BINARY_FOR_GPU"),
+    DRIVER.format("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
+    "InternalError: Failed to set the allowed dynamic shared memory size to 240000",
+]
+DEVICES = [
+    RUNTIME.format("cudaErrorECCUncorrectable"),
+    RUNTIME.format("cudaErrorDevicesUnavailable"),
+    RUNTIME.format("cudaErrorUnknown"),
+    DRIVER.format("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+    DRIVER.format("CUDA_ERROR_NOT_INITIALIZED"),
+]
+TIMEOUTS = [RUNTIME.format("cudaErrorLaunchTimeout"), LAUNCH.format("CUDA_ERROR_LAUNCH_TIMEOUT")]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [(text, Fault.CANDIDATE) for text in CANDIDATES]
+    + [(text, Fault.DEVICE) for text in DEVICES]
+    + [(text, Fault.TIMEOUT) for text in TIMEOUTS],
+)
+def test_a_text_says_whose_fault_it_is(text: str, fault: Fault) -> None:
+    error = cuda_error(text)
+    assert error is not None
+    assert error.fault is fault
+
+
+@pytest.mark.parametrize("text", ["", "InternalError: Check failed: CUDA_ERROR", "not cudaErrorlike"])
+def test_other_errors_are_none_of_cuda(text: str) -> None:
+    assert cuda_error(text) is None
+
+
+def test_a_message_is_without_the_source_of_the_kernel() -> None:
+    assert without_source(CANDIDATES[5]).endswith("block=(2048,1,1)")
+
+
+def sticky(text: str) -> FaultyDevice:
+    """A session that tells its error and is gone: TVM aborts it where it cannot free its memory."""
+
+    def fail(session: FaultySession) -> None:
+        session.dead = True
+        raise RPCError(f"Error caught from RPC call:\n{text}")
+
+    return FaultyDevice("mallorn.time_slices", fail)
+
+
+@pytest.mark.parametrize("text", CANDIDATES)
+def test_a_candidate_that_takes_its_session_down_has_failed_and_the_next_is_timed(text: str) -> None:
+    with offering(sticky(text)) as runner:
+        timing = timing_with(runner, "racing")
+        first, second = tried(timing), tried(timing)
+    assert first is not None
+    assert first.outcome is Outcome.RUN_ERROR
+    assert "int cudaErrorUnknown" not in first.error
+    assert second is not None, "in a fresh session"
+    assert second.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("text", TIMEOUTS)
+def test_a_kernel_that_the_driver_ends_was_too_slow(text: str) -> None:
+    with offering(sticky(text)) as runner:
+        trial = tried(timing_with(runner, "racing"))
+    assert trial is not None
+    assert trial.outcome is Outcome.RUN_TIMEOUT
+
+
+@pytest.mark.parametrize("text", DEVICES)
+def test_a_gpu_that_fails_is_not_its_candidate_s_fault(text: str) -> None:
+    with offering(sticky(text)) as runner:
+        assert tried(timing_with(runner, "racing")) is None, "the round goes back"
+
+
+def test_arguments_that_do_not_fit_into_memory_are_the_candidate_s_own_failure() -> None:
+    text = RUNTIME.format("cudaErrorMemoryAllocation")
+
+    def fail(_session: FaultySession) -> None:
+        raise RPCError(text)
+
+    with offering(FaultyDevice("mallorn.random_fill", fail)) as runner:
+        trial = tried(timing_with(runner, "racing"))
+    assert trial is not None
+    assert trial.outcome is Outcome.RUN_ERROR
+    assert trial.error.startswith("the GPU has too little free memory for it")
