@@ -4,7 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from statistics import median
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from workers.device.cuda_clock import CudaClock
 
@@ -12,31 +12,10 @@ FEWEST_RUNS: Final = 5
 _BUILTIN: Final = "vm.builtin."
 # What SplitLayoutRewritePreproc calls the part of a function that is left to run.
 PREPACKED: Final = "_prepacked"
-# A GPU is kept busy before a run for this many times the seconds in which the host queued the last run.
-LEAD: Final = 1.2
-# By fills of a part of its L2 cache, so that the rest stays as the model left it; a queue holds about 1000.
-FILL_SHARE: Final = 0.25
-MOST_FILLS: Final = 800
-
-
-class Clock(Protocol):
-    """Marks moments between kernels."""
-
-    def begin_run(self) -> None:
-        """Prepare for a run of the model."""
-
-    def mark(self) -> int:
-        """Mark the present moment, and return the mark's number."""
-
-    def end_run(self) -> None:
-        """Wait until the run is over."""
-
-    def seconds(self, begin: int, end: int) -> float:
-        """Return the seconds between two marks of the run that is over."""
 
 
 class HostClock:
-    """The host's clock, for devices that are awaited at each mark."""
+    """The host's clock with the methods of a CudaClock, for devices that are awaited at each mark."""
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self._sync = sync
@@ -51,49 +30,18 @@ class HostClock:
         return len(self._moments) - 1
 
     def end_run(self) -> None:
-        pass
+        """Do nothing: the device was awaited."""
 
     def seconds(self, begin: int, end: int) -> float:
         return self._moments[end] - self._moments[begin]
 
 
-class GpuClock:
-    """CUDA events in the queue of a GPU, for which the host waits once a run.
-
-    The GPU is kept busy with fills of memory until the host has queued the whole run. It would wait for the
-    host before every kernel otherwise, and each launch would count as its kernel's time.
-    """
-
-    def __init__(self, cuda: CudaClock) -> None:
-        self._cuda = cuda
-        cuda.fill(FILL_SHARE)  # the first fill allocates
-        begin = cuda.mark()
-        cuda.fill(FILL_SHARE)
-        end = cuda.mark()
-        cuda.wait()
-        self._fill_sec = cuda.seconds(begin, end)
-        self._queue_sec = self._began_sec = 0.0
-
-    def begin_run(self) -> None:
-        self._cuda.forget()
-        for _ in range(min(MOST_FILLS, round(LEAD * self._queue_sec / max(self._fill_sec, 1e-6)))):
-            self._cuda.fill(FILL_SHARE)
-        self._began_sec = time.perf_counter()
-
-    def mark(self) -> int:
-        return self._cuda.mark()
-
-    def end_run(self) -> None:
-        self._queue_sec = time.perf_counter() - self._began_sec
-        self._cuda.wait()
-
-    def seconds(self, begin: int, end: int) -> float:
-        return self._cuda.seconds(begin, end)
+Clock = HostClock | CudaClock
 
 
 def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
     """Return the clock for the kernels of a device of this kind; `sync` waits for the device."""
-    return GpuClock(CudaClock.of_device()) if kind == "cuda" else HostClock(sync)
+    return CudaClock.of_device() if kind == "cuda" else HostClock(sync)
 
 
 class Kernels:
@@ -102,7 +50,9 @@ class Kernels:
     `run` runs the model once; `set_instrument` is the machine's own.
     """
 
-    def __init__(self, set_instrument: Callable[..., Any], run: Callable[[], Any], clock: Clock) -> None:
+    def __init__(
+        self, set_instrument: Callable[..., Any], run: Callable[[], Any], clock: HostClock | CudaClock
+    ) -> None:
         self._run_model = run
         self._clock = clock
         self._began: dict[str, int] = {}

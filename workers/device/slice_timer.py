@@ -62,14 +62,14 @@ class SliceTimer:
         seconds = []
         for _ in range(repeat):
             self.next_slice()
-            clock.forget()
+            clock.begin_run()
             marks = []
             for _ in range(number):
                 clock.fill()
                 begin = clock.mark()
                 run(*tensors)
                 marks.append((begin, clock.mark()))
-            clock.wait()
+            clock.end_run()
             seconds.append(fmean(clock.seconds(*pair) for pair in marks))
         return self._report(seconds, [None] * repeat)
 

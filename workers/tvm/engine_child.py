@@ -33,7 +33,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     import tvm
     from tvm import relax
 
-    from workers.device.cuda_graphs import graphs_off
+    from workers.device.cuda_graphs import use_graphs
     from workers.device.model_kernel_times import Kernels, clock_of
 
     # Of the kind alone: a target's instructions take long to read.
@@ -49,10 +49,10 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
         return list(result) if isinstance(result, tvm.ir.Array | list | tuple) else [result]
 
     def kernels() -> Kernels:
-        with graphs_off():
-            watched = relax.VirtualMachine(module, device)
-        clock = clock_of(kind, device.sync)
-        return Kernels(watched.set_instrument, partial(watched["main"], *args), clock)
+        use_graphs(0)
+        watched = relax.VirtualMachine(module, device)
+        use_graphs(1)
+        return Kernels(watched.set_instrument, partial(watched["main"], *args), clock_of(kind, device.sync))
 
     _held.update(run=run, outputs=_outputs, kernels=cache(kernels))
     return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())

@@ -30,7 +30,7 @@ from workers.device.slice_timing_result import SliceTimes
 from workers.device.tracker_client import Address, device_key
 from workers.host.load_meter import Load
 from workers.interfaces.tensor_arguments import Arguments
-from workers.tvm.cuda_errors import Fault, cuda_error, without_source
+from workers.tvm.cuda_errors import GPU_FAILED, TOO_SLOW, meaning, without_source
 
 log = logging.getLogger(__name__)
 _HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
@@ -65,9 +65,6 @@ class CandidateKilled(CandidateFailed):
 
 class CandidateUnheard(CandidateKilled):
     """Its session waited for a word of its client until the deadline: it is innocent."""
-
-
-_CUDA_FAILURES: Final = {Fault.CANDIDATE: CandidateFailed, Fault.TIMEOUT: CandidateTimeout}
 
 
 class RemoteDevice:
@@ -128,13 +125,9 @@ class RemoteDevice:
 
         It runs parts as CUDA graphs where the model was compiled for them, unless each kernel is timed.
         """
-        module = self._session.load_module(name)
-        if uses_graphs or self._kind != "cuda":
-            return VirtualMachine(module, self._device)
-        self._call("mallorn.use_graphs", 0)
-        machine = VirtualMachine(module, self._device)
-        self._call("mallorn.use_graphs", 1)
-        return machine
+        if self._kind == "cuda":
+            self._call("mallorn.use_graphs", int(uses_graphs))
+        return VirtualMachine(self._session.load_module(name), self._device)
 
     def time_machine(self, machine: VirtualMachine, number: int) -> Sequence[float]:
         """Seconds of so many runs of a machine that has its inputs, after one that does not count."""
@@ -263,10 +256,12 @@ class RemoteDevice:
             if "SIGALRM" in text:
                 return CandidateTimeout("did not return in time")
             return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
-        if (error := cuda_error(text)) is not None:
-            told = f"{error.words}: {without_source(text)}"
-            # Its process may be gone by now: TVM aborts it where memory cannot be freed after a sticky error.
-            return _lost(told) if error.fault is Fault.DEVICE else _CUDA_FAILURES[error.fault](told)
+        if (words := meaning(text)) is not None:
+            told = f"{words}: {without_source(text)}"
+            if words == GPU_FAILED:
+                return _lost(told)
+            # Its session may be gone: TVM aborts where memory cannot be freed after an error of a kernel.
+            return CandidateTimeout(told) if words == TOO_SLOW else CandidateFailed(told)
         if self.answers():
             return CandidateFailed(text)
         return _lost(text)

@@ -13,7 +13,7 @@ from tvm.s_tir import dlight
 
 from graphc.export import compile_network
 from workers.device import cuda_graphs
-from workers.device.cuda_graphs import RUN_OR_CAPTURE, graphs_off
+from workers.device.cuda_graphs import RUN_OR_CAPTURE, use_graphs
 
 CACHED_ALLOCATION = "vm.builtin.cuda_graph.get_cached_alloc"
 CUDA = tvm.target.Target(
@@ -33,11 +33,12 @@ def network() -> Any:
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((16, 16), "float32"))
     weight = relax.const(np.eye(16, dtype="float32") * 2)
-    with builder.function("main", [x]), builder.dataflow():
-        value = x
-        for _ in range(3):
-            value = builder.emit(relax.op.nn.relu(relax.op.matmul(value, weight)))
-        result = builder.emit_output(value)
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = x
+            for _ in range(3):
+                value = builder.emit(relax.op.nn.relu(relax.op.matmul(value, weight)))
+            result = builder.emit_output(value)
         builder.emit_func_output(result)
     transform = relax.transform
     return tvm.transform.Sequential(
@@ -88,19 +89,20 @@ def captures() -> Iterator[Captures]:
     captures = Captures()
     tvm_ffi.register_global_func(RUN_OR_CAPTURE, captures.run_or_capture, override=True)
     tvm_ffi.register_global_func(CACHED_ALLOCATION, captures.cached_allocation, override=True)
-    cuda_graphs._captures.cache_clear()
+    cuda_graphs._tvms_own.cache_clear()
     yield captures
     for name in (RUN_OR_CAPTURE, CACHED_ALLOCATION):
         tvm_ffi.registry.remove_global_func(name)
-    cuda_graphs._captures.cache_clear()
+    cuda_graphs._tvms_own.cache_clear()
 
 
 def test_each_kernel_is_seen_by_itself_only_where_graphs_are_off(captures: Captures) -> None:
     config = {"relax.backend.use_cuda_graph": True}
     with tvm.transform.PassContext(config=config):
         executable = relax.build(network(), LLVM, relax_pipeline=relax.get_pipeline("default_build"))
-    with graphs_off():
-        watched = relax.VirtualMachine(executable, tvm.cpu())
+    use_graphs(0)
+    watched = relax.VirtualMachine(executable, tvm.cpu())
+    use_graphs(1)
     graphs = relax.VirtualMachine(executable, tvm.cpu())
 
     def kernels(machine: Any) -> list[str]:

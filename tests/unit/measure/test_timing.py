@@ -9,7 +9,7 @@ import pytest
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.targets import Target
+from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import DeviceInfo
 from searchers.space import Candidate, Sketch
 from tests.fixtures.faces import OddRunner
@@ -22,6 +22,7 @@ from workers.measure.base import MeasureInput, Program
 from workers.measure.build_candidates import Built
 from workers.measure.device_runs import DeviceRuns
 
+TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 PROGRAM = Program(key="p" * 64, tir="", args=Arguments(()), flops=1.0)
 
 
@@ -32,11 +33,11 @@ def runner() -> Iterator[Runner]:
 
 
 def timing_of(runner: Runner, tracker: str = "tracker", timeout_sec: float = PATIENCE) -> DeviceRuns:
-    return DeviceRuns(runner, tracker, Target("target"), PROGRAM, JobOptions(), timeout_sec)
+    return DeviceRuns(runner, tracker, TARGET, PROGRAM, JobOptions(), timeout_sec)
 
 
 def timing_in_a_round(runner: Runner, best_us: float | None) -> DeviceRuns:
-    options = Target("target"), PROGRAM, JobOptions()
+    options = TARGET, PROGRAM, JobOptions()
     return DeviceRuns(runner, "tracker", *options, PATIENCE, best_us, keeps_best=True)
 
 
@@ -85,7 +86,7 @@ def test_a_job_that_waits_for_quiet_hands_its_round_back_and_says_who_disturbs(
     runner: Runner, tmp_path: Path
 ) -> None:
     options = JobOptions(wait_for_quiet="on")
-    timing = DeviceRuns(runner, "tracker", Target("target"), PROGRAM, options, PATIENCE)
+    timing = DeviceRuns(runner, "tracker", TARGET, PROGRAM, options, PATIENCE)
     with pytest.raises(Unavailable, match=r"quiet host: other programs want 2\.0 of 2 cores"):
         timing.measure(library(tmp_path, "disturbed"))
     assert timing.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.fixtures.fake_cuda import FakeCuda, perf_counter_of
-from workers.device import model_kernel_times
-from workers.device.cuda_clock import CudaClock
-from workers.device.model_kernel_times import FEWEST_RUNS, GpuClock, HostClock, Kernels
+from workers.device import cuda_clock, model_kernel_times
+from workers.device.cuda_clock import FLUSH_SHARE, CudaClock
+from workers.device.model_kernel_times import FEWEST_RUNS, HostClock, Kernels
 from workers.device.slice_timer import SliceTimer
 
 L2_BYTES = 50_000_000
@@ -41,9 +41,8 @@ def test_a_run_with_an_empty_cache_counts_the_kernel_alone(
     times = cold_times(cuda, monkeypatch, number=20, repeat=3)
     assert [each.mean_sec for each in times.slices] == pytest.approx([KERNEL_SEC] * 3, rel=1e-3)
     assert [each.disturbed for each in times.slices] == [None] * 3
-    assert cuda.calls.count("cudaMemsetAsync") == 60
+    assert cuda.fills.count(FLUSH_SHARE * L2_BYTES) == 60
     assert cuda.calls.count("cudaMalloc") == 1
-    assert cuda.calls.count("cudaStreamSynchronize") == 3, "the host waits once a slice"
 
 
 def test_an_error_of_the_gpu_is_raised_in_the_words_of_tvm(
@@ -75,13 +74,12 @@ class Machine:
 def test_kernels_of_a_model_are_timed_with_one_wait_a_run(
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_kernel_times, "time", perf_counter_of(cuda))
-    clock = GpuClock(CudaClock(cuda, L2_BYTES))
+    for module in (cuda_clock, model_kernel_times):
+        monkeypatch.setattr(module, "time", perf_counter_of(cuda))
     machine = Machine(cuda, ["dense", "conv2d_prepacked", "dense"])
-    kernels, waited = Kernels(machine.set_instrument, machine.run, clock), cuda.calls.count
-    before = waited("cudaStreamSynchronize")
-    times = kernels.times(seconds=0.0)
-    assert waited("cudaStreamSynchronize") - before == FEWEST_RUNS + 1
+    times = Kernels(machine.set_instrument, machine.run, CudaClock(cuda, L2_BYTES)).times(seconds=0.0)
+    runs, first_fill = FEWEST_RUNS + 1, 1
+    assert cuda.calls.count("cudaStreamSynchronize") == runs + first_fill
     assert times == pytest.approx({"dense": 20.0, "conv2d": 10.0}, rel=0.01), "launches are not counted"
 
 
