@@ -1,6 +1,7 @@
 """Import and finish: the stages of a job that one worker does alone, under a lease."""
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,7 +93,9 @@ class StageContext:
 
     def graphs(self, folder: StageFolder) -> ModelCompiler:
         """A new process for the job's whole model; it is starting already."""
-        return self.runtime.graphs(self.target.num_cores, self._model_bytes, folder.graphs)
+        # A GPU's target has no cores; references of its checks are computed on this host.
+        threads = self.target.num_cores if self.target.is_cpu else len(os.sched_getaffinity(0))
+        return self.runtime.graphs(threads, self._model_bytes, folder.graphs)
 
     @property
     def _model_bytes(self) -> int:
