@@ -80,9 +80,9 @@ class CudaClock:
     def fill(self, share: float = FLUSH_SHARE) -> None:
         """Queue a fill of as much memory as this share of the L2 cache; the default empties the cache."""
         if self._scratch is None:
-            self._scratch = ctypes.c_void_p()
-            whole = ctypes.c_size_t(int(FLUSH_SHARE * self._l2_bytes))
-            self._call("cudaMalloc", ctypes.byref(self._scratch), whole)
+            scratch, whole = ctypes.c_void_p(), ctypes.c_size_t(int(FLUSH_SHARE * self._l2_bytes))
+            self._call("cudaMalloc", ctypes.byref(scratch), whole)
+            self._scratch = scratch
         part = ctypes.c_size_t(int(share * self._l2_bytes))
         self._call("cudaMemsetAsync", self._scratch, 0, part, _STREAM)
 

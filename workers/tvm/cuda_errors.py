@@ -21,7 +21,8 @@ _NAMES: Final = {
     "its kernel crashed": "launchfailed launchfailure illegalinstruction invalidpc hardwarestackerror assert",
     TOO_SLOW: "launchtimeout",
     GPU_FAILED: "eccuncorrectable nvlinkuncorrectable contained deviceunavailable devicesunavailable "
-    "nodevice insufficientdriver notinitialized initializationerror systemnotready systemdrivermismatch externaldevice unknown",
+    "nodevice insufficientdriver notinitialized initializationerror systemnotready systemdrivermismatch "
+    "externaldevice unknown",
 }
 _WORDS: Final = {name: words for words, names in _NAMES.items() for name in names.split()}
 # TVM's words where the driver grants a kernel no more than 48 KiB, without an error's name.
