@@ -15,9 +15,9 @@ from functools import lru_cache
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
-from mallorn.core.errors import HostFault, InvalidRequest
+from mallorn.core.errors import HostFault, InvalidRequest, MallornError
 from mallorn.core.install_command import install_line
 from mallorn.core.os_errors import os_error
 from workers.sandbox.system_paths import cuda_folders
@@ -63,7 +63,7 @@ class Collected:
     """What became of the CUDA sources of a build."""
 
     codes: list[DeviceCode] = field(default_factory=list)
-    refusal: KernelRefused | None = None
+    error: MallornError | None = None
 
 
 _collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
@@ -158,25 +158,30 @@ def _collect(nvcc: str, source: str, arch: str) -> bytes:
     collected = _collected.get() or Collected()
     try:
         collected.codes.append(compile_cuda(nvcc, source, arch))
-    except KernelRefused as refusal:
-        collected.refusal = refusal
+    except MallornError as error:
+        collected.error = error
         raise
     return collected.codes[-1].cubin
 
 
 @contextmanager
-def collecting() -> Iterator[Collected]:
-    """Collect the device code that TVM compiles inside.
+def collecting(target: Any) -> Iterator[Collected]:
+    """Have TVM compile CUDA kernels inside, and collect their device code; nothing for other targets.
 
-    Raises KernelRefused where a compiler refused, in place of TVM's error, which repeats all source.
+    Raises KernelRefused and HostFault, of which TVM would make a RuntimeError.
     """
     collected = Collected()
+    if target.kind.name != "cuda":
+        yield collected
+        return
+    load()
     token = _collected.set(collected)
     try:
-        yield collected
+        with target:
+            yield collected
     except RuntimeError as error:
-        if collected.refusal is not None:
-            raise collected.refusal from error
+        if collected.error is not None:
+            raise collected.error from error
         raise
     finally:
         _collected.reset(token)
