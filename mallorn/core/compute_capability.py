@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.errors import InvalidTarget
+from mallorn.core.storable_json import TOLD
 
 THREADS_PER_BLOCK: Final = 1024
 REGISTERS_PER_BLOCK: Final = 65536
@@ -20,23 +21,24 @@ _TURING: Final = ("float16", "int8", "int4")
 _AMPERE: Final = (*_TURING, "bfloat16", "tfloat32", "float64")
 _ADA: Final = (*_AMPERE, "float8_e4m3fn", "float8_e5m2")
 # Compute capability: KiB of shared memory, threads and blocks of a multiprocessor, tensor core types, and the
-# suffixes with which nvcc compiles for it ("a": this GPU only, "f": its family).
+# suffixes with which nvcc compiles for it. The first is the one of TVM's tags for such GPUs.
 _TABLE: Final = {
-    75: (64, 1024, 16, _TURING, ""),
-    80: (164, 2048, 32, _AMPERE, ""),
-    86: (100, 1536, 16, _AMPERE, ""),
-    87: (164, 1536, 16, _AMPERE, ""),
-    88: (100, 1536, 16, _AMPERE, ""),
-    89: (100, 1536, 24, _ADA, ""),
-    90: (228, 2048, 32, _ADA, "a"),
-    100: (228, 2048, 32, _ADA, "af"),
-    103: (228, 2048, 32, _ADA, "af"),
-    110: (228, 1536, 24, _ADA, "af"),
-    120: (100, 1536, 24, _ADA, "af"),
-    121: (100, 1536, 24, _ADA, "af"),
+    75: (64, 1024, 16, _TURING, ("",)),
+    80: (164, 2048, 32, _AMPERE, ("",)),
+    86: (100, 1536, 16, _AMPERE, ("",)),
+    87: (164, 1536, 16, _AMPERE, ("",)),
+    88: (100, 1536, 16, _AMPERE, ("",)),
+    89: (100, 1536, 24, _ADA, ("",)),
+    90: (228, 2048, 32, _ADA, ("a", "")),
+    100: (228, 2048, 32, _ADA, ("a", "f", "")),
+    103: (228, 2048, 32, _ADA, ("a", "f", "")),
+    110: (228, 1536, 24, _ADA, ("a", "f", "")),
+    120: (100, 1536, 24, _ADA, ("", "a", "f")),
+    121: (100, 1536, 24, _ADA, ("", "a", "f")),
 }
+_TEGRA: Final = 87  # runs what was compiled for it; CUDA promises no compatibility with desktop GPUs
 KNOWN_ARCHS: Final = tuple(
-    f"sm_{number}{suffix}" for number, row in _TABLE.items() for suffix in ("", *row[4])
+    f"sm_{number}{suffix}" for number, row in _TABLE.items() for suffix in sorted(row[4])
 )
 _KNOWN: Final = f"known: {', '.join(KNOWN_ARCHS)}"
 
@@ -95,16 +97,46 @@ def capability(arch: str) -> ComputeCapability:
 
     Raises InvalidTarget for an architecture that nvcc 13 does not compile for, or that is not in the table.
     """
-    digits = arch.removeprefix("sm_").rstrip("af")
     if arch in KNOWN_ARCHS:
-        number = int(digits)
+        number = _number(arch)
         shared, threads, blocks, types, _ = _TABLE[number]
         return ComputeCapability(arch, number, shared << 10, threads, blocks, types)
-    if digits.isdecimal() and int(digits) < OLDEST:
+    hint = f"known: {', '.join(KNOWN_ARCHS)}"
+    if is_obsolete(arch):
         raise InvalidTarget(
-            f"nvcc 13 does not compile for {arch}: sm_{OLDEST} is the oldest GPU that it knows"
+            f"nvcc 13 no longer compiles for {arch}, only for sm_{OLDEST} and newer", hint=hint
         )
-    raise InvalidTarget(f"unknown GPU architecture {arch!r}", hint=f"known: {', '.join(KNOWN_ARCHS)}")
+    raise InvalidTarget(f"unknown GPU architecture {arch[:TOLD]!r}", hint=hint)
+
+
+def is_obsolete(arch: str) -> bool:
+    """Whether nvcc 13 no longer compiles for this architecture."""
+    return 0 < _number(arch) < OLDEST
+
+
+def arch_of_gpu(number: int) -> str:
+    """Return the architecture to compile for on a GPU of compute capability `number` (10 * major + minor).
+
+    It is written as in TVM's tags. Raises InvalidTarget like `capability`.
+    """
+    suffix = _TABLE[number][4][0] if number in _TABLE else ""
+    return capability(f"sm_{number}{suffix}").arch
+
+
+def runs_on(arch: str, number: int) -> bool:
+    """Whether a GPU of compute capability `number` executes a cubin that was compiled for `arch`.
+
+    The GPU has the same major version and no lower minor one. With a suffix it is exactly this version.
+    """
+    compiled = _number(arch)
+    if arch.endswith(("a", "f")) or _TEGRA in (compiled, number):
+        return compiled == number
+    return compiled // 10 == number // 10 and compiled <= number
+
+
+def _number(arch: str) -> int:
+    digits = arch.removeprefix("sm_").rstrip("af")
+    return int(digits) if digits.isdecimal() and len(digits) <= 3 else 0
 
 
 def _round_up(value: int, unit: int) -> int:

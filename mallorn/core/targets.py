@@ -3,17 +3,29 @@
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, TypedDict, cast
 
 from pydantic import JsonValue
 
+from mallorn.core.compute_capability import (
+    REGISTERS_PER_BLOCK,
+    SHARED_PER_BLOCK,
+    THREADS_PER_BLOCK,
+    WARP_SIZE,
+    capability,
+    is_obsolete,
+)
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 
 LOCAL = "local"
+CUDA: Final = "cuda"  # like `local`, resolved on a machine that has such a device
 TargetAttrs = TypedDict(
     "TargetAttrs",
     {
@@ -30,6 +42,7 @@ TargetAttrs = TypedDict(
         "arch": str,
         "libs": list[str],
         "max_threads_per_block": int,
+        "max_num_threads": int,
         "max_shared_memory_per_block": int,
         "thread_warp_size": int,
         "registers_per_block": int,
@@ -42,8 +55,9 @@ TargetAttrs = TypedDict(
 )
 KNOWN_KEYS = frozenset(TargetAttrs.__annotations__)
 CPU_KINDS = frozenset({"llvm", "c"})
-KINDS = CPU_KINDS | {"cuda", "rocm", "vulkan", "metal", "opencl"}
+KINDS = CPU_KINDS | {CUDA, "rocm", "vulkan", "metal", "opencl"}
 EXAMPLE = '{"kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
+CUDA_EXAMPLE: Final = '{"kind": "cuda", "arch": "sm_80"}'
 EXAMPLES = f"local   or   '{EXAMPLE}'   or   nvidia/nvidia-h100"
 _USE = f"--target {EXAMPLES}"
 LONGEST: Final = 2000  # characters: a database indexes no longer ones
@@ -59,11 +73,23 @@ _TYPES: Final[dict[Any, _Fits]] = {
 }
 _ANYTHING: Final[_Fits] = ("value", lambda _: True)
 _LISTS: Final = frozenset({"keys", "libs", "mattr"})
+_NVIDIA: Final = "nvidia/"
+# What a kernel may use on every GPU that nvcc 13 compiles for.
+_GPU_LIMITS: Final[TargetAttrs] = {
+    "max_threads_per_block": THREADS_PER_BLOCK,
+    "max_num_threads": THREADS_PER_BLOCK,
+    "max_shared_memory_per_block": SHARED_PER_BLOCK,
+    "registers_per_block": REGISTERS_PER_BLOCK,
+    "thread_warp_size": WARP_SIZE,
+}
 
 
 @dataclass(frozen=True)
 class Target:
-    """A target in canonical form: keys sorted, no white space, `num-cores` present on CPUs."""
+    """A target in canonical form: keys sorted, no white space.
+
+    A CPU has `num-cores`. A CUDA target has no tag but an architecture and the limits of a block.
+    """
 
     text: str
 
@@ -95,7 +121,8 @@ class Target:
 def parse_target(value: str | Mapping[str, object]) -> Target:
     """Read a target given as JSON (text or dict), a TVM tag or the old `llvm -mcpu=...` form.
 
-    Raises InvalidTarget naming the unknown key, the missing `num-cores` or the unreadable text.
+    A CUDA target is filled up from its tag and its architecture; attributes that are given win. Raises
+    InvalidTarget naming the unknown key, the missing `num-cores` or architecture, or the unreadable text.
     """
     attrs = _storable(_attributes(value))
     unknown = sorted(set(attrs) - KNOWN_KEYS)
@@ -116,6 +143,8 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
             hint=f"--target '{json.dumps({**attrs, 'num-cores': 4})}'   (for four cores)",
         )
     _check_types(attrs)
+    if kind == CUDA:
+        attrs = _full_cuda_attributes(attrs)
     text = json.dumps(attrs, sort_keys=True, separators=(",", ":"))
     if len(text) > LONGEST:
         raise InvalidTarget(f"the target has {len(text)} characters, more than {LONGEST}", hint=_USE)
@@ -139,16 +168,49 @@ def _check_types(attrs: TargetAttrs) -> None:
 
 def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
     if not isinstance(value, str):
-        return cast(TargetAttrs, value)
+        is_tagged = "kind" not in value and str(value.get("tag")).startswith(_NVIDIA)
+        return cast(TargetAttrs, {"kind": CUDA, **value} if is_tagged else value)
     text = value.strip()
     if text.startswith("{"):
         try:
-            return cast(TargetAttrs, dict(read_json(text)))
+            return _attributes(dict(read_json(text)))
         except ValueError as error:
             raise InvalidTarget(f"the target is not valid JSON: {error}", hint=_USE) from None
-    if text.startswith("nvidia/"):
-        return {"kind": "cuda", "tag": text}
+    if text.startswith(_NVIDIA):
+        return {"kind": CUDA, "tag": text}
     return _legacy_attributes(text)
+
+
+def _full_cuda_attributes(given: TargetAttrs) -> TargetAttrs:
+    attrs: TargetAttrs = {**_GPU_LIMITS, **_tagged(given.get("tag")), **given}
+    attrs.pop("tag", None)
+    if "arch" not in attrs:
+        raise InvalidTarget(
+            "a CUDA target needs an architecture; `cuda` alone is for a machine with a GPU",
+            hint=f"--target '{CUDA_EXAMPLE}'   or   mallorn check --target cuda",
+        )
+    if is_obsolete(attrs["arch"]) or not given.keys() >= _GPU_LIMITS.keys():
+        capability(attrs["arch"])
+    return attrs
+
+
+def _tagged(tag: str | None) -> TargetAttrs:
+    """Return the architecture and, where TVM states it, the L2 cache of a GPU. Raises InvalidTarget."""
+    if tag is None:
+        return {}
+    table = tomllib.loads(Path(__file__).with_name("cuda_tags.toml").read_text())
+    archs = {name: arch for arch, names in table["names_by_arch"].items() for name in names.split()}
+    name, l2_bytes = tag.removeprefix(_NVIDIA), table["l2_cache_size_bytes"]
+    if name not in archs:
+        usable = [each for each, arch in archs.items() if not is_obsolete(arch)]
+        near = [each for each in usable if name in each] or get_close_matches(name[:TOLD], usable)
+        words = ", ".join(_NVIDIA + each for each in near[:3])
+        raise InvalidTarget(
+            f"TVM has no GPU tag {tag[:TOLD]!r}" + (f"; it has {words}" if near else ""),
+            hint=f"--target '{CUDA_EXAMPLE}'   (with the architecture of your GPU)",
+        )
+    attrs: TargetAttrs = {"arch": archs[name]}
+    return {**attrs, "l2_cache_size_bytes": l2_bytes[name]} if name in l2_bytes else attrs
 
 
 def _legacy_attributes(text: str) -> TargetAttrs:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mallorn.core.compute_capability import KNOWN_ARCHS, capability
+from mallorn.core.compute_capability import KNOWN_ARCHS, arch_of_gpu, capability, runs_on
 from mallorn.core.errors import InvalidTarget
 
 
@@ -47,7 +47,7 @@ def test_each_known_architecture_has_limits_under_its_own_name() -> None:
 
 
 def test_an_architecture_that_nvcc_no_longer_compiles_is_refused() -> None:
-    with pytest.raises(InvalidTarget, match="nvcc 13 does not compile for sm_70"):
+    with pytest.raises(InvalidTarget, match="nvcc 13 no longer compiles for sm_70"):
         capability("sm_70")
 
 
@@ -57,3 +57,36 @@ def test_an_unknown_architecture_is_refused_with_the_known_ones(arch: str) -> No
         capability(arch)
     assert arch in caught.value.message
     assert "sm_90a" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arch", "number", "runs"),
+    [
+        ("sm_80", 80, True),
+        ("sm_80", 89, True),  # the same major version, and no lower minor one
+        ("sm_89", 86, False),
+        ("sm_80", 90, False),
+        ("sm_90a", 90, True),
+        ("sm_100a", 103, False),  # a suffix is for exactly one version
+        ("sm_100f", 103, False),
+        ("sm_100", 103, True),
+        ("sm_100", 110, False),
+        ("sm_86", 87, False),  # Orin and desktop GPUs do not run each other's code
+        ("sm_87", 89, False),
+        ("sm_87", 87, True),
+        ("gfx90a", 90, False),
+    ],
+)
+def test_a_gpu_runs_code_of_its_major_version_up_to_its_minor_one(arch: str, number: int, runs: bool) -> None:
+    assert runs_on(arch, number) is runs
+
+
+@pytest.mark.parametrize(("number", "arch"), [(80, "sm_80"), (90, "sm_90a"), (120, "sm_120")])
+def test_the_architecture_of_a_gpu_is_that_of_tvms_tags(number: int, arch: str) -> None:
+    assert arch_of_gpu(number) == arch
+
+
+def test_a_gpu_that_is_too_old_or_too_new_has_no_architecture() -> None:
+    for number in (61, 130):
+        with pytest.raises(InvalidTarget, match=f"sm_{number}"):
+            arch_of_gpu(number)
