@@ -1,7 +1,6 @@
 """CUDA kernels are compiled to device code where they are built, without a GPU."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,23 +97,24 @@ def sharing(words: int, scope: str) -> tvm.IRModule:
     def main(a: T.Buffer((words,), "float32"), b: T.Buffer((words,), "float32")) -> None:
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         kept = T.sblock_alloc_buffer((words,), scope=scope)
-        for i in T.thread_binding(32, thread="threadIdx.x"):
-            for j in range(words // 32):
-                with T.sblock("in"):
-                    v = T.axis.spatial(words, i * (words // 32) + j)
-                    kept[v] = a[v]
-        for i in T.thread_binding(32, thread="threadIdx.x"):
-            for j in range(words // 32):
-                with T.sblock("out"):
-                    v = T.axis.spatial(words, i * (words // 32) + j)
-                    b[v] = kept[words - 1 - v]
+        for _ in T.thread_binding(1, thread="blockIdx.x"):
+            for i in T.thread_binding(32, thread="threadIdx.x"):
+                for j in range(words // 32):
+                    with T.sblock("in"):
+                        v = T.axis.spatial(words, i * (words // 32) + j)
+                        kept[v] = a[v]
+            for i in T.thread_binding(32, thread="threadIdx.x"):
+                for j in range(words // 32):
+                    with T.sblock("out"):
+                        v = T.axis.spatial(words, i * (words // 32) + j)
+                        b[v] = kept[words - 1 - v]
 
     return tvm.IRModule({"main": main})
 
 
 @needs_nvcc
 def test_what_nvcc_refuses_is_an_error_with_its_text_and_without_the_source() -> None:
-    with pytest.raises(KernelRefused, match="nobody_wrote_this.* is undefined") as refused:
+    with pytest.raises(KernelRefused, match=r"nobody_wrote_this.* is undefined") as refused:
         generate(tvm.IRModule({"main": unknown_function}), H100)
     assert "__global__" not in refused.value.message
 
@@ -122,7 +122,7 @@ def test_what_nvcc_refuses_is_an_error_with_its_text_and_without_the_source() ->
 @needs_nvcc
 def test_what_ptxas_refuses_is_an_error_with_its_text() -> None:
     with pytest.raises(KernelRefused, match="uses too much shared data"):
-        generate(sharing(16 << 10, "shared"), H100)
+        generate(sharing(16 << 10, "shared"), cuda_target("sm_80"))
 
 
 @needs_nvcc
@@ -136,6 +136,13 @@ def test_shared_memory_that_no_block_can_have_is_refused_before_a_device_sees_it
         return
     with pytest.raises(CannotLaunch, match="122880 bytes of shared memory"):
         generate(module, cuda_target(arch))
+
+
+@needs_nvcc
+def test_static_shared_memory_is_not_more_than_any_gpu_gives_unasked() -> None:
+    """For compute capability 9.0 ptxas lets 227 KiB pass, of which a launch can ask for dynamic ones only."""
+    with pytest.raises(CannotLaunch, match="65536 bytes of static shared memory"):
+        generate(sharing(16 << 10, "shared"), H100)
 
 
 def test_a_host_without_a_compiler_is_to_blame_and_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:

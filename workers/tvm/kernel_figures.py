@@ -125,7 +125,8 @@ def _figures(
     blocks = prod(size for axis, size in launch.items() if axis.startswith("blockIdx"))
     registers, static = said.get("registers", 0), said.get("bytes smem", 0)
     dynamic = launch.get(_DYNAMIC_SHARED, 0)
-    resident = gpu.resident_blocks(threads, registers, static + dynamic)
+    fits = static <= gpu.shared_per_block  # what is static cannot be opted in to
+    resident = gpu.resident_blocks(threads, registers, static + dynamic) if fits else 0
     return KernelFigures(
         name=name,
         registers=registers,
@@ -172,8 +173,9 @@ def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
         if not kernel.blocks_per_sm:
             raise CannotLaunch(
                 f"{kernel.name} cannot launch on {arch}: a block has {kernel.threads} threads of "
-                f"{kernel.registers} registers and {kernel.shared_bytes} bytes of shared memory; at most "
-                f"{THREADS_PER_BLOCK} threads, {gpu.registers_per_sm} registers and "
+                f"{kernel.registers} registers, {kernel.static_shared_bytes} bytes of static shared memory "
+                f"and {kernel.shared_bytes} bytes of shared memory in all; at most {THREADS_PER_BLOCK} "
+                f"threads, {gpu.registers_per_sm} registers, {gpu.shared_per_block} bytes and "
                 f"{gpu.shared_per_block_optin} bytes fit"
             )
 
