@@ -3,12 +3,13 @@
 python -m benchmarks.cubins [--networks mlp,resnet18] [--archs sm_80,sm_89,sm_90a] [-o FILE] [--cells DIR]
 
 Each task of a network is scheduled by the recipe's rules (DLight) and compiled to a cubin. A row has what
-each kernel takes of a multiprocessor. A task that cannot be built has the error instead, and the command exits
-with 1. The whole takes half an hour of one core; what is in DIR (build/cubins) is not compiled again.
+each kernel takes of a multiprocessor. A task that cannot be built has the error instead, and the exit code is
+1 then. The whole takes ten minutes of one core; what is in DIR (build/cubins) is not compiled again.
 """
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from workers.interfaces.model_compiler import ModelTask
 from workers.tvm.cuda_toolchain import find_toolchain
 from workers.tvm.extract_tasks import extract
 from workers.tvm.graph_recipes import recipe_for, recipe_of, stored_recipe
-from workers.tvm.kernel_figures import CudaLibrary, compile_for_cuda
+from workers.tvm.kernel_figures import CudaLibrary, KernelFigures, compile_for_cuda
 from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from zoo import MODELS
 from zoo.command import Networks
@@ -48,39 +49,41 @@ def tasks_of(network: str, target: str) -> tuple[Sequence[ModelTask], StoredReci
         return extract(str(path), target, recipe, {}).tasks, recipe
 
 
-def compile_default(task: ModelTask, target: str, recipe: StoredRecipe) -> CudaLibrary:
-    """Compile a task as a model's library has it where no record schedules it."""
-    tvm_target = as_tvm_target(target)
-    # Loaded anew: the rules change the module that they are given.
-    mod, _ = run_steps(tvm.ir.load_json(task.tir), recipe_of(recipe).after, tvm_target)
+def compile_default(tasks: Mapping[str, ModelTask], target: str, recipe: StoredRecipe) -> CudaLibrary:
+    """Compile tasks as a model's library has them where no record schedules them: one source, one cubin."""
+    tvm_target, functions = as_tvm_target(target), {}
+    for name, task in tasks.items():
+        # Loaded anew: the rules change the module that they are given.
+        (function,) = tvm.ir.load_json(task.tir).functions.values()
+        functions[name] = function.with_attr("global_symbol", name)
+    mod, _ = run_steps(tvm.IRModule(functions), recipe_of(recipe).after, tvm_target)
     return compile_for_cuda(mod, tvm_target)
 
 
-def row_of(task: ModelTask, target: str, recipe: StoredRecipe) -> Row:
-    """Return the figures of a task's kernels, or the error."""
-    row: Row = {"task": task.name, "op": task.op, "key": task.key}
-    began_sec = time.perf_counter()
+def rows(network: str, arch: str) -> Iterator[Row]:
+    """Yield a row for each task of a network on an architecture: its kernels' figures, or the error."""
+    target = parse_target({"kind": "cuda", "arch": arch}).text
+    found, recipe = tasks_of(network, target)
+    tasks = {f"task{number}": task for number, task in enumerate(found)}
     try:
-        built = compile_default(task, target, recipe)
+        built = compile_default(tasks, target, recipe).kernels
+        ends: dict[str, Row] = {name: {"kernels": _of(name, built)} for name in tasks}
+    except Exception:  # of one of them: the rows say which
+        ends = {name: _alone(name, task, target, recipe) for name, task in tasks.items()}
+    for name, task in tasks.items():
+        known = {"network": network, "arch": arch, "task": task.name, "op": task.op, "key": task.key}
+        yield known | ends[name]
+
+
+def _alone(name: str, task: ModelTask, target: str, recipe: StoredRecipe) -> Row:
+    try:
+        return {"kernels": _of(name, compile_default({name: task}, target, recipe).kernels)}
     except Exception as error:  # the row says what cannot be built
-        return row | {"error": f"{type(error).__name__}: {str(error).strip()[-400:]}"}
-    elapsed_ms = round((time.perf_counter() - began_sec) * 1000)
-    sizes = sum(len(code.cubin) for code in built.codes)
-    kernels = [asdict(kernel) for kernel in built.kernels]
-    return row | {"build_ms": elapsed_ms, "cubin_bytes": sizes, "kernels": kernels}
+        return {"error": f"{type(error).__name__}: {str(error).strip()[-400:]}"}
 
 
-def rows(networks: Sequence[str], archs: Sequence[str], cells: Cells) -> Iterator[Row]:
-    """Yield a row for each network, architecture and task."""
-    for network in networks:
-        for arch in archs:
-            target = parse_target({"kind": "cuda", "arch": arch}).text
-            tasks, recipe = tasks_of(network, target)
-            for task in tasks:
-                cell = f"{task.key}.{arch}"
-                if cell not in cells:
-                    cells.keep(cell, row_of(task, target, recipe))
-                yield {"network": network, "arch": arch, **cells[cell], "task": task.name}
+def _of(name: str, kernels: Sequence[KernelFigures]) -> list[Row]:
+    return [asdict(kernel) for kernel in kernels if kernel.name.startswith(f"{name}_")]
 
 
 def summary(found: Sequence[Row]) -> Mapping[str, Any]:
@@ -96,9 +99,15 @@ def summary(found: Sequence[Row]) -> Mapping[str, Any]:
             "kernels that spill": sum(kernel["spill_bytes"] > 0 for kernel in kernels),
             "median registers": median(kernel["registers"] for kernel in kernels),
             "median warps an SM": median(kernel["warps_per_sm"] for kernel in kernels),
-            "median build_ms": median(row["build_ms"] for row in mine if "build_ms" in row),
         }
     return told
+
+
+def _nvcc_version() -> str:
+    nvcc = find_toolchain().nvcc or "nvcc"
+    return subprocess.run([nvcc, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[
+        -1
+    ]
 
 
 def main() -> None:
@@ -108,13 +117,17 @@ def main() -> None:
     parser.add_argument("--cells", type=Path, default=Path("build/cubins"))
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    found = []
-    for row in rows(args.networks.split(","), args.archs.split(","), Cells(args.cells)):
-        found.append(row)
-        print(
-            row["network"], row["arch"], row["task"], row.get("error") or f"{row['build_ms']} ms", flush=True
-        )
-    told = {"benchmark": "cubins", "nvcc": str(find_toolchain().nvcc), "summary": summary(found)}
+    found, cells = [], Cells(args.cells)
+    for network in args.networks.split(","):
+        for arch in args.archs.split(","):
+            cell = f"{network}.{arch}"
+            if cell not in cells:
+                began_sec = time.perf_counter()
+                made = list(rows(network, arch))
+                cells.keep(cell, {"rows": made, "seconds": round(time.perf_counter() - began_sec, 1)})
+            print(cell, len(cells[cell]["rows"]), "tasks", cells[cell]["seconds"], "s", flush=True)
+            found += cells[cell]["rows"]
+    told = {"benchmark": "cubins", "nvcc": _nvcc_version(), "summary": summary(found)}
     print(json.dumps(told, indent=1))
     if args.output:
         lines = ",\n".join(json.dumps(row) for row in found)

@@ -1,13 +1,13 @@
 """What of a host everybody behind walls may read, run or use: its system, this Python, and our code."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 from typing import Final
 
+from graphc.export.cuda_toolkit import cuda_folders
 from workers.sandbox.landlock import READ, RUN, TRUNCATE, USE, WRITE_FILE
 
 _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt")
@@ -67,17 +67,6 @@ def system_paths() -> Iterator[tuple[Path, int]]:
             yield from _code(Path(entry))
     for folder in cuda_folders():
         yield folder, RUN
-
-
-def cuda_folders() -> Iterator[Path]:
-    """Yield the folders of CUDA's compiler or runtime: NVIDIA's wheels, CUDA_HOME, the system's toolkits."""
-    wheels = (Path(entry, "nvidia", "cu13") for entry in sys.path)
-    named = (Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name))
-    # A folder that merely holds a script named nvcc is no toolkit.
-    found = (Path(nvcc).resolve().parents[1] for nvcc in [shutil.which("nvcc")] if nvcc)
-    for folder in (*wheels, *named, *found, Path("/usr/local/cuda")):
-        if any(next(folder.glob(part), None) for part in ("bin/ptxas", "lib*/libcudart.so.*")):
-            yield folder
 
 
 def accelerator_paths(kind: str) -> Iterator[tuple[str, int]]:

@@ -17,15 +17,14 @@ from shutil import which
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from graphc.export.cuda_toolkit import CUDART, find_in_toolkits
 from mallorn.core.errors import HostFault, InvalidRequest, MallornError
 from mallorn.core.install_command import install_line
 from mallorn.core.os_errors import os_error
-from workers.sandbox.system_paths import cuda_folders
 from workers.tvm.linker import INSTALL, blame_the_host, compiler
 
-CUDART: Final = "libcudart.so.13"  # TVM's wheel links to this version
 DRIVER: Final = "libcuda.so.1"
-_STUB: Final = Path(__file__).with_name("cuda_driver_stub.c")
+STUB: Final = Path(__file__).with_name("cuda_driver_stub.c")
 # As TVM compiles a kernel by itself, so that a library compiled by stock TVM runs as fast.
 _OPTIONS: Final = (
     *("-O3", "-w", "--use_fast_math", "--expt-relaxed-constexpr", "--expt-extended-lambda"),
@@ -39,7 +38,7 @@ _OPTIONS: Final = (
 class Toolchain:
     """What this host has to compile CUDA kernels and to load TVM's CUDA runtime library."""
 
-    nvcc: Path | None
+    nvcc: str | None
     cudart: str | None  # a path, or the name by which the loader finds it
     has_driver: bool
     missing: tuple[tuple[str, str], ...]  # what compiling lacks, each with the command that installs it
@@ -71,11 +70,8 @@ _collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
 
 def find_toolchain() -> Toolchain:
     """Look for nvcc, cudart and the driver: in NVIDIA's wheels first, then on the system."""
-    folders = list(cuda_folders())
-    compilers = [*(folder / "bin" / "nvcc" for folder in folders), *map(Path, filter(None, [which("nvcc")]))]
-    nvcc = next((path for path in compilers if path.is_file()), None)
-    libraries = (path for folder in folders for path in folder.glob(f"lib*/{CUDART}"))
-    cudart = next(map(str, libraries), CUDART if _loads(CUDART) else None)
+    nvcc = find_in_toolkits("bin/nvcc") or which("nvcc")
+    cudart = find_in_toolkits(f"lib*/{CUDART}") or (CUDART if _loads(CUDART) else None)
     needs = (
         (nvcc, "CUDA's compiler nvcc", install_line("cuda")),
         (cudart, f"CUDA's runtime {CUDART}", install_line("cuda")),
@@ -125,7 +121,7 @@ def _load_stub() -> None:
         raise HostFault("this host cannot compile for CUDA: it lacks a C compiler", hint=INSTALL)
     with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
         library = Path(folder, DRIVER)
-        _run([command, "-shared", "-fPIC", f"-Wl,-soname,{DRIVER}", "-o", str(library), str(_STUB)], folder)
+        _run([command, "-shared", "-fPIC", f"-Wl,-soname,{DRIVER}", "-o", str(library), str(STUB)], folder)
         ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
 
 
