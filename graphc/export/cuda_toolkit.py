@@ -28,6 +28,11 @@ def find_in_toolkits(pattern: str) -> str | None:
     return next((str(path) for folder in cuda_folders() for path in folder.glob(pattern)), None)
 
 
+def find_nvcc() -> str | None:
+    """Return the path of CUDA's compiler; None if there is none."""
+    return find_in_toolkits("bin/nvcc") or shutil.which("nvcc")
+
+
 def prepare_stock_tvm() -> None:
     """Let TVM find cudart and compile with nvcc; call it before TVM is imported.
 
@@ -36,6 +41,6 @@ def prepare_stock_tvm() -> None:
     if cudart := find_in_toolkits(f"lib*/{CUDART}"):
         with suppress(OSError):
             ctypes.CDLL(cudart, ctypes.RTLD_GLOBAL)
-    if nvcc := shutil.which("nvcc") or find_in_toolkits("bin/nvcc"):
-        os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(nvcc).parent)])
+    if nvcc := find_nvcc():
+        os.environ["PATH"] = os.pathsep.join([str(Path(nvcc).parent), os.environ.get("PATH", os.defpath)])
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")

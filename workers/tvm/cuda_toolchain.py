@@ -17,7 +17,7 @@ from shutil import which
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from graphc.export.cuda_toolkit import CUDART, find_in_toolkits
+from graphc.export.cuda_toolkit import CUDART, find_in_toolkits, find_nvcc
 from mallorn.core.errors import HostFault, InvalidRequest, MallornError
 from mallorn.core.install_command import install_line
 from mallorn.core.os_errors import os_error
@@ -70,7 +70,7 @@ _collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
 
 def find_toolchain() -> Toolchain:
     """Look for nvcc, cudart and the driver: in NVIDIA's wheels first, then on the system."""
-    nvcc = find_in_toolkits("bin/nvcc") or which("nvcc")
+    nvcc = find_nvcc()
     cudart = find_in_toolkits(f"lib*/{CUDART}") or (CUDART if _loads(CUDART) else None)
     needs = (
         (nvcc, "CUDA's compiler nvcc", install_line("cuda")),

@@ -152,16 +152,14 @@ def read_ptxas(log: str) -> dict[str, dict[str, int]]:
             found[entry] = {}
         elif words.startswith("Function properties for "):
             function = words.removeprefix("Function properties for ")
-        elif words.startswith("Used "):
-            found[entry] |= dict(_numbers(words.removeprefix("Used ")))
-        elif function == entry and "bytes stack frame" in words:
+        elif entry and (words.startswith("Used ") or (function == entry and "bytes stack frame" in words)):
             found[entry] |= dict(_numbers(words))
     return found
 
 
 def _numbers(words: str) -> Iterator[tuple[str, int]]:
     for part in words.split(", "):
-        number, _, unit = part.removeprefix("used ").partition(" ")
+        number, _, unit = part.removeprefix("Used ").removeprefix("used ").partition(" ")
         if number.isdecimal():
             yield unit, int(number)
 
