@@ -70,7 +70,12 @@ ACCESSES: Final = 8  # of a program, of which `executed` says what they move, fo
 EXECUTED: Final = View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True)
 """What runs of the generated code, and the lines of the cache that move (Tuna)."""
 
-VIEWS: Final = {view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE, EXECUTED)}
+LAUNCH: Final = View("launch", 1, (20,), lowered=True)
+"""What CUDA kernels take of a multiprocessor, by ptxas and their launches, and counts over their PTX."""
+
+VIEWS: Final = {
+    view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE, EXECUTED, LAUNCH)
+}
 
 
 ROUNDING = 1e-4

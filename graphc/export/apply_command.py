@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphc.export import export_checks
+from graphc.export.cuda_toolkit import prepare_stock_tvm
 
 RECORDS = ("database_workload.json", "database_tuning_record.json")
 VERSIONS = ("alone", "loaded")
@@ -77,6 +78,8 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})
     os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it leaves the processors that it was started on
+    if manifest["target"]["kind"] == "cuda":
+        prepare_stock_tvm()
     from graphc.export import compile_network, onnxruntime_answers, target_machine
 
     target = target_machine.read_target(manifest["target"])

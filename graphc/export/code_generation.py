@@ -4,7 +4,8 @@ LLVM extends narrower indices anew for each load, unless it can prove that none 
 Of gathers it thinks too well: it goes down columns with them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import tvm
@@ -20,14 +21,17 @@ def compiled(module: Any, target: Any, instruments: Sequence[Any] = (), **option
         return tvm.tirx.build(module, target=generating(target))
 
 
-def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> Any:
-    """TVM's context to do it in."""
+@contextmanager
+def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> Iterator[Any]:
+    """Enter the target, whose architecture CUDA's compiler asks for, and yield TVM's pass context."""
     wide = target.kind.name == "llvm" and "64" in str(target.attrs.get("mtriple", "64"))
-    return tvm.transform.PassContext(
+    context = tvm.transform.PassContext(
         instruments=list(instruments),
         disabled_pass=[NARROWING] if wide else [],
         config=options,
     )
+    with target, context:
+        yield context
 
 
 def generating(target: Any) -> Any:

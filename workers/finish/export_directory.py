@@ -43,6 +43,8 @@ from workers.whole_model.engines import TUNED
 # All that apply.py and its archive import; onnxruntime is for --check, where it is installed.
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "ml_dtypes", "numpy", "onnx", "protobuf")
 CHECKER: Final = "onnxruntime"
+# What TVM compiles and runs kernels for CUDA with.
+CUDA_WHEELS: Final = ("nvidia-cuda-cccl>=13,<14", "nvidia-cuda-nvcc>=13,<14", "nvidia-cuda-runtime>=13,<14")
 REQUIREMENTS: Final = "requirements.txt"
 REPORT: Final = "report.json"
 RECORDS_OF: Final = [version.file(name) for version in Version for name in DATABASE]
@@ -70,6 +72,7 @@ def complete_export(claimed: StageContext, winners: Sequence[Winner], directory:
     manifest = _manifest(claimed, winners, digests)
     _write_manifest(directory, manifest)
     pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
+    pins += CUDA_WHEELS if claimed.target.kind == "cuda" else ()
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
 
 

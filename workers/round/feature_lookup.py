@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix
-from costmodels.views import CODE, EXECUTED, STATEMENTS, VIEWS, View
+from costmodels.views import CODE, EXECUTED, LAUNCH, STATEMENTS, VIEWS, View
 from db.repositories.feature_cache import Features, ViewOf
 from db.session import Database
 from mallorn.core.registry import resolve
@@ -20,7 +20,7 @@ from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, C
 from workers.tvm.code_digest import builder
 
 # The views that a compiler fills, and for how many candidates it is asked at once.
-LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4}
+LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4, LAUNCH.name: 4}
 # What this process asked for in vain, by database: it is not asked again, and not stored.
 _unanswered: WeakKeyDictionary[Database, set[tuple[ViewOf, str]]] = WeakKeyDictionary()
 

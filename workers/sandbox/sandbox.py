@@ -30,7 +30,7 @@ _NAMES: Final = (
 _BEGINNINGS: Final = (
     *("LC_", "PYTHON", "TVM_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "ZIG_"),
     *("CUDA_", "NVIDIA_", "ROCM_", "ROCR_", "HIP_", "HSA_", "AMD_", "GPU_", "OCL_", "OPENCL_", "VK_"),
-    *("MALLOC_", "GLIBC_", "ORT_", "COVERAGE_"),
+    *("MALLOC_", "NVCC_", "GLIBC_", "ORT_", "COVERAGE_"),
 )
 # Vendors name their logins like their drivers' settings, as NVIDIA_API_KEY.
 _SECRET: Final = re.compile(

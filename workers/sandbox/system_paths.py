@@ -7,6 +7,7 @@ from glob import glob
 from pathlib import Path
 from typing import Final
 
+from graphc.export.cuda_toolkit import cuda_folders
 from workers.sandbox.landlock import READ, RUN, TRUNCATE, USE, WRITE_FILE
 
 _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt")
@@ -64,6 +65,8 @@ def system_paths() -> Iterator[tuple[Path, int]]:
     for entry in sys.path:
         if not any(Path(entry).is_relative_to(prefix) for prefix in prefixes):
             yield from _code(Path(entry))
+    for folder in cuda_folders():
+        yield folder, RUN
 
 
 def accelerator_paths(kind: str) -> Iterator[tuple[str, int]]:

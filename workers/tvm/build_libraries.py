@@ -21,6 +21,7 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from graphc.export.code_generation import compiled
 from mallorn.core.errors import InvalidRequest
 from workers.interfaces.candidate_compiler import Library
+from workers.tvm.kernel_figures import compile_for_cuda
 from workers.tvm.linker import blame_the_host, link_shared
 from workers.tvm.parsed_program_cache import instructions, parse_tvm_target
 from workers.tvm.program_arguments import tensor_args
@@ -31,10 +32,16 @@ COMPARED_ACCESSES: Final = 200
 
 
 def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
-    """The library of a scheduled module, in memory. Raises BodyTooLarge beside those `sizes`."""
+    """Compile a scheduled module to a library in memory.
+
+    Raises BodyTooLarge compared with `sizes`; for CUDA KernelRefused, CannotLaunch and HostFault.
+    """
     watches = [] if sizes is None else [Watch(sizes)]
+    compiling_for, options = _compiled_for(target), {"tirx.disable_assert": True}
     try:
-        return compiled(module, _compiled_for(target), watches, **{"tirx.disable_assert": True})
+        if compiling_for.kind.name == "cuda":
+            return compile_for_cuda(module, compiling_for, watches, **options).library
+        return compiled(module, compiling_for, watches, **options)
     except RuntimeError as error:  # TVM's own, whatever the watch raised
         for watch in watches:
             if watch.refused is not None:
@@ -59,7 +66,7 @@ def build(
 ) -> Library:
     """Compile a candidate to a library at `out_path`.
 
-    Raises InvalidCandidate, TraceRefused and, without `any_size`, BodyTooLarge.
+    Raises InvalidCandidate, TraceRefused, what `generate` raises and, without `any_size`, BodyTooLarge.
     """
     started_sec = time.perf_counter()
     instructions(tir, trace)  # says why a trace is refused; `rebuild` takes it for an invalid candidate

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from graphc.export.cuda_toolkit import find_nvcc
 from graphc.export.zip_graphc import digest
 from mallorn.core.errors import CodeReplaced, HostFault
 from workers.subprocesses.typed_method import Served
@@ -41,7 +42,10 @@ def code_parts() -> Mapping[str, str]:
 
     The first call decides for the life of this process.
     """
-    return source_parts() | {"compiler": _version_of(compiler()), "linker": _version_of(_linker())}
+    tools = {"compiler": _version_of(compiler()), "linker": _version_of(_linker())}
+    if nvcc := find_nvcc():
+        tools["nvcc"] = _version_of(nvcc, line=-1)
+    return source_parts() | tools
 
 
 def source_parts() -> dict[str, str]:
@@ -81,8 +85,8 @@ def _linker() -> str | None:
         return None
 
 
-def _version_of(program: str | None) -> str:
-    """Return the program's name and the first line that it says of its version."""
+def _version_of(program: str | None, line: int = 0) -> str:
+    """Return the program's name and a line, the first by default, that it says of its version."""
     if program is None:
         return ABSENT
     command = [program, "--version"]
@@ -97,4 +101,5 @@ def _version_of(program: str | None) -> str:
         )
     except OSError:  # it cannot be run, so it makes nothing
         return ABSENT
-    return f"{Path(program).name} {done.stdout.partition(chr(10))[0].strip()}"
+    said = done.stdout.strip().splitlines() or [""]
+    return f"{Path(program).name} {said[line].strip()}"

@@ -19,6 +19,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, Shapes, Untuned
+from workers.tvm.cuda_toolchain import collecting
 from workers.tvm.graph_recipes import recipe_of, step_json
 from workers.tvm.import_onnx_to_relax import ImportedModel, load_network
 from workers.tvm.kernel_objects import export_kernels
@@ -45,7 +46,8 @@ def compile_model(
     """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`.
 
     Of a range every point, in one library whose `main` takes any size of it. Counts the tasks that have a
-    schedule, because TVM passes over the others in silence. Raises InvalidModel, NotFound, InvalidRequest.
+    schedule, because TVM passes over the others in silence. Raises InvalidModel, NotFound, InvalidRequest;
+    for CUDA KernelRefused and, where no compiler is installed, HostFault.
     """
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
@@ -58,7 +60,9 @@ def compile_model(
         if stock.is_cpu(tvm_target):
             export_kernels(stock.scheduled(mods, told, after, tvm_target, scratch), out_so, tvm_target)
         else:
-            export_with_pool(stock.build(mods, told, after, tvm_target, scratch), out_so, tvm_target)
+            with collecting(tvm_target):
+                built = stock.build(mods, told, after, tvm_target, scratch)
+            export_with_pool(built, out_so, tvm_target)
     return Compiled(
         found=len(found),
         of=len(found) + len(missing),
@@ -125,7 +129,8 @@ def compile_default(model_path: str, target: str, out_so: str, input_shapes: Sha
     """What TVM makes of the model by itself, without schedules: the base line and the numeric reference."""
     started_sec = time.monotonic()
     tvm_target = as_tvm_target(target)
-    executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
+    with collecting(tvm_target):
+        executable = tvm.compile(load_network(model_path, input_shapes, tvm_target).mod, tvm_target)
     embedded = embedding() if stock.is_cpu(tvm_target) else {}
     executable.export_library(out_so, fcompile=link_shared, **embedded)
     return Untuned(Path(out_so).stat().st_size, time.monotonic() - started_sec)

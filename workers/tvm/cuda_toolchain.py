@@ -1,38 +1,81 @@
-"""What this host has to compile CUDA kernels and to run them."""
+"""From CUDA source to device code (a cubin), on machines with and without a GPU.
+
+TVM compiles CUDA source only where its CUDA runtime library is loaded; otherwise it packs the source into the
+kernel's library. The CUDA runtime library links to cudart and to the driver: where no driver is installed, a
+stub of it is loaded, whose functions fail. Nothing here asks a GPU.
+"""
 
 import ctypes
-import sys
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from shutil import which
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
+from graphc.export.cuda_toolkit import CUDART, find_in_toolkits, find_nvcc
+from mallorn.core.errors import HostFault, InvalidRequest, MallornError
 from mallorn.core.install_command import install_line
+from mallorn.core.os_errors import os_error
+from workers.tvm.linker import INSTALL, blame_the_host, compiler
 
-CUDART: Final = "libcudart.so.13"  # TVM's wheel links to this version
 DRIVER: Final = "libcuda.so.1"
+STUB: Final = Path(__file__).with_name("cuda_driver_stub.c")
+# As TVM compiles a kernel by itself, so that a library compiled by stock TVM runs as fast.
+_OPTIONS: Final = (
+    *("-O3", "-w", "--use_fast_math", "--expt-relaxed-constexpr", "--expt-extended-lambda"),
+    *(f"-U__CUDA_NO_{kind}__" for kind in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_OPERATORS")),
+    *(f"-U__CUDA_NO_{kind}__" for kind in ("BFLOAT16_CONVERSIONS", "BFLOAT162_OPERATORS")),
+    *("-U__CUDA_NO_BFLOAT162_CONVERSIONS__", "--ptxas-options=-v,--register-usage-level=10"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
     """What this host has to compile CUDA kernels and to load TVM's CUDA runtime library."""
 
-    nvcc: Path | None
+    nvcc: str | None
     cudart: str | None  # a path, or the name by which the loader finds it
     has_driver: bool
     missing: tuple[tuple[str, str], ...]  # what compiling lacks, each with the command that installs it
 
 
+class KernelRefused(InvalidRequest):
+    """nvcc or ptxas does not compile a kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """A compiled CUDA source: its cubin, the PTX that it was assembled from, and what ptxas said of it."""
+
+    cubin: bytes
+    ptx: str
+    log: str
+
+
+@dataclass(slots=True)
+class Collected:
+    """What became of the CUDA sources of a build."""
+
+    codes: list[DeviceCode] = field(default_factory=list)
+    error: MallornError | None = None
+
+
+_collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
+
+
 def find_toolchain() -> Toolchain:
     """Look for nvcc, cudart and the driver: in NVIDIA's wheels first, then on the system."""
-    folders = [*(Path(entry, "nvidia", "cu13") for entry in sys.path), Path("/usr/local/cuda")]
-    compilers = [*(folder / "bin" / "nvcc" for folder in folders), *map(Path, filter(None, [which("nvcc")]))]
-    nvcc = next((path for path in compilers if path.is_file()), None)
-    libraries = (path for folder in folders for path in folder.glob(f"lib*/{CUDART}"))
-    cudart = next(map(str, libraries), CUDART if _loads(CUDART) else None)
+    nvcc = find_nvcc()
+    cudart = find_in_toolkits(f"lib*/{CUDART}") or (CUDART if _loads(CUDART) else None)
     needs = (
         (nvcc, "CUDA's compiler nvcc", install_line("cuda")),
         (cudart, f"CUDA's runtime {CUDART}", install_line("cuda")),
+        (which("g++"), "a C++ compiler, which nvcc needs", "apt-get install g++"),
     )
     missing = tuple((what, command) for found, what, command in needs if not found)
     return Toolchain(nvcc, cudart, _loads(DRIVER), missing)
@@ -44,3 +87,97 @@ def _loads(library: str) -> bool:
     except OSError:
         return False
     return True
+
+
+@lru_cache(maxsize=1)
+def load() -> None:
+    """Load TVM's CUDA runtime library and have TVM compile CUDA source with nvcc, for the current target.
+
+    Raises HostFault, naming what is missing and the command that installs it.
+    """
+    found = find_toolchain()
+    nvcc = str(found.nvcc)
+    if found.missing:
+        what, command = found.missing[0]
+        raise HostFault(f"this host cannot compile for CUDA: it lacks {what}", hint=command)
+    import tvm
+    import tvm_ffi
+
+    ctypes.CDLL(found.cudart, ctypes.RTLD_GLOBAL)
+    if not found.has_driver:
+        _load_stub()
+    # Which registers the functions that TVM found missing when it was imported.
+    ctypes.CDLL(str(Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"), ctypes.RTLD_GLOBAL)
+
+    def compile_for_current_target(source: str) -> bytes:
+        return _collect(nvcc, source, str(tvm.target.Target.current(allow_none=False).attrs["arch"]))
+
+    tvm_ffi.register_global_func("tvm_callback_cuda_compile", compile_for_current_target, override=True)
+
+
+def _load_stub() -> None:
+    command = compiler()
+    if command is None:
+        raise HostFault("this host cannot compile for CUDA: it lacks a C compiler", hint=INSTALL)
+    with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
+        library = Path(folder, DRIVER)
+        _run([command, "-shared", "-fPIC", f"-Wl,-soname,{DRIVER}", "-o", str(library), str(STUB)], folder)
+        ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+
+
+def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
+    """Compile CUDA source for an architecture such as `sm_90a`. Raises KernelRefused, HostFault."""
+    with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
+        text, cubin = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
+        text.write_text(source)
+        places = ["--keep", f"--keep-dir={folder}", "-o", str(cubin), str(text)]
+        log = _run([nvcc, "-cubin", f"-arch={arch}", *_OPTIONS, *places], folder)
+        return DeviceCode(cubin.read_bytes(), cubin.with_suffix(".ptx").read_text(), log)
+
+
+def _run(command: list[str], folder: str) -> str:
+    """Run a compiler and return what it printed. Raises KernelRefused with that where it fails."""
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=folder
+        )
+    except OSError as error:
+        raise os_error(error) or HostFault(f"cannot run {command[0]}: {error.strerror}") from error
+    said = done.stdout.replace(f"{folder}/", "").strip()
+    if done.returncode != 0:
+        blame_the_host(Path(folder))
+        raise KernelRefused(f"{Path(command[0]).name} refused the kernel: {said}")
+    return said
+
+
+def _collect(nvcc: str, source: str, arch: str) -> bytes:
+    collected = _collected.get() or Collected()
+    try:
+        collected.codes.append(compile_cuda(nvcc, source, arch))
+    except MallornError as error:
+        collected.error = error
+        raise
+    return collected.codes[-1].cubin
+
+
+@contextmanager
+def collecting(target: Any) -> Iterator[Collected]:
+    """Have TVM compile CUDA kernels inside, and collect their device code; nothing for other targets.
+
+    Raises KernelRefused and HostFault, of which TVM would make a RuntimeError.
+    """
+    collected = Collected()
+    if target.kind.name != "cuda":
+        yield collected
+        return
+    load()
+    token = _collected.set(collected)
+    try:
+        with target:
+            yield collected
+    except RuntimeError as error:
+        if collected.error is not None:
+            raise collected.error from error
+        raise
+    finally:
+        _collected.reset(token)

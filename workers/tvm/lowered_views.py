@@ -7,14 +7,15 @@ import numpy as np
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
-from tvm.support import nvcc
 
-from costmodels.views import CODE, EXECUTED, STATEMENTS
+from costmodels.views import CODE, EXECUTED, LAUNCH, STATEMENTS
 from graphc.export.code_generation import compiled
+from mallorn.core.errors import InvalidRequest
 from searchers.space import Matrix
 from workers.features.assembly_counts_view import describe_code
 from workers.features.executed_instructions_view import describe_executed
 from workers.interfaces.candidate_compiler import Candidates
+from workers.tvm.kernel_figures import compile_for_cuda, describe_launch
 from workers.tvm.parsed_program_cache import parse_tvm_target, tune_context
 from workers.tvm.rebuild_schedule import rebuild
 
@@ -50,24 +51,29 @@ def _executed(tir: str, target: str, schedule: Any) -> Matrix:
     return describe_executed(*_generated(target, schedule), _statements(tir, target, schedule))
 
 
-def _generated(target: str, schedule: Any) -> tuple[str, str]:
-    """The kind of the target, and the text of what runs there."""
-    module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
+def _launch(tir: str, target: str, schedule: Any) -> Matrix:
+    del tir
     parsed = parse_tvm_target(target)
-    return parsed.kind.name, _assembly(compiled(module, parsed), parsed)
+    if parsed.kind.name != "cuda":
+        raise InvalidRequest("the view launch is of CUDA kernels", hint="choose a model of another view")
+    return describe_launch(compile_for_cuda(_runnable(schedule), parsed), str(parsed.attrs["arch"]))
 
 
-def _assembly(library: Any, target: Any) -> str:
-    """The text of what runs on the device; CUDA's is compiled again, to PTX."""
-    if target.kind.name != "cuda":
-        return str(library.inspect_source("asm"))
-    with target:
-        source = library.imports[0].inspect_source("cuda")
-        return bytes(nvcc.compile_cuda(source, target_format="ptx", compiler="nvcc")).decode()
+def _generated(target: str, schedule: Any) -> tuple[str, str]:
+    """The kind of the target, and the text of what runs there: of CUDA kernels the PTX."""
+    parsed = parse_tvm_target(target)
+    if parsed.kind.name == "cuda":
+        return "cuda", "\n".join(code.ptx for code in compile_for_cuda(_runnable(schedule), parsed).codes)
+    return parsed.kind.name, str(compiled(_runnable(schedule), parsed).inspect_source("asm"))
+
+
+def _runnable(schedule: Any) -> Any:
+    return RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
 
 
 DESCRIBE: Final[Mapping[str, Callable[[str, str, Any], Matrix]]] = {
     STATEMENTS.name: _statements,
     CODE.name: _code,
     EXECUTED.name: _executed,
+    LAUNCH.name: _launch,
 }

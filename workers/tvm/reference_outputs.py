@@ -26,6 +26,7 @@ from workers.interfaces.model_compiler import Reference
 from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.tvm import float16_reference
 from workers.tvm.compare_outputs import Array
+from workers.tvm.cuda_toolchain import collecting
 from workers.tvm.linker import link_shared
 from workers.tvm.parallel_reference import parallel
 from workers.tvm.parsed_program_cache import parse_module
@@ -145,7 +146,9 @@ def _random(rng: Any, tensor: Tensor, limits: tuple[int, int], floats: tuple[flo
 
 
 def _build(mod: Any, target: str, out_so: str) -> str:
-    library = tvm.tirx.build(mod, target=as_tvm_target(target))
+    tvm_target = as_tvm_target(target)
+    with collecting(tvm_target):
+        library = tvm.tirx.build(mod, target=tvm_target)
     library.export_library(out_so, fcompile=link_shared)
     return out_so
 

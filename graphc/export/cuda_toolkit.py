@@ -1,0 +1,46 @@
+"""Finds CUDA's compiler and runtime, in NVIDIA's wheels or on the system, for stock TVM, too."""
+
+import ctypes
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+CUDART: Final = "libcudart.so.13"  # TVM's wheel links to this version
+
+
+def cuda_folders() -> Iterator[Path]:
+    """Yield the folders of CUDA's compiler or runtime: NVIDIA's wheels, CUDA_HOME, the system's toolkits."""
+    wheels = (Path(entry, "nvidia", "cu13") for entry in sys.path)
+    named = (Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name))
+    # A folder that merely holds a script named nvcc is no toolkit.
+    found = (Path(nvcc).resolve().parents[1] for nvcc in [shutil.which("nvcc")] if nvcc)
+    for folder in (*wheels, *named, *found, Path("/usr/local/cuda")):
+        if any(next(folder.glob(part), None) for part in ("bin/ptxas", f"lib*/{CUDART}")):
+            yield folder
+
+
+def find_in_toolkits(pattern: str) -> str | None:
+    """Return the first file of the folders that matches, as `bin/nvcc`; None if there is none."""
+    return next((str(path) for folder in cuda_folders() for path in folder.glob(pattern)), None)
+
+
+def find_nvcc() -> str | None:
+    """Return the path of CUDA's compiler; None if there is none."""
+    return find_in_toolkits("bin/nvcc") or shutil.which("nvcc")
+
+
+def prepare_stock_tvm() -> None:
+    """Let TVM find cudart and compile with nvcc; call it before TVM is imported.
+
+    By itself TVM finds cudart on the loader's path only, and compiles with NVRTC by another package.
+    """
+    if cudart := find_in_toolkits(f"lib*/{CUDART}"):
+        with suppress(OSError):
+            ctypes.CDLL(cudart, ctypes.RTLD_GLOBAL)
+    if nvcc := find_nvcc():
+        os.environ["PATH"] = os.pathsep.join([str(Path(nvcc).parent), os.environ.get("PATH", os.defpath)])
+        os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")

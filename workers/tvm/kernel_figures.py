@@ -1,0 +1,200 @@
+"""What CUDA kernels take of a multiprocessor: ptxas's figures and the sizes of their launches."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from tvm.ir import Call
+from tvm.ir.instrument import pass_instrument
+from tvm.tirx import IntImm
+
+from graphc.core.graph_rewriting import collect
+from graphc.export.code_generation import compiled
+from mallorn.core.compute_capability import THREADS_PER_BLOCK, ComputeCapability, capability
+from mallorn.core.errors import InvalidRequest
+from searchers.space import Matrix
+from workers.features.assembly_parser import functions_of
+from workers.tvm.cuda_toolchain import DeviceCode, collecting
+
+LAUNCHES_KNOWN: Final = (
+    "tirx.SplitHostDevice"  # the pass after which the host's code has a call for each kernel
+)
+_LAUNCH: Final = "tirx.call_ffi_kernel"
+_DYNAMIC_SHARED: Final = "tirx.use_dyn_shared_memory"
+# How the mnemonics of PTX begin.
+_COUNTED: Final = {
+    "fused multiply-adds": ("fma.",),
+    "tensor core products": ("mma.", "wmma.mma.", "wgmma.mma"),
+    "global loads": ("ld.global",),
+    "global stores": ("st.global",),
+    "shared loads": ("ld.shared", "ldmatrix", "wmma.load"),
+    "shared stores": ("st.shared",),
+    "asynchronous copies": ("cp.async",),
+    "barriers": ("bar.", "barrier."),
+}
+_NEEDS: Final = (
+    *("registers", "stack_bytes", "spill_bytes"),
+    *("static_shared_bytes", "dynamic_shared_bytes", "threads"),
+)
+_FITS: Final = ("blocks_per_sm", "warps_per_sm")
+LAUNCH_COLUMNS: Final = ("kernels", "blocks", *_NEEDS, *_FITS, "instructions", *_COUNTED, "occupancy")
+
+
+class CannotLaunch(InvalidRequest):
+    """A kernel needs more registers, threads or shared memory than one multiprocessor has."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFigures:
+    """What one kernel takes, and how many blocks of it a multiprocessor runs at a time."""
+
+    name: str
+    registers: int  # of a thread
+    stack_bytes: int  # of a thread
+    spill_bytes: int  # that a thread stores and loads for want of registers
+    static_shared_bytes: int  # of a block
+    dynamic_shared_bytes: int
+    threads: int  # of a block
+    blocks: int  # of the launch; 0 where it depends on a size that is known at run time
+    blocks_per_sm: int  # 0: the kernel cannot launch
+    warps_per_sm: int
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.static_shared_bytes + self.dynamic_shared_bytes
+
+
+@pass_instrument
+class LaunchWatch:
+    """Keeps the sizes of a module's launches, by kernel, while TVM lowers it."""
+
+    def __init__(self) -> None:
+        self.launches: dict[str, dict[str, int]] = {}
+
+    def run_after_pass(self, module: Any, info: Any) -> None:
+        if str(info.name) == LAUNCHES_KNOWN:
+            for function in module.functions.values():
+                for call in collect(function.body, Call):
+                    if getattr(call.op, "name", "") == _LAUNCH:
+                        self.launches |= _launch(call)
+
+
+def _launch(call: Any) -> dict[str, dict[str, int]]:
+    names = [str(name) for name in call.attrs["launch_params"]]
+    sizes = call.args[len(call.args) - len(names) :]
+    known = (int(size) if isinstance(size, IntImm) else 0 for size in sizes)
+    return {str(call.args[0].value): dict(zip(names, known, strict=True))}
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLibrary:
+    """TVM's library of a module for CUDA, with the device code in it and what its kernels take."""
+
+    library: Any
+    codes: Sequence[DeviceCode]
+    kernels: Sequence[KernelFigures]
+
+
+def compile_for_cuda(
+    module: Any, target: Any, instruments: Sequence[Any] = (), **options: Any
+) -> CudaLibrary:
+    """Compile a module of tensor functions. Raises KernelRefused, CannotLaunch, HostFault."""
+    watch, arch = LaunchWatch(), str(target.attrs["arch"])
+    with collecting(target) as collected:
+        library = compiled(module, target, [*instruments, watch], **options)
+    kernels = kernel_figures(collected.codes, watch.launches, arch)
+    check_launch(kernels, arch)
+    return CudaLibrary(library, collected.codes, kernels)
+
+
+def kernel_figures(
+    codes: Sequence[DeviceCode], launches: Mapping[str, Mapping[str, int]], arch: str
+) -> list[KernelFigures]:
+    """Join what ptxas said of each kernel with the sizes of its launch."""
+    gpu = capability(arch)
+    said = {name: figures for code in codes for name, figures in read_ptxas(code.log).items()}
+    return [_figures(name, figures, launches.get(name, {}), gpu) for name, figures in said.items()]
+
+
+def _figures(
+    name: str, said: Mapping[str, int], launch: Mapping[str, int], gpu: ComputeCapability
+) -> KernelFigures:
+    threads = prod(size for axis, size in launch.items() if axis.startswith("threadIdx"))
+    blocks = prod(size for axis, size in launch.items() if axis.startswith("blockIdx"))
+    registers, static = said.get("registers", 0), said.get("bytes smem", 0)
+    dynamic = launch.get(_DYNAMIC_SHARED, 0)
+    fits = static <= gpu.shared_per_block  # what is static cannot be opted in to
+    resident = gpu.resident_blocks(threads, registers, static + dynamic) if fits else 0
+    return KernelFigures(
+        name=name,
+        registers=registers,
+        stack_bytes=said.get("bytes stack frame", 0),
+        spill_bytes=said.get("bytes spill stores", 0) + said.get("bytes spill loads", 0),
+        static_shared_bytes=static,
+        dynamic_shared_bytes=dynamic,
+        threads=threads,
+        blocks=blocks,
+        blocks_per_sm=resident,
+        warps_per_sm=resident * -(-threads // gpu.warp_size),
+    )
+
+
+def read_ptxas(log: str) -> dict[str, dict[str, int]]:
+    """Return what `ptxas -v` printed of each kernel: numbers by their unit, as in `bytes spill stores`."""
+    found: dict[str, dict[str, int]] = {}
+    entry = function = ""
+    for line in log.splitlines():
+        words = line.rpartition(" : ")[2].strip()
+        if words.startswith("Compiling entry function '"):
+            entry = function = words.split("'")[1]
+            found[entry] = {}
+        elif words.startswith("Function properties for "):
+            function = words.removeprefix("Function properties for ")
+        elif entry and (words.startswith("Used ") or (function == entry and "bytes stack frame" in words)):
+            found[entry] |= dict(_numbers(words))
+    return found
+
+
+def _numbers(words: str) -> Iterator[tuple[str, int]]:
+    for part in words.split(", "):
+        number, _, unit = part.removeprefix("Used ").removeprefix("used ").partition(" ")
+        if number.isdecimal():
+            yield unit, int(number)
+
+
+def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
+    """Raise CannotLaunch for the first kernel of which a multiprocessor runs no block."""
+    gpu = capability(arch)
+    for kernel in kernels:
+        if not kernel.blocks_per_sm:
+            raise CannotLaunch(
+                f"{kernel.name} cannot launch on {arch}: a block has {kernel.threads} threads of "
+                f"{kernel.registers} registers, {kernel.static_shared_bytes} bytes of static shared memory "
+                f"and {kernel.shared_bytes} bytes of shared memory in all; at most {THREADS_PER_BLOCK} "
+                f"threads, {gpu.registers_per_sm} registers, {gpu.shared_per_block} bytes and "
+                f"{gpu.shared_per_block_optin} bytes fit"
+            )
+
+
+def describe_launch(built: CudaLibrary, arch: str) -> Matrix:
+    """Return the row of the view `launch`: columns as LAUNCH_COLUMNS, in log2, but for the occupancy.
+
+    Blocks and instructions of several kernels are summed; of registers, bytes and threads the most count.
+    """
+    kernels = built.kernels
+    needs = [max((getattr(each, name) for each in kernels), default=0) for name in _NEEDS]
+    fits = [min((getattr(each, name) for each in kernels), default=0) for name in _FITS]
+    mnemonics = [
+        instruction.mnemonic
+        for code in built.codes
+        for function in functions_of(code.ptx)
+        for instruction in function.instructions
+    ]
+    counted = [sum(each.startswith(kinds) for each in mnemonics) for kinds in _COUNTED.values()]
+    blocks = sum(kernel.blocks for kernel in kernels)
+    logs = np.log2(1 + np.array([len(kernels), blocks, *needs, *fits, len(mnemonics), *counted]))
+    gpu = capability(arch)
+    occupancy = fits[1] * gpu.warp_size / gpu.threads_per_sm
+    return np.array([[*logs, occupancy]], dtype=np.float32)
