@@ -85,6 +85,9 @@ def new_schedule(tir: str, seed: int = _SEED) -> Any:
     return Schedule(parse_module(tir), seed=seed, debug_mask="none", error_render_level="none")
 
 
+TILES: Final = ("SamplePerfectTile", "SamplePartitionedTile")  # sampling instructions with several numbers
+
+
 def is_choice(instruction: Any) -> bool:
     """Whether an instruction of a trace samples: its outcome is a decision."""
     return str(instruction.kind.name).startswith("Sample")

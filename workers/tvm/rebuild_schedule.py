@@ -9,7 +9,7 @@ from tvm.error import InternalError
 from tvm.s_tir.schedule import ScheduleError, Trace
 
 from workers.tvm.allowed_programs import TraceRefused
-from workers.tvm.parsed_program_cache import instructions, is_choice, new_schedule, tune_context
+from workers.tvm.parsed_program_cache import TILES, instructions, is_choice, new_schedule, tune_context
 from workers.tvm.sketches import plain
 
 LATEST: Final = 64  # the schedules of a round: what was found valid is built next
@@ -39,7 +39,7 @@ def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
     numbers = iter(decisions)
     bound: dict[Any, Any] = {}
     for inst in filter(is_choice, insts):
-        is_tile = inst.kind.name == "SamplePerfectTile"
+        is_tile = inst.kind.name in TILES
         bound[inst] = [next(numbers) for _ in range(int(inst.attrs[0]))] if is_tile else next(numbers)
     if next(numbers, None) is not None:
         raise ValueError("more decisions than the sketch has choices")

@@ -121,6 +121,10 @@ def _describe(inst: Any, decisions: list[Any]) -> Choice:
             width, limit = plain(inst.attrs)
             # Where the extent depends on earlier choices, TVM adapts the outermost factor to it.
             return Choice(ChoiceKind.TILE, width, extent=math.prod(decisions[0]), limit=max(limit, 0))
+        case "SamplePartitionedTile":
+            width, place, multiple = plain(inst.attrs)
+            extent = math.prod(decisions[0])
+            return Choice(ChoiceKind.TILE, width, extent=extent, inner_multiple=(place, multiple))
         case "SampleCategorical":
             labels, weights = map(tuple, plain(inst.attrs))
             return Choice(
