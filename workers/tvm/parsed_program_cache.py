@@ -10,6 +10,7 @@ from tvm.s_tir.schedule import Schedule, Trace
 
 from graphc.core.vector_lanes import lanes_of
 from graphc.quant.dot_product_function import PAIRS
+from workers.tvm import cuda_rules
 from workers.tvm.allowed_programs import check_program, read_trace
 from workers.tvm.tensor_intrinsics import load_intrinsics
 
@@ -51,6 +52,27 @@ def tune_context(tir: str, target: str) -> Any:
         space_generator=_tensorizing() if PAIRS in tir else SPACE,
         rand_state=_SEED,
         num_threads=1,
+    )
+
+
+@lru_cache(maxsize=64)
+def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
+    """Return the contexts whose space generators make the sketches of a program.
+
+    Those of CUDA verify kernels that opt in to more shared memory.
+    """
+    parsed = parse_tvm_target(target)
+    if parsed.kind.name != "cuda":
+        return (tune_context(tir, target),)
+    return tuple(
+        ms.TuneContext(
+            parse_module(tir),
+            target=cuda_rules.opted_in(parsed),
+            space_generator=generator,
+            rand_state=_SEED,
+            num_threads=1,
+        )
+        for generator in cuda_rules.generators(parsed)
     )
 
 
