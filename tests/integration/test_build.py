@@ -8,7 +8,7 @@ import pytest
 import tvm
 
 from mallorn.core.errors import StorageFull
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assumed, assumed_gpu
 from searchers.roller.rank_candidates import ranked
 from tests.unit.tvm_space.programs import matmul, softmax
 from workers.tvm.build_libraries import InvalidCandidate, build
@@ -74,7 +74,7 @@ def test_a_library_that_cannot_be_written_is_blamed_on_the_full_disk(
 def test_a_gpu_candidate_is_exported_without_a_gpu(tmp_path: Path) -> None:
     target = '{"kind":"cuda","tag":"nvidia/nvidia-a100"}'
     sketch = design_space(matmul(), target)[-1]
-    decisions = ranked([sketch], (), assumed(1, 1, gpu=True), 1)[0].decisions
+    decisions = ranked([sketch], (), assumed_gpu(), 1)[0].decisions
     assert rebuild(matmul(), target, sketch.trace, decisions) is not None
     build(matmul(), target, sketch.trace, decisions, str(tmp_path / "candidate.so"))
     # Without CUDA's driver TVM packs the kernel's source, which the device compiles when it loads it.
