@@ -12,7 +12,7 @@ from graphc.core.vector_lanes import lanes_of
 from graphc.quant.dot_product_function import PAIRS
 from workers.tvm import cuda_rules
 from workers.tvm.allowed_programs import check_program, read_trace
-from workers.tvm.tensor_intrinsics import load_intrinsics
+from workers.tvm.tensor_intrinsics import load_intrinsics, load_intrinsics_of
 
 # Sketches of another space generator, or another version of our use of it, are other sketches.
 SPACE: Final = "post-order-apply"
@@ -97,6 +97,7 @@ def instructions(tir: str, trace: str) -> tuple[Any, ...]:
     Raises TraceRefused for instructions that are not allowed.
     """
     steps = read_trace(trace)
+    load_intrinsics_of(trace)
     schedule = new_schedule(tir)
     Trace.apply_json_to_schedule([steps, []], schedule)
     return tuple(schedule.trace.insts)
