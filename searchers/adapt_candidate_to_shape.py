@@ -1,6 +1,7 @@
 """A candidate of one shape carried to another: the same sketch, with tiles as like as the extents allow."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import comb, prod
 
@@ -50,7 +51,7 @@ def _carried(taken: tuple[int, ...], there: Choice, here: Choice) -> list[int]:
 def _tiles(taken: tuple[int, ...], here: Choice) -> list[int]:
     if TileRule(here).well_formed(np.array([taken], dtype=np.int32)).all():
         return list(taken)
-    possible = _possible(here.extent, here.width, here.limit or here.extent)
+    possible = _possible(replace(here, suggested=()))
     # What is further inside is met more often, and counts more.
     weights = np.arange(here.width, dtype=np.float64)
     apart = np.abs(np.log2(possible) - np.log2(np.array(taken, dtype=np.float64))) @ weights
@@ -58,10 +59,11 @@ def _tiles(taken: tuple[int, ...], here: Choice) -> list[int]:
 
 
 @lru_cache(maxsize=512)
-def _possible(extent: int, width: int, limit: int) -> Rows:
-    """The tilings within the limit, or a sample of them where there are too many."""
-    rule = TileRule(Choice(ChoiceKind.TILE, width, extent, limit))
-    if prod(comb(power + width - 1, width - 1) for _, power in prime_powers(extent)) > MOST_TILINGS:
+def _possible(choice: Choice) -> Rows:
+    """Return the well-formed tilings of a choice, or a sample of them where there are too many."""
+    rule, last = TileRule(choice), choice.width - 1
+    if prod(comb(power + last, last) for _, power in prime_powers(choice.extent)) > MOST_TILINGS:
         return rule.sample(np.random.default_rng(0), MOST_TILINGS)
-    rows = tilings(extent, width)
-    return rows[rows[:, -1] <= limit] if (rows[:, -1] <= limit).any() else rule.repair(rows)
+    rows = tilings(choice.extent, choice.width)
+    fits = rule.well_formed(rows)
+    return rows[fits] if fits.any() else rule.repair(rows)

@@ -14,12 +14,16 @@ MAX_REDRAWS = 8
 
 
 class TileRule:
-    """A TILE choice: `width` factors whose product is the extent, the last within the limit."""
+    """A TILE choice: `width` factors whose product is the extent, the last within the limit.
+
+    With `inner_multiple` (place, n), the product of the factors from that place on is a multiple of n.
+    """
 
     def __init__(self, choice: Choice) -> None:
         self.width = choice.width
         self.extent = choice.extent
         self.limit = choice.limit or choice.extent
+        self._inner, self._multiple = choice.inner_multiple or (0, 1)
         self._primes = prime_powers(choice.extent)
         self._sources, self._targets, self._factors = _moves(choice.extent, choice.width)
 
@@ -31,10 +35,10 @@ class TileRule:
         return self.width > 2 and self.extent > 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
-        """Uniform over ordered factorisations; rows above the limit after a few draws are repaired."""
+        """Uniform over ordered factorisations; rows outside the limits after a few draws are repaired."""
         rows = self._draw(rng, count)
         for _ in range(MAX_REDRAWS):
-            over = np.flatnonzero(rows[:, -1] > self.limit)
+            over = np.flatnonzero(~self._within_limits(rows))
             if not over.size:
                 return rows
             rows[over] = self._draw(rng, over.size)
@@ -45,6 +49,9 @@ class TileRule:
         legal = rows[:, self._sources] % self._factors == 0
         grown = rows[:, -1:].astype(np.int64) * self._factors
         legal &= (self._targets != self.width - 1) | (grown <= self.limit)
+        spare = rows[:, self._inner :].prod(axis=1, keepdims=True) // self._multiple
+        leaves = (self._sources >= self._inner) & (self._targets < self._inner)
+        legal &= ~leaves | (spare % self._factors == 0)
         pick = np.floor(rng.random(len(rows)) * legal.sum(axis=1)).astype(np.int64)
         move = (legal.cumsum(axis=1) > pick[:, None]).argmax(axis=1)
         changed, line = rows.copy(), np.arange(len(rows))
@@ -55,7 +62,11 @@ class TileRule:
     def well_formed(self, rows: Rows) -> NDArray[np.bool_]:
         positive = (rows > 0).all(axis=1)
         exact = rows.astype(np.float64).prod(axis=1) == self.extent
-        return np.asarray(positive & exact & (rows[:, -1] <= self.limit))
+        return np.asarray(positive & exact & self._within_limits(rows))
+
+    def _within_limits(self, rows: Rows) -> NDArray[np.bool_]:
+        inner = rows[:, self._inner :].prod(axis=1)
+        return np.asarray((rows[:, -1] <= self.limit) & (inner % self._multiple == 0))
 
     def _draw(self, rng: np.random.Generator, count: int) -> Rows:
         rows = np.ones((count, self.width), dtype=np.int32)
@@ -66,12 +77,18 @@ class TileRule:
         return rows
 
     def repair(self, rows: Rows) -> Rows:
-        """Move factors from the innermost loop to the outermost until the limit holds; changes `rows`."""
+        """Move factors outwards until the limit holds, then inwards for `inner_multiple`; changes `rows`."""
         for prime, power in reversed(self._primes):
             for _ in range(power):
                 over = (rows[:, -1] > self.limit) & (rows[:, -1] % prime == 0)
                 rows[over, -1] //= prime
                 rows[over, 0] *= prime
+        for prime, power in prime_powers(self._multiple):
+            for source in [*range(self._inner)] * power:
+                short = rows[:, self._inner :].prod(axis=1) % prime**power != 0
+                moved = short & (rows[:, source] % prime == 0)
+                rows[moved, source] //= prime
+                rows[moved, self._inner] *= prime
         return rows
 
 

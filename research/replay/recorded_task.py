@@ -9,7 +9,7 @@ from typing import Final
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.candidate import Sketch
-from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.values.machine import Machine, assumed, assumed_gpu
 from mallorn.core.values.trial import Trial
 
 _LANES: Final = 16
@@ -40,7 +40,9 @@ class RecordedTask:
     def machine(self) -> Machine:
         """A recording says what its target is, and not how wide a vector is there."""
         target = Target(self.target)
-        return assumed(target.num_cores, _LANES, gpu=not target.is_cpu)
+        if not target.is_cpu:
+            return assumed_gpu(str(target.attrs.get("arch", "")))
+        return assumed(target.num_cores, _LANES)
 
     @property
     def failures(self) -> int:

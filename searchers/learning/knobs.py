@@ -31,6 +31,8 @@ class Knob:
     options: tuple[int, ...]
     rest: int  # the tile's outermost column; for a list its own
     extent: int  # 0 for a list
+    inside: int = 0  # columns of the tile that are further inside
+    multiple: int = 1  # of the product of this factor and those further inside
 
 
 class Knobs:
@@ -65,8 +67,10 @@ class Knobs:
         """The legal options of the next knob, given the earlier ones."""
         if not self.knobs[at].extent:
             return np.tile(self.exists[at], (len(rows), 1))
-        left = rows[:, self.knobs[at].rest]
-        return np.asarray((left[:, None] % self._options[at] == 0) & self.exists[at])
+        knob = self.knobs[at]
+        divides = rows[:, knob.rest, None] % self._options[at] == 0
+        inner = rows[:, knob.column + 1 : knob.column + 1 + knob.inside].prod(axis=1, keepdims=True)
+        return np.asarray(divides & (inner * self._options[at] % knob.multiple == 0) & self.exists[at])
 
     def set(self, at: int, rows: Rows, place: Indices) -> None:
         """Set one knob of every row, in place."""
@@ -106,10 +110,18 @@ def _knobs(sketch: Sketch) -> list[Knob]:
 def _of_tile(choice: Choice, start: int) -> list[Knob]:
     every = tuple(divisors(choice.extent))
     innermost = tuple(option for option in every if option <= (choice.limit or choice.extent))
-    levels = range(choice.width - 1, 0, -1)
-    options = [innermost if level == choice.width - 1 else every for level in levels]
+    last = choice.width - 1
+    place, multiple = choice.inner_multiple or (0, 1)
     return [
-        Knob(start + level, mine, start, choice.extent) for level, mine in zip(levels, options, strict=True)
+        Knob(
+            start + level,
+            innermost if level == last else every,
+            start,
+            choice.extent,
+            last - level,
+            multiple if level == place else 1,
+        )
+        for level in range(last, 0, -1)
     ]
 
 

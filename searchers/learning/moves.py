@@ -28,6 +28,7 @@ class Direction:
     limit: int = UNLIMITED  # upper limit of the target
     step: int = 0  # in a list, one value down or up
     edge: int = NO_EDGE  # the last value, where the step has no effect
+    left: int = 0  # of the inner products of a row, the one that loses the factor; 0: none does
 
 
 class Moves:
@@ -35,10 +36,16 @@ class Moves:
 
     def __init__(self, sketch: Sketch) -> None:
         placed = [(choice, columns.start) for columns, choice in sketch.places]
-        self.directions = [d for choice, start in placed for d in _directions(choice, start)]
-        fields = [[d.source, d.target, d.factor, d.limit, d.step, d.edge] for d in self.directions]
-        table = np.array(fields, dtype=np.int64).reshape(-1, 6)
-        self._source, self._target, self._factor, self._limit, self._step, self._edge = table.T
+        self._inner = [
+            (slice(start + choice.inner_multiple[0], start + choice.width), choice.inner_multiple[1])
+            for choice, start in placed
+            if choice.inner_multiple
+        ]
+        begins = [columns.start for columns, _ in self._inner]
+        self.directions = [d for choice, start in placed for d in _directions(choice, start, begins)]
+        fields = [[d.source, d.target, d.factor, d.limit, d.step, d.edge, d.left] for d in self.directions]
+        table = np.array(fields, dtype=np.int64).reshape(-1, 7)
+        self._source, self._target, self._factor, self._limit, self._step, self._edge, self._left = table.T
         self._lists = {start: support(c) for c, start in placed if c.kind is not ChoiceKind.TILE}
         self.knobs = self._knobs({start for _, start in placed})
 
@@ -47,14 +54,16 @@ class Moves:
 
     def legal(self, rows: Rows) -> Mask:
         """The directions that change each row."""
-        return self._may(rows[:, self._source], rows[:, self._target], np.arange(len(self)))
+        spare = self._spare(rows)[:, self._left]
+        return self._may(rows[:, self._source], rows[:, self._target], spare, np.arange(len(self)))
 
     def apply(self, rows: Rows, chosen: Indices) -> Rows:
         """One step of each row; STAY and illegal directions leave it where it is."""
         moved = rows.copy()
         line = np.flatnonzero(chosen != STAY)
         way = chosen[line]
-        may = self._may(rows[line, self._source[way]], rows[line, self._target[way]], way)
+        spare = self._spare(rows)[line, self._left[way]]
+        may = self._may(rows[line, self._source[way]], rows[line, self._target[way]], spare, way)
         line, way = line[may], way[may]
         tiled = self._step[way] == 0
         self._shift(moved, line[~tiled], way[~tiled])
@@ -64,9 +73,15 @@ class Moves:
         moved[line, self._target[way]] *= factor
         return moved
 
-    def _may(self, given: Rows, taken: Rows, way: Indices) -> Mask:
+    def _spare(self, rows: Rows) -> Indices:
+        """Return by how much each inner product exceeds its `inner_multiple`; 0, which all divide, first."""
+        spare = [rows[:, columns].prod(axis=1) // multiple for columns, multiple in self._inner]
+        return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
+
+    def _may(self, given: Rows, taken: Rows, spare: Indices, way: Indices) -> Mask:
         grown = taken.astype(np.int64) * self._factor[way]
         fits = (given % self._factor[way] == 0) & (grown <= self._limit[way])
+        fits &= spare % self._factor[way] == 0
         return np.asarray(fits & (given != self._edge[way]), dtype=np.bool_)
 
     def _shift(self, moved: Rows, line: Indices, way: Indices) -> None:
@@ -99,15 +114,24 @@ def support(choice: Choice) -> NDArray[np.int32]:
     return np.array(sorted(drawn), dtype=np.int32)
 
 
-def _directions(choice: Choice, start: int) -> list[Direction]:
+def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction]:
+    """Return the directions of a choice; `begins` are the first columns of all inner products."""
     if choice.kind is not ChoiceKind.TILE:
         values = support(choice).tolist()
         ends = ((-1, values[0]), (1, values[-1])) if len(values) > 1 else ()
         return [Direction(start, start, step=step, edge=edge) for step, edge in ends]
     last = choice.width - 1
     limit = choice.limit or choice.extent
+    inner = choice.inner_multiple[0] if choice.inner_multiple else 0
+    which = 1 + begins.index(start + inner) if choice.inner_multiple else 0
     return [
-        Direction(start + source, start + target, prime, limit if target == last else UNLIMITED)
+        Direction(
+            start + source,
+            start + target,
+            prime,
+            limit if target == last else UNLIMITED,
+            left=which if target < inner <= source else 0,
+        )
         for prime, _ in prime_powers(choice.extent)
         for source, target in permutations(range(choice.width), 2)
     ]

@@ -1,7 +1,7 @@
 """Decision vectors of one sketch that fit a machine, with the time that each should take."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Final
 
@@ -11,16 +11,18 @@ from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
 from searchers.loop_nest import Nest, read_across
 from searchers.roller.block_time import block_us, computing_us, feeding_us, moving_us, result_us
-from searchers.roller.build_tiles import build, cut_reduction, gpu_tiles
-from searchers.roller.sketch_blocks import SPATIAL_LEVELS, Block, PlacedChoice, blocks, home, places
+from searchers.roller.build_tiles import build, cut_reduction
+from searchers.roller.gpu_guesses import gpu_guesses, gpu_time_us
+from searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, home, places
 from searchers.roller.tiled_loops import Loops
 from searchers.space import ChoiceKind, Sketch
 from searchers.tile_factorizations import Rows
 
 _MOST_TILES: Final = 256  # of a block, with which every other choice is tried
-_GPU_DEPTHS: Final = (4, 16, 1)
+_VERSIONS: Final = 3  # of tiles that there is no model of
 _TENSORIZED: Final = "meta_schedule.auto_tensorize"
 _USUAL_UNROLL: Final = 64.0
+FIXED_US: Final = 1e8  # of a sketch without choices on a GPU, until the others are known
 _UNKNOWN_US: Final = 1e9  # of a sketch that there is no model of: they stay in the order of their making
 
 
@@ -72,6 +74,8 @@ class Constructor:
 
     def guesses(self, sketch: Sketch) -> Guesses:
         """Those worth a look."""
+        if self._machine.gpu:
+            return self._guess_on_gpu(sketch)
         of_sketch = blocks(sketch)
         if self._modelled(of_sketch):
             return self._guess_tiles(sketch, of_sketch[0], _machine_of(sketch, self._machine))
@@ -79,6 +83,8 @@ class Constructor:
 
     def time_us(self, sketch: Sketch, rows: Rows) -> Column | None:
         """What any decision vectors of a sketch should take; None where there is no model of it."""
+        if self._machine.gpu:
+            return gpu_time_us(sketch, rows, self._nests, self._machine)
         of_sketch, machine = blocks(sketch), _machine_of(sketch, self._machine)
         if not self._modelled(of_sketch):
             return None
@@ -87,7 +93,16 @@ class Constructor:
         return self._time_us(sketch, rows, Tiled(block, block.nest(self._nests), tiles, machine), machine)
 
     def _modelled(self, of_sketch: Sequence[Block]) -> bool:
-        return len(of_sketch) == 1 and of_sketch[0].tiled and not self._machine.gpu
+        return len(of_sketch) == 1 and of_sketch[0].tiled
+
+    def _guess_on_gpu(self, sketch: Sketch) -> Guesses:
+        """Guess by the model of a GPU; a sketch without choices comes after what the model likes best."""
+        found = gpu_guesses(sketch, self._nests, self._machine)
+        if found is None:
+            plain = self._guess_plainly(sketch, blocks(sketch))
+            return plain if sketch.choices else replace(plain, us=plain.us * 0 + FIXED_US)
+        rows, us = found
+        return Guesses(rows, us, rows.astype(np.int64))
 
     def tiled(self, block: Block, machine: Machine) -> Tiled:
         """The best tiles of a block, fastest first."""
@@ -135,7 +150,7 @@ class Constructor:
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
         """What there is no model of: all choices that are no tiles, in the order of what is sane."""
         others = _others(sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].tiled else 1)
-        versions = [self._plain_tiles(sketch, of_sketch, at) for at in range(len(_GPU_DEPTHS))]
+        versions = [self._plain_tiles(sketch, of_sketch, at) for at in range(_VERSIONS)]
         pairs = list(product(product(*(values for _, values in others)), versions))
         rows = _filled(sketch, len(pairs))
         for row, (values, tiles) in zip(rows, pairs, strict=True):
@@ -151,12 +166,10 @@ class Constructor:
     ) -> list[tuple[PlacedChoice, list[int]]]:
         found: list[tuple[PlacedChoice, list[int]]] = []
         for block in of_sketch:
-            if block.tiled and not self._machine.gpu:
+            if block.tiled:
                 best = self.tiled(block, _machine_of(sketch, self._machine)).tiles
                 row = best[min(version, len(best) - 1)]
                 tiles = [row[columns].tolist() for columns in _columns(block)]
-            elif self._machine.gpu and block.spatial[0].choice.width > SPATIAL_LEVELS:
-                tiles = gpu_tiles(block, _GPU_DEPTHS[version])
             else:
                 tiles = cut_reduction(block, self._machine)
             found += zip(block.places, tiles, strict=True)

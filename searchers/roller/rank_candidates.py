@@ -10,11 +10,12 @@ from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
 from searchers.decision_features import decision_rows, places_by_sketch
 from searchers.loop_nest import Nest
-from searchers.roller.constructor import Constructor, Guesses
+from searchers.roller.constructor import FIXED_US, Constructor, Guesses
 from searchers.space import Candidate, Sketch, Space
 
 _LOOKED_AT: Final = 1024  # of the best, among which there is a choice
 _LEAST: Final = 64  # that are ranked at once: every round of a task asks for some more
+_LATER: Final = 1e-6
 _ALIKE: Final = 0.3  # how much slower a guess counts that is wholly like one before it
 
 
@@ -37,6 +38,8 @@ def _ranked(
     sketch = np.concatenate([np.full(len(each.us), at) for at, each in enumerate(found)])
     place = np.concatenate([np.arange(len(each.us)) for each in found])
     us = np.concatenate([each.us for each in found])
+    # No model knows how good a sketch without choices is: it is tried right after the best guess.
+    us[us == FIXED_US] = min(FIXED_US, us.min() * (1 + _LATER))
     best = np.argsort(us, kind="stable")[:_LOOKED_AT]
     order = best[_spread(us[best], _aspects(found, sketch[best], place[best]), count)]
     rows = [(sketches[sketch[at]], found[sketch[at]].rows[place[at]]) for at in order]

@@ -33,6 +33,8 @@ def assert_well_formed(space: Space, candidate: Candidate) -> None:
             assert math.prod(part) == choice.extent
             assert all(factor > 0 for factor in part)
             assert not choice.limit or part[-1] <= choice.limit
+            place, multiple = choice.inner_multiple or (0, 1)
+            assert math.prod(part[place:]) % multiple == 0
         else:
             assert part[0] in choice.values
 
@@ -58,3 +60,17 @@ class TinySpace(DecisionSpace):
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         return [c.decisions[0] % 2 == 1 or c.decisions[2] == 1 for c in candidates]
+
+
+class PartitionedSpace(DecisionSpace):
+    """Tiles with an `inner_multiple`; every well-formed candidate is valid."""
+
+    def __init__(self) -> None:
+        tiles = [Choice(ChoiceKind.TILE, 5, extent, inner_multiple=(3, 4)) for extent in (32, 24)]
+        super().__init__([Sketch("partitioned", "", tuple(tiles))], [1.0], assumed(cores=2, lanes=4))
+
+    def defaults(self) -> list[Candidate]:
+        return [Candidate("partitioned", (8, 1, 1, 4, 1, 6, 1, 1, 4, 1))]
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        return self.well_formed(candidates)

@@ -12,7 +12,13 @@ from searchers.base import Searcher, Trial
 from searchers.simulate_search import trained
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing.candidate_checks import SEEDS, TinySpace, assert_well_formed, generator
+from searchers.testing.candidate_checks import (
+    SEEDS,
+    PartitionedSpace,
+    TinySpace,
+    assert_well_formed,
+    generator,
+)
 
 
 class SearcherTestCase:
@@ -96,6 +102,17 @@ class SearcherTestCase:
     ) -> None:
         failed = [Trial(trial.candidate, Outcome.BUILD_ERROR, None) for trial in history]
         assert len(searcher.propose(space, failed, model, 16, generator(0))) == 16
+
+    def test_inner_factors_of_a_proposed_tile_multiply_to_what_the_tile_demands(
+        self, searcher: Searcher, model: CostModel | None
+    ) -> None:
+        space = PartitionedSpace()
+        drawn = dict.fromkeys(space.sample(generator(7), 24))
+        history = [Trial(each, Outcome.OK, 1.0 + sum(each.decisions)) for each in drawn]
+        proposed = searcher.propose(space, history, model, 16, generator(0))
+        assert len(proposed) == 16
+        for proposal in proposed:
+            assert_well_formed(space, proposal.candidate)
 
     def test_nothing_is_proposed_when_nothing_is_wanted(
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None

@@ -42,7 +42,12 @@ class Follower:
             "Split": self._split,
             "Fuse": self._fuse,
             "Reorder": self._reorder,
+            "AddUnitLoop": self._add_unit_loop,
             "RFactor": self._rfactor,
+            "DecomposeReduction": self._decompose,
+            "ReadAt": lambda step: self._copy_at(step, 0),
+            "WriteAt": lambda step: self._copy_at(step, 1),
+            "ReIndex": lambda step: self._cache(step, int(step.attrs[1])),
             "CacheRead": lambda step: self._cache(step, 0),
             "CacheWrite": lambda step: self._cache(step, 1),
             "ComputeInline": self._inline,
@@ -68,7 +73,12 @@ class Follower:
             self._nest.blocks.append(block)
 
     def _children(self, step: TraceStep) -> None:
-        """The children of the root: every block that is not inlined yet."""
+        """The children of the root: every block that is not inlined yet.
+
+        DLight asks for no block by its name before.
+        """
+        if not self._nest.blocks:
+            self._nest.blocks = [TracedBlock() for _ in step.outputs]
         found = [block for block in self._nest.blocks if not block.inlined]
         self._blocks |= dict(zip(step.outputs, found, strict=False))
 
@@ -93,6 +103,11 @@ class Follower:
         parts = [Loop((factor,), whole.axis, level, kind) for level, factor in enumerate(factors)]
         self._nest.replace(whole, parts)
         self._loops |= dict(zip(step.outputs, parts, strict=True))
+
+    def _add_unit_loop(self, step: TraceStep) -> None:
+        loop = self._loops[step.outputs[0]] = Loop((ONE,))
+        if block := self._blocks.get(step.names[0]):
+            block.path.append(loop)
 
     def _fuse(self, step: TraceStep) -> None:
         loops = [self._loops[name] for name in step.names]
@@ -125,6 +140,16 @@ class Follower:
         block.path = [*before, dataclasses.replace(factored, kind=AxisKind.REDUCTION)]
         self._nest.blocks.insert(self._nest.blocks.index(block), partial)
         self._blocks[step.outputs[0]] = partial
+
+    def _decompose(self, step: TraceStep) -> None:
+        """The block that sets a sum to zero belongs to no pass of its own."""
+        self._blocks[step.outputs[0]] = TracedBlock(stage=True, inlined=True)
+
+    def _copy_at(self, step: TraceStep, after: int) -> None:
+        loop, block = self._loops[step.names[0]], self._blocks[step.names[1]]
+        depth = block.path.index(loop) + 1 if loop in block.path else 0
+        copy = self._blocks[step.outputs[0]] = TracedBlock(block.path[:depth], stage=True, depth=depth)
+        self._nest.blocks.insert(self._nest.blocks.index(block) + after, copy)
 
     def _blockize(self, step: TraceStep) -> None:
         """A tensorised block has no loops of its own."""

@@ -60,7 +60,10 @@ _WORDS: Final = {
     "CacheRead": _SCOPE,
     "CacheWrite": _SCOPE,
     "GetSBlock": _NAME,
+    "ReadAt": _SCOPE,
+    "SetScope": _SCOPE,
     "Tensorize": _NAME,
+    "WriteAt": _SCOPE,
 }
 #: The keys of annotations, and the texts that they take beside numbers.
 ANNOTATIONS: Final[Mapping[str, re.Pattern[str]]] = {
@@ -68,6 +71,7 @@ ANNOTATIONS: Final[Mapping[str, re.Pattern[str]]] = {
     "meta_schedule.auto_tensorize": _NAME,
     "meta_schedule.auto_tensorize_init": _NAME,
     "meta_schedule.tiling_structure": re.compile("[SR]{1,16}"),
+    "permuted_layout": _NAME,
 }
 _RELAID: Final = "meta_schedule.layout_rewrite_preproc"
 _VARIABLE: Final = re.compile(r"[a-z]\d{1,6}|_|None", re.ASCII)

@@ -18,7 +18,7 @@ from workers.interfaces.model_compiler import DatasetRows, OpenedDataset
 from workers.interfaces.tensor_arguments import pack_arguments
 from workers.tvm.allowed_programs import read_trace
 from workers.tvm.extract_tasks import describe
-from workers.tvm.parsed_program_cache import parse_module
+from workers.tvm.parsed_program_cache import TILES, parse_module
 from workers.tvm.sketches import sketch_key
 from workers.tvm.tuning_database import BROKEN, words_of
 from workers.tvm.workload_key import canonical
@@ -27,7 +27,7 @@ ANOTHER: Final = "another key than its text has"
 CHOICES: Final = "other choices than its trace has"
 MOST_SKETCHES: Final = 1 << 10  # of a program
 _KINDS: Final = {
-    "SamplePerfectTile": ChoiceKind.TILE,
+    **dict.fromkeys(TILES, ChoiceKind.TILE),
     "SampleCategorical": ChoiceKind.CATEGORICAL,
     "SampleComputeLocation": ChoiceKind.LOCATION,
 }
@@ -81,11 +81,7 @@ def _sketch(row: Row) -> Row:
     steps = read_trace(row["trace"])
     if sketch_key(row["trace"]) != row["key"]:
         raise ValueError(ANOTHER)
-    widths = [
-        (_KINDS[kind], step[0] if kind == "SamplePerfectTile" else 1)
-        for kind, _, step, _ in steps
-        if kind in _KINDS
-    ]
+    widths = [(_KINDS[kind], step[0] if kind in TILES else 1) for kind, _, step, _ in steps if kind in _KINDS]
     choices = unpack_choices(json.loads(row["choices"]))
     if [(choice.kind, choice.width) for choice in choices] != widths or not 0 <= row[
         "ordinal"

@@ -10,8 +10,9 @@ from tvm.s_tir.schedule import Schedule, Trace
 
 from graphc.core.vector_lanes import lanes_of
 from graphc.quant.dot_product_function import PAIRS
+from workers.tvm import cuda_rules
 from workers.tvm.allowed_programs import check_program, read_trace
-from workers.tvm.tensor_intrinsics import load_intrinsics
+from workers.tvm.tensor_intrinsics import load_intrinsics, load_intrinsics_of
 
 # Sketches of another space generator, or another version of our use of it, are other sketches.
 SPACE: Final = "post-order-apply"
@@ -54,6 +55,27 @@ def tune_context(tir: str, target: str) -> Any:
     )
 
 
+@lru_cache(maxsize=64)
+def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
+    """Return the contexts whose space generators make the sketches of a program.
+
+    Those of CUDA verify kernels that opt in to more shared memory.
+    """
+    parsed = parse_tvm_target(target)
+    if parsed.kind.name != "cuda":
+        return (tune_context(tir, target),)
+    return tuple(
+        ms.TuneContext(
+            parse_module(tir),
+            target=cuda_rules.opted_in(parsed),
+            space_generator=generator,
+            rand_state=_SEED,
+            num_threads=1,
+        )
+        for generator in cuda_rules.generators(parsed)
+    )
+
+
 def _tensorizing() -> Any:
     """With what MetaSchedule does after a sketch where a processor has VNNI, which puts instructions in."""
     steps = ms.postproc
@@ -75,6 +97,7 @@ def instructions(tir: str, trace: str) -> tuple[Any, ...]:
     Raises TraceRefused for instructions that are not allowed.
     """
     steps = read_trace(trace)
+    load_intrinsics_of(trace)
     schedule = new_schedule(tir)
     Trace.apply_json_to_schedule([steps, []], schedule)
     return tuple(schedule.trace.insts)
@@ -83,6 +106,9 @@ def instructions(tir: str, trace: str) -> tuple[Any, ...]:
 def new_schedule(tir: str, seed: int = _SEED) -> Any:
     """An empty schedule of the program; what a seed leaves open is the same in every process."""
     return Schedule(parse_module(tir), seed=seed, debug_mask="none", error_render_level="none")
+
+
+TILES: Final = ("SamplePerfectTile", "SamplePartitionedTile")  # sampling instructions with several numbers
 
 
 def is_choice(instruction: Any) -> bool:

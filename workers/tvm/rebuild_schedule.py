@@ -6,10 +6,20 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tvm.error import InternalError
+from tvm.s_tir.meta_schedule.postproc import VerifyGPUCode
 from tvm.s_tir.schedule import ScheduleError, Trace
 
 from workers.tvm.allowed_programs import TraceRefused
-from workers.tvm.parsed_program_cache import instructions, is_choice, new_schedule, tune_context
+from workers.tvm.cuda_rules import DYNAMIC, can_launch
+from workers.tvm.parsed_program_cache import (
+    TILES,
+    design_contexts,
+    instructions,
+    is_choice,
+    new_schedule,
+    parse_tvm_target,
+    tune_context,
+)
 from workers.tvm.sketches import plain
 
 LATEST: Final = 64  # the schedules of a round: what was found valid is built next
@@ -28,10 +38,28 @@ def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> A
         insts = instructions(tir, trace)
         Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
         schedule.enter_postproc()
-        accepted = all(step.apply(schedule) for step in tune_context(tir, target).space_generator.postprocs)
+        accepted = _postprocess(schedule, tir, target, insts)
     except (ScheduleError, InternalError, TraceRefused):  # TVM's checks trip over some combinations
         return None
     return schedule if accepted else None
+
+
+def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> bool:
+    """Apply MetaSchedule's postprocessors; return whether they and the limits of a CUDA target allow it.
+
+    MetaSchedule's check of CUDA kernels counts all shared memory alike, and refuses vectors that DLight uses.
+    """
+    parsed = parse_tvm_target(target)
+    fixed = not any(map(is_choice, insts))
+    if parsed.kind.name != "cuda" or not (fixed or any(DYNAMIC in inst.attrs for inst in insts)):
+        return all(step.apply(schedule) for step in tune_context(tir, target).space_generator.postprocs)
+    steps = design_contexts(tir, target)[0].space_generator.postprocs
+    checked = (step for step in steps if not (fixed and isinstance(step, VerifyGPUCode)))
+    if not all(step.apply(schedule) for step in checked):
+        return False
+    # Of these some do not lower, which takes longer to find out than everything else.
+    is_odd = fixed or any(inst.kind.name == "ReadAt" for inst in insts)
+    return not is_odd or can_launch(schedule.mod, parsed)
 
 
 def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
@@ -39,7 +67,7 @@ def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
     numbers = iter(decisions)
     bound: dict[Any, Any] = {}
     for inst in filter(is_choice, insts):
-        is_tile = inst.kind.name == "SamplePerfectTile"
+        is_tile = inst.kind.name in TILES
         bound[inst] = [next(numbers) for _ in range(int(inst.attrs[0]))] if is_tile else next(numbers)
     if next(numbers, None) is not None:
         raise ValueError("more decisions than the sketch has choices")

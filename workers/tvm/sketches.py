@@ -15,7 +15,16 @@ from graphc.core.graph_rewriting import SUGGESTS
 from mallorn.core.errors import Unschedulable
 from searchers.space import Choice, ChoiceKind, Sketch
 from workers.subprocesses.errors import MESSAGE_LIMIT
-from workers.tvm.parsed_program_cache import instructions, is_choice, new_schedule, tune_context
+from workers.tvm import cuda_rules
+from workers.tvm.parsed_program_cache import (
+    design_contexts,
+    instructions,
+    is_choice,
+    new_schedule,
+    parse_module,
+    parse_tvm_target,
+)
+from workers.tvm.program_blocks import blocks_of
 
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16
@@ -36,13 +45,29 @@ def design_space(tir: str, target: str) -> list[Sketch]:
 
 
 def _design_space(tir: str, target: str) -> list[Sketch]:
-    schedules = tune_context(tir, target).generate_design_space()
-    traces = {trace_text(schedule.trace): schedule.trace for schedule in schedules}
+    traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
     seen: Samples = {}
     return [
         Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, seen), ordinal)
         for ordinal, (text, trace) in enumerate(traces.items())
     ]
+
+
+def _schedules(tir: str, target: str) -> Iterator[Any]:
+    first, *others = design_contexts(tir, target)
+    yield from first.generate_design_space()
+    # What stores the sums of these rules fuses nothing, and MetaSchedule refuses a kernel of its own.
+    for context in others if blocks_of(parse_module(tir))[-1].reduced else ():
+        try:
+            for schedule in context.generate_design_space():
+                if cuda_rules.MMA in (text := trace_text(schedule.trace)):
+                    instructions(tir, text)
+                    yield schedule
+        except ScheduleError:  # the instruction does not fit the program's extents or accesses
+            continue
+    if first.target.kind.name == "cuda":
+        dlight = cuda_rules.dlight_schedule(parse_module(tir), parse_tvm_target(target))
+        yield from () if dlight is None else (dlight,)
 
 
 def trace_text(trace: Any) -> str:
@@ -121,6 +146,10 @@ def _describe(inst: Any, decisions: list[Any]) -> Choice:
             width, limit = plain(inst.attrs)
             # Where the extent depends on earlier choices, TVM adapts the outermost factor to it.
             return Choice(ChoiceKind.TILE, width, extent=math.prod(decisions[0]), limit=max(limit, 0))
+        case "SamplePartitionedTile":
+            width, place, multiple = plain(inst.attrs)
+            extent = math.prod(decisions[0])
+            return Choice(ChoiceKind.TILE, width, extent=extent, inner_multiple=(place, multiple))
         case "SampleCategorical":
             labels, weights = map(tuple, plain(inst.attrs))
             return Choice(

@@ -22,6 +22,7 @@ _OURS: Final = {
     ),
     "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.int8_instructions"),
 }
+_OF_TENSOR_CORES: Final = ("wmma_", "mma_sync_")  # in names of CUDA's
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
 _BY_MACHINE: Final = {
     "x86_64": "x86",
@@ -46,6 +47,12 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
     with _stacks_without_sources():
         for module in (*stock, *_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ())):
             importlib.import_module(module)
+
+
+def load_intrinsics_of(trace: str) -> None:
+    """Register CUDA's intrinsics if a trace names one, for whoever applies it without its target."""
+    if any(name in trace for name in _OF_TENSOR_CORES):
+        load_intrinsics("cuda")
 
 
 def _submodule(target_kind: str, triple: str) -> str | None:

@@ -22,6 +22,7 @@ from workers.interfaces.model_compiler import BadLine, Skipped, Tuned
 from workers.tvm.allowed_programs import TraceRefused, check_program, check_trace
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.run_recipe_passes import as_tvm_target
+from workers.tvm.tensor_intrinsics import load_intrinsics_of
 
 FILES: Final = (WORKLOADS, RECORDS)
 _LONGEST: Final = 300  # characters of what is wrong with a line
@@ -76,6 +77,7 @@ def replay(mod: Any, trace: str | list[Any]) -> Any:
     """The schedule that a full trace (JSON, as text or value) makes of a program. Raises one of BROKEN."""
     value = json.loads(trace) if isinstance(trace, str) else trace
     check_trace(*value)
+    load_intrinsics_of(str(value))
     schedule = Schedule(mod, seed=1, debug_mask="none", error_render_level="none")
     Trace.apply_json_to_schedule(value, schedule)
     return schedule

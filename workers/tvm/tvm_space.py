@@ -8,7 +8,7 @@ import numpy as np
 from costmodels.base import Matrix
 from costmodels.views import VIEWS
 from mallorn.core.targets import Target
-from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.values.machine import Machine, assumed, assumed_gpu
 from searchers.decision_space import DecisionSpace
 from searchers.loop_nest import Nest
 from searchers.roller.rank_candidates import ranked
@@ -97,5 +97,6 @@ class TvmSpace(DecisionSpace):
 
 def assumed_of(target: Target, compiler: CandidateCompiler) -> Machine:
     """A target's machine before one was measured."""
-    lanes = compiler.vector_lanes(target.text)
-    return assumed(target.num_cores, lanes, gpu=not target.is_cpu)
+    if not target.is_cpu:
+        return assumed_gpu(str(target.attrs.get("arch", "")))
+    return assumed(target.num_cores, compiler.vector_lanes(target.text))

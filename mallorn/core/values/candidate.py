@@ -30,6 +30,7 @@ class Choice:
     labels: tuple[int, ...] = ()  # what the indices of a CATEGORICAL stand for (unroll steps, ...)
     weights: tuple[float, ...] = ()  # sampling probabilities over `values`
     suggested: tuple[int, ...] = ()  # what the rule that made the sketch would choose, if it says so
+    inner_multiple: tuple[int, int] | None = None  # (place, n): from there on factors multiply to n * any
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ _SKETCH: Final = TypeAdapter(Sketch)
 
 def pack_choices(choices: Sequence[Choice]) -> list[JsonValue]:
     """Choices as plain values, for a column or a file."""
-    packed: list[JsonValue] = _CHOICES.dump_python(tuple(choices), mode="json")
+    packed: list[JsonValue] = _CHOICES.dump_python(tuple(choices), mode="json", exclude_none=True)
     return packed
 
 

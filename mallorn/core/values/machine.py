@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from mallorn.core.compute_capability import KNOWN_ARCHS, capability
 from mallorn.core.values.base import Value
 
 BITS: Final = re.compile(r"(?<!\d)(\d+)$")
@@ -28,7 +29,8 @@ class Machine(Value):
     """What schedules are made for: measured on a device, or assumed of its target until one was.
 
     A vector is a register of float32 numbers as wide as pays: a machine that splits wide ones in two may
-    be faster with narrow ones.
+    be faster with narrow ones. Of a GPU a core is a multiprocessor, a vector a warp's register, `in_flight`
+    the threads of a core, and the first cache its shared memory.
     """
 
     cores: Annotated[int, Field(ge=1)]
@@ -50,8 +52,56 @@ class Machine(Value):
     ] = False
 
 
-def assumed(cores: int, lanes: int, *, gpu: bool = False) -> Machine:
-    """A middling machine of this many cores and lanes, until a real one was measured."""
+#: A usual GPU of each architecture, by compute capability, from the vendor's data sheets: multiprocessors,
+#: TFLOP/s in float32 and in float16 on tensor cores, GB/s of its memory, and MiB of its L2 cache.
+_GPUS: Final = {
+    75: (40, 8.1, 65, 320, 4),
+    80: (108, 19.5, 312, 1555, 40),
+    86: (82, 35.6, 142, 936, 6),
+    87: (16, 5.3, 43, 205, 4),
+    89: (128, 82.6, 330, 1008, 72),
+    90: (132, 66.9, 989, 3350, 50),
+    100: (148, 75.0, 2250, 8000, 126),
+    103: (148, 75.0, 2250, 8000, 126),
+    110: (20, 8.1, 129, 273, 32),
+    120: (170, 104.8, 419, 1792, 96),
+    121: (48, 31.0, 125, 273, 24),
+}
+_MIDDLING: Final = "sm_86"
+
+
+def assumed_gpu(arch: str = _MIDDLING) -> Machine:
+    """Return a usual GPU of a CUDA architecture, or a middling one for an architecture without a row."""
+    known = arch if arch in KNOWN_ARCHS and capability(arch).number in _GPUS else _MIDDLING
+    limits = capability(known)
+    cores, tflops, tensor_tflops, memory, l2_mib = _GPUS[limits.number]
+    tflops_of = {
+        "float32": tflops,
+        "float16": tensor_tflops,
+        "bfloat16": tensor_tflops,
+        "int8": 2 * tensor_tflops,
+    }
+    return Machine(
+        cores=cores,
+        lanes=limits.warp_size,
+        registers=limits.registers_per_sm // limits.warp_size,
+        in_flight=limits.threads_per_sm,
+        core_gflops=1e3 * tflops / cores,
+        gflops={dtype: 1e3 * rate for dtype, rate in tflops_of.items()},
+        caches=(
+            Cache(
+                bytes=limits.shared_per_sm, gbytes_per_sec=1e3 * tflops / cores / 2
+            ),  # a float32 an operation
+            Cache(bytes=(l2_mib << 20) // cores, gbytes_per_sec=2.0 * memory / cores),
+        ),
+        memory_gbytes_per_sec=memory,
+        fork_us=2.0,
+        gpu=True,
+    )
+
+
+def assumed(cores: int, lanes: int) -> Machine:
+    """A middling CPU of this many cores and lanes, until a real one was measured."""
     registers = 28 if lanes >= 16 else 12
     core_gflops = 4.0 * lanes * 2.5
     return Machine(
@@ -68,7 +118,6 @@ def assumed(cores: int, lanes: int, *, gpu: bool = False) -> Machine:
         ),
         memory_gbytes_per_sec=10.0 * min(cores, 4),
         fork_us=5.0,
-        gpu=gpu,
     )
 
 

@@ -27,6 +27,7 @@ choices = st.builds(
     labels=numbers,
     weights=weights,
     suggested=numbers,
+    inner_multiple=st.none() | st.tuples(st.integers(0, 5), st.integers(1, 8)),
 )
 sketches = st.builds(
     Sketch, st.text(), st.text(), st.lists(choices, max_size=3).map(tuple), st.integers(0, 9)
@@ -44,6 +45,12 @@ def test_a_sketch_survives_json(sketch: Sketch) -> None:
 def test_choices_of_before_rules_made_suggestions_have_none() -> None:
     old = {"kind": "tile", "width": 2, "extent": 4, "limit": 4, "values": [], "labels": [], "weights": []}
     assert unpack_choices([old]) == (Choice(ChoiceKind.TILE, 2, 4, 4),)
+
+
+def test_a_choice_without_an_inner_multiple_is_packed_as_before_there_were_any() -> None:
+    (packed,) = pack_choices([Choice(ChoiceKind.TILE, 2, 4, 4)])
+    assert isinstance(packed, dict)
+    assert "inner_multiple" not in packed
 
 
 @pytest.mark.parametrize("bad", [None, [{}], [{"kind": "tile"}], [{"kind": "odd", "width": 1}], [[1]]])

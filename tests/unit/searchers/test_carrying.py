@@ -71,6 +71,17 @@ def test_a_listed_value_is_found_by_what_it_stands_for() -> None:
     assert carried.decisions[6:] == (0, 3)  # 16 stands there at 0, and 4 is nearest to 3
 
 
+def test_a_carried_tile_keeps_its_inner_multiple() -> None:
+    there, here = (
+        Sketch("p", "[]", (Choice(ChoiceKind.TILE, 5, extent, inner_multiple=(3, 4)),)) for extent in (32, 24)
+    )
+    carried = carry(Candidate("p", (2, 2, 2, 4, 1)), there, [here])
+    assert carried is not None
+    outer, inner = carried.decisions[:3], carried.decisions[3:]
+    assert prod(outer) * prod(inner) == 24
+    assert prod(inner) % 4 == 0
+
+
 @pytest.mark.parametrize("others", [[], [Sketch("t", "[]", (LISTED,))]])
 def test_without_a_like_sketch_nothing_is_carried(others: list[Sketch]) -> None:
     assert carry(Candidate("s", (1, 1, 1, 4, 1, 4, 1, 3)), sketch(4, 4), others) is None

@@ -22,6 +22,11 @@ TILES = st.builds(
     extent=st.integers(1, 720),
     limit=st.sampled_from([0, 64]),
 )
+PARTITIONED = st.builds(
+    lambda multiple, times: Choice(ChoiceKind.TILE, 5, extent=multiple * times, inner_multiple=(3, multiple)),
+    st.sampled_from([2, 4, 12]),
+    st.integers(1, 64),
+)
 LISTS = st.sampled_from(
     [
         Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2), labels=(0, 16, 64), weights=(0.2, 0.3, 0.5)),
@@ -29,7 +34,7 @@ LISTS = st.sampled_from(
         Choice(ChoiceKind.LOCATION, 1, values=(-2, -1, 4)),
     ]
 )
-SKETCHES = st.lists(st.lists(TILES | LISTS, max_size=14), min_size=1, max_size=3)
+SKETCHES = st.lists(st.lists(TILES | PARTITIONED | LISTS, max_size=14), min_size=1, max_size=3)
 
 
 class AnySpace(DecisionSpace):
@@ -51,7 +56,8 @@ class TestSpaceOfManySketches(SpaceTestCase):
     def make_space(self) -> Callable[[], Space]:
         tile = Choice(ChoiceKind.TILE, 4, extent=96, limit=64)
         location = Choice(ChoiceKind.LOCATION, 1, values=(-2, -1, 0, 3))
-        return lambda: AnySpace([[tile] * 9, [location, tile], [], [tile, location]])
+        partitioned = Choice(ChoiceKind.TILE, 5, extent=96, inner_multiple=(3, 4))
+        return lambda: AnySpace([[tile] * 9, [location, tile], [], [tile, location], [partitioned, tile]])
 
 
 @given(SKETCHES, st.integers(0, 2**16))

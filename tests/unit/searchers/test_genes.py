@@ -18,6 +18,7 @@ def sketch(extent: int, width: int) -> Sketch:
         "",
         (
             Choice(ChoiceKind.TILE, width, extent=extent, limit=64),
+            Choice(ChoiceKind.TILE, 5, extent=4 * extent, inner_multiple=(3, 4)),
             Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2), weights=(0.5, 0.0, 0.5)),
             Choice(ChoiceKind.LOCATION, 1, values=(-1, 0, 5)),
         ),

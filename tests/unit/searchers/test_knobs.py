@@ -8,6 +8,7 @@ from searchers.learning.knobs import Knobs, knobs_of
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import TILED, SyntheticSpace
 from searchers.testing import assert_well_formed
+from searchers.tile_factorizations import tilings
 
 TILE = Choice(ChoiceKind.TILE, 3, extent=12, limit=4)
 LIST = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2))
@@ -30,6 +31,13 @@ def test_every_candidate_of_a_sketch_can_be_drawn() -> None:
     drawn = tables(knobs_of(SKETCH)).draw(np.random.default_rng(0), 4000)
     tilings = sum(1 for inner in (1, 2, 3, 4) for middle in range(1, 13) if (12 // inner) % middle == 0)
     assert len({tuple(row) for row in drawn.rows.tolist()}) == tilings * 3
+
+
+def test_inner_factors_are_decided_so_that_they_multiply_to_a_multiple() -> None:
+    partitioned = Choice(ChoiceKind.TILE, 5, extent=24, inner_multiple=(3, 4))
+    drawn = tables(knobs_of(Sketch("p", "", (partitioned,)))).draw(np.random.default_rng(0), 4000)
+    possible = {tuple(row) for row in tilings(24, 5).tolist() if row[3] * row[4] % 4 == 0}
+    assert {tuple(row) for row in drawn.rows.tolist()} == possible
 
 
 def test_places_are_those_from_which_a_row_was_made() -> None:

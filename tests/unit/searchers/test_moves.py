@@ -42,6 +42,20 @@ def test_the_innermost_level_keeps_its_limit() -> None:
     assert all(neighbour[2] <= 4 for neighbour in neighbours((3, 1, 4, 5)))
 
 
+def test_inner_factors_stay_a_multiple() -> None:
+    sketch = Sketch("p", "", (TILE, Choice(ChoiceKind.TILE, 5, extent=16, inner_multiple=(3, 4))))
+    moves, here = Moves(sketch), rows((6, 1, 2, 2, 1, 1, 4, 2), (6, 1, 2, 4, 1, 1, 4, 1))
+    for row, legal in zip(here, moves.legal(here), strict=True):
+        ways = np.flatnonzero(legal)
+        moved = moves.apply(np.repeat(row[None], len(ways), axis=0), ways)
+        assert (moved[:, 6:].prod(axis=1) % 4 == 0).all()
+        leaves = (moved[:, 6:].prod(axis=1) < row[6:].prod()).any()
+        assert leaves == (row[6:].prod() > 4)
+        barred = np.flatnonzero(~legal)
+        stayed = moves.apply(np.repeat(row[None], len(barred), axis=0), barred)
+        assert (stayed == row).all()
+
+
 def test_an_illegal_direction_and_none_at_all_leave_a_row_where_it_is() -> None:
     moves, here = moves_of(SKETCH), rows((12, 1, 1, -1))
     illegal = np.flatnonzero(~moves.legal(here)[0])

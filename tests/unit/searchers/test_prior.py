@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.values.machine import Machine, assumed, assumed_gpu
 from searchers.roller.constructor import Constructor
 from searchers.roller.rank_candidates import losses
 from searchers.space import Candidate
@@ -20,7 +20,7 @@ def space_on(machine: Machine) -> SyntheticSpace:
 
 
 NARROW = space_on(assumed(cores=4, lanes=4))
-GPU = space_on(assumed(cores=1, lanes=1, gpu=True))
+GPU = space_on(assumed_gpu())
 
 
 def wide(lanes: int, *, rows: int = 8, unroll: int = 1, place: int = 0) -> Candidate:

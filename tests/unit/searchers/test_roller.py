@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mallorn.core.values.machine import Machine, assumed
+from mallorn.core.values.machine import Machine, assumed, assumed_gpu
 from searchers.decision_space import SketchRules
 from searchers.loop_nest import Access, Axis, Nest, product
 from searchers.roller import rank_candidates
@@ -141,9 +141,17 @@ def test_a_sketch_without_choices_is_one_candidate() -> None:
     assert ranked([sketch()], (), NARROW, 8) == [Candidate("key", ())]
 
 
-def test_a_gpu_block_has_a_few_hundred_threads() -> None:
-    vector = best(sketch(tile(256, 5), tile(512, 5), tile(128, 3)), assumed(1, 1, gpu=True))
-    assert vector[2] * vector[7] == 256
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_999"])
+def test_a_gpus_block_fits_and_there_is_one_for_every_multiprocessor(arch: str) -> None:
+    machine = assumed_gpu(arch)
+    vector = best(sketch(tile(2048, 5), tile(2048, 5), tile(1024, 3)), machine)
+    rows, columns, depth = vector[:5], vector[5:10], vector[10:]
+    threads, results = rows[2] * columns[2], prod(rows[i] * columns[i] for i in (1, 3, 4))
+    assert threads % machine.lanes == 0
+    assert 64 <= threads <= 1024
+    assert 16 <= results < 255
+    assert (prod(rows[1:]) + prod(columns[1:])) * prod(depth[1:]) * 4 <= 48 << 10
+    assert rows[0] * columns[0] >= machine.cores
 
 
 def test_a_window_that_slides_touches_its_border_too() -> None:
@@ -199,7 +207,7 @@ blocks = st.builds(
 def test_whatever_is_ranked_is_distinct_and_well_formed(block: list[Choice], cores: int, lanes: int) -> None:
     whole = sketch(*block, UNROLL, place(-1, 1, 2))
     gpu = block[0].width == 5
-    candidates = ranked([whole], (), assumed(cores, lanes, gpu=gpu), 12)
+    candidates = ranked([whole], (), assumed_gpu() if gpu else assumed(cores, lanes), 12)
     assert len(set(candidates)) == len(candidates) > 0
     rows = np.array([candidate.decisions for candidate in candidates], dtype=np.int32)
     assert SketchRules(whole).well_formed(rows).all()

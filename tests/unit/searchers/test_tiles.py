@@ -64,6 +64,19 @@ def test_mutable_means_that_there_is_another_tiling(extent: int, width: int, lim
         assert rule(extent, width, limit).mutable == (len(allowed) > 1)
 
 
+@given(st.integers(1, 64), st.sampled_from([2, 4, 6]), SEEDS)
+def test_inner_factors_multiply_to_a_multiple_whatever_is_drawn_moved_or_repaired(
+    times: int, multiple: int, seed: int
+) -> None:
+    choice = Choice(ChoiceKind.TILE, 5, extent=times * multiple, inner_multiple=(3, multiple))
+    tile, rng = TileRule(choice), np.random.default_rng(seed)
+    drawn = tile.sample(rng, 30)
+    for rows in (drawn, tile.mutate(rng, drawn), tile.repair(tilings(choice.extent, 5)[:1000])):
+        assert (rows.prod(axis=1) == choice.extent).all()
+        assert (rows[:, 3:].prod(axis=1) % multiple == 0).all()
+    assert not tile.well_formed(np.array([[choice.extent, 1, 1, 1, 1]], dtype=np.int32)).any()
+
+
 def test_sampling_is_uniform_over_factorisations() -> None:
     rows = rule(12, 3, 0).sample(np.random.default_rng(0), 18_000)
     counts = Counter(map(tuple, rows.tolist()))

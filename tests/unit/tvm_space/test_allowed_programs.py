@@ -60,9 +60,9 @@ REFUSED_FAMILIES: Final = (
 REFUSED_KINDS: Final = frozenset(
     [
         *("AnnotateBufferAccess", "CacheIndex", "CacheInplace", "DecomposePadding", "FuseReductionEpilogue"),
-        *("LoopPartition", "Merge", "ReadAt", "ReindexCacheRead", "ReindexCacheWrite"),
-        *("ReorderBlockIterVar", "RollingBuffer", "SamplePartitionedTile", "SetScope"),
-        *("UnsafeHideBufferAccess", "UnsafeSetDType", "WriteAt"),
+        *("LoopPartition", "Merge", "ReindexCacheRead", "ReindexCacheWrite"),
+        *("ReorderBlockIterVar", "RollingBuffer"),
+        *("UnsafeHideBufferAccess", "UnsafeSetDType"),
     ]
 )
 #: Methods of a schedule that leave no instruction in its trace.

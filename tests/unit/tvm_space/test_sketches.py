@@ -73,7 +73,7 @@ def test_what_tvm_cannot_schedule_is_told_as_such(monkeypatch: pytest.MonkeyPatc
     def refuse(*_: object) -> None:
         raise ScheduleError("no block is named padded")
 
-    monkeypatch.setattr("workers.tvm.sketches.tune_context", refuse)
+    monkeypatch.setattr("workers.tvm.sketches.design_contexts", refuse)
     design_space.cache_clear()
     with pytest.raises(Unschedulable, match="ScheduleError: no block is named padded"):
         design_space(matmul(), TARGET)

@@ -1,0 +1,308 @@
+"""First guesses for a GPU: warps, registers and shared memory that fit, ranked by a simple model of time.
+
+MetaSchedule's rules tile as SSSRRSRS. Without tensor cores the first three spatial levels are blocks,
+virtual threads and threads; with them two levels of blocks, and warps. Each step of the first reduction
+level loads one tile of each operand into shared memory. Sketches without tiles choose how many threads add up
+a sum.
+"""
+
+from collections.abc import Sequence
+from math import log2, prod
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Column
+from mallorn.core.values.machine import Machine, peak_gflops
+from searchers.loop_nest import Access, Nest, product
+from searchers.roller.sketch_blocks import Block, blocks, places
+from searchers.space import Choice, ChoiceKind, Sketch
+from searchers.tile_factorizations import Rows, divisors
+
+Table = NDArray[np.int64]
+
+GPU_LEVELS, GPU_SUM_LEVELS = 5, 3
+_WARP, _MOST_THREADS, _MOST_REGISTERS = 32, 1024, 255
+_STATIC_BYTES: Final = 48 << 10
+_RESERVED_BYTES: Final = 1 << 10  # of a block's shared memory
+_OVERHEAD_REGISTERS: Final = 32
+_SECTOR: Final = 32  # bytes that memory moves at least
+_LATENCY_US: Final = 0.7  # of a load from memory, and of the barriers around a step
+_BYTES_IN_FLIGHT: Final = 64.0  # that one thread loads at a time
+_OPERATIONS_FILLED: Final = 1024.0  # results in progress on a multiprocessor that fill its float32 units
+_FRAGMENTS_FILLED: Final = 16.0  # the same in fragments of tensor cores
+_EXPOSED: Final = 0.3  # of what is not the slowest, at least
+_DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # numbers of a sum in a step
+_ROW_DEPTH: Final = 32  # of which mma.sync's rule wants a multiple
+_MOST_ROWS: Final = 40_000
+_SEED: Final = 0
+_MOST_TILES: Final = 24  # of a sketch
+_VARIANTS: Final = ((64, 8), (64, 4), (512, 8))  # unrolled steps, and the numbers that a thread loads at once
+_LATER: Final = 0.1  # how much slower each variant counts than the one before it
+_USUAL_THREADS: Final = 128  # of a block that adds up nothing together
+_STEP_US: Final = 0.06  # of a thread that adds up numbers one after another
+_BARRIER_US: Final = 0.05  # of each halving of the threads that add up one sum
+#: Rows, columns and depth of what each tensor-core instruction multiplies.
+_FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16, 8, 8)}
+
+
+def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tuple[Rows, Column] | None:
+    """Return decision vectors of a sketch and the time that each should take; None without a model of it."""
+    of_sketch = blocks(sketch)
+    if _is_modelled(of_sketch):
+        (block,) = of_sketch
+        tiles = GpuTiles(block, sketch.trace, nests, machine)
+        best = tiles.best(_MOST_TILES)
+        us = tiles.time_us(best.astype(np.int64))
+        rows = np.zeros((len(best), sketch.width), dtype=np.int32)
+        ends = np.cumsum([place.choice.width for place in block.places])[:-1]
+        for place, factors in zip(block.places, np.split(best, ends, axis=1), strict=True):
+            rows[:, place.columns] = factors
+        variants = [_listed(sketch, rows, unroll, vector) for unroll, vector in _VARIANTS]
+        slower = [us * (1 + _LATER * at) for at in range(len(variants))]
+        first = np.sort(np.unique(np.concatenate(variants), axis=0, return_index=True)[1])
+        return np.concatenate(variants)[first], np.concatenate(slower)[first]
+    summing = [place for place in places(sketch) if _adds_up(place.choice)]
+    if of_sketch or not summing:
+        return None
+    threads = summing[0].choice.labels
+    rows = np.zeros((len(threads), sketch.width), dtype=np.int32)
+    rows = _listed(sketch, rows, *_VARIANTS[0])
+    for place in summing:
+        rows[:, place.start] = np.arange(len(threads))
+    return rows, np.array([_summing_us(nests, machine, len(summing), each) for each in threads])
+
+
+def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Machine) -> Column | None:
+    """Return what decision vectors of a sketch should take on a GPU; None without a model of it."""
+    of_sketch = blocks(sketch)
+    if not _is_modelled(of_sketch):
+        return None
+    (block,) = of_sketch
+    tiles = np.hstack([rows[:, place.columns] for place in block.places]).astype(np.int64)
+    return GpuTiles(block, sketch.trace, nests, machine).time_us(tiles)
+
+
+def _is_modelled(of_sketch: Sequence[Block]) -> bool:
+    if len(of_sketch) != 1:
+        return False
+    spatial, reduced = of_sketch[0].spatial, of_sketch[0].reduced
+    return {place.choice.width for place in spatial} == {GPU_LEVELS} and {
+        place.choice.width for place in reduced
+    } <= {GPU_SUM_LEVELS}
+
+
+def _adds_up(choice: Choice) -> bool:
+    """Return whether a list of MetaSchedule's says how many threads add up one sum."""
+    return choice.kind is ChoiceKind.CATEGORICAL and choice.labels[:1] == (4,)
+
+
+def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
+    """Return the rows with usual values of the choices that are no tiles."""
+    listed = rows.copy()
+    for place in places(sketch):
+        choice = place.choice
+        if choice.kind is ChoiceKind.CATEGORICAL:
+            labels = choice.labels or choice.values
+            wanted = {0: unroll, 1: vector}.get(labels[0], _USUAL_THREADS)
+            listed[:, place.start] = min(choice.values, key=lambda value: abs(labels[value] - wanted))
+        elif choice.kind is ChoiceKind.LOCATION:
+            listed[:, place.start] = choice.values[0]
+    return listed
+
+
+def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: int) -> float:
+    """Return the time of a program's sums; so many threads add up each of the first, one each other sum."""
+    summed = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
+    total = 0.0
+    for at, nest in enumerate(summed):
+        together = threads if at < first else 1
+        depth = prod(axis.extent for axis in nest.axes if axis.reduced)
+        sums = prod(nest.extents) // depth
+        side_by_side = [at for at, axis in enumerate(nest.axes) if axis.reduced == (together > 1)][-1:]
+        moved = 0.0
+        for read in nest.reads:
+            strides = [read.stride(axis) for axis in side_by_side]
+            neighbours = (
+                min(_WARP, together if together > 1 else sums) if strides == [read.element_bytes] else 1
+            )
+            waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
+            moved += prod(read.shape) * read.element_bytes * waste
+        filled = min(1.0, sums * min(together, depth) / (machine.cores * machine.in_flight / 2))
+        moving = moved / machine.memory_gbytes_per_sec / 1e3 / filled
+        adding = -(-depth // together) * _STEP_US + _BARRIER_US * log2(together)
+        total += max(moving, adding) + machine.fork_us
+    return total
+
+
+class GpuTiles:
+    """The tiles of one block of a sketch, and what they take on a GPU."""
+
+    def __init__(self, block: Block, trace: str, nests: Sequence[Nest], machine: Machine) -> None:
+        self._block, self._machine = block, machine
+        self._spatial = len(block.spatial)
+        self._fragment = next((size for name, size in _FRAGMENTS.items() if name in trace), None)
+        self._stages = 3 if "mma_sync_m" in trace else 1
+        self._nest, self._batch = self._loops(nests)
+
+    def _loops(self, nests: Sequence[Nest]) -> tuple[Nest, float]:
+        """Return the loops in units of tiles, and how often they run, where other axes are not tiled."""
+        if self._fragment is None:
+            return self._block.nest(nests), 1.0
+        summed = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
+        largest = max(summed, key=lambda nest: prod(nest.extents), default=None)
+        operand, sums = (
+            (2.0, 2.0) if largest is None else (_widest(largest.reads), largest.write.element_bytes)
+        )
+        rows, columns, depth = self._fragment
+        spatial = [place.choice.extent for place in self._block.spatial]
+        reduced = [place.choice.extent for place in self._block.reduced]
+        nest = product(tuple(spatial), tuple(reduced))
+        left, right = nest.reads
+        sized = Nest(
+            nest.axes,
+            (_of_bytes(left, operand * rows * depth), _of_bytes(right, operand * depth * columns)),
+            _of_bytes(nest.write, sums * rows * columns),
+        )
+        points = prod(spatial) * prod(reduced) * rows * columns * depth
+        return sized, max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
+
+    def best(self, count: int) -> Rows:
+        """Return up to `count` rows that fit, fastest first; the least bad ones where none fits."""
+        rows = self._options()
+        return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
+
+    def _options(self) -> Table:
+        tables = [self._spatial_options(place.choice.extent) for place in self._block.spatial]
+        tables += [
+            _tilings(p.choice.extent, p.choice.width, (1, 8, p.choice.limit or 64))
+            for p in self._block.reduced
+        ]
+        sizes = [len(table) for table in tables]
+        if prod(sizes) <= _MOST_ROWS:
+            picks = np.indices(sizes).reshape(len(sizes), -1)
+        else:
+            rng = np.random.default_rng(_SEED)
+            picks = np.stack([rng.integers(size, size=_MOST_ROWS) for size in sizes])
+        rows = np.hstack([table[pick] for table, pick in zip(tables, picks, strict=True)])
+        return np.unique(rows, axis=0)
+
+    def _spatial_options(self, extent: int) -> Table:
+        if self._fragment is None:
+            return _tilings(extent, GPU_LEVELS, (1, 4, 256, 4, 8))
+        rows = _tilings(extent, GPU_LEVELS, (1, 1, 8, 4, 4))
+        grid = np.array([max(f for f in divisors(whole) if f <= 8) for whole in rows[:, 0].tolist()])
+        rows[:, 0] //= grid
+        rows[:, 1] = grid
+        return rows
+
+    def time_us(self, rows: Table) -> Column:
+        """Return what each row of tiles should take; more the further it is beyond a limit of the machine."""
+        machine, spatial = self._machine, self._spatial
+        tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
+        depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)
+        across = tiles.prod(axis=1)
+        cores = self._fragment is not None
+        blocks = across[:, 0] * (across[:, 1] if cores else 1.0) * self._batch
+        threads = across[:, 2] * (_WARP if cores else 1)
+        warps = np.ceil(threads / _WARP)
+        shared_tile = tiles[:, :, 2 if cores else 1 :].prod(axis=2)
+        own_tile = tiles[:, :, 3:].prod(axis=2) * (1.0 if cores else tiles[:, :, 1])
+        steps, step_depth = depth[:, :, 0].prod(axis=1), depth[:, :, 1:].prod(axis=2)
+        reads = [self._bytes(read, shared_tile, step_depth) for read in self._nest.reads]
+        tile_bytes = np.sum([size * waste for size, waste in reads], axis=0)
+        shared = self._stages * np.sum([size for size, _ in reads], axis=0)
+        sums = own_tile.prod(axis=1)
+        registers = sums + _OVERHEAD_REGISTERS
+        if cores:
+            of_sums = self._nest.write.element_bytes / (4 * _WARP)
+            registers = sums * of_sums + 8 * (own_tile[:, 0] + own_tile[:, -1]) + _OVERHEAD_REGISTERS
+            if self._stages == 1:
+                shared = (
+                    shared + across[:, 2] * tiles[:, -1, 3:].prod(axis=1) * self._nest.write.element_bytes
+                )
+        limit = machine.caches[0].bytes - _RESERVED_BYTES if cores else _STATIC_BYTES
+        excess = _above(threads, _MOST_THREADS) * _above(shared, limit) * _above(registers, _MOST_REGISTERS)
+        excess *= _above(registers * warps, machine.registers)
+        excess *= np.maximum(1, _WARP / threads)  # MetaSchedule refuses less than a warp
+        deep = step_depth.prod(axis=1) * (self._fragment[2] if self._fragment else 1)
+        excess *= _above(deep, _DEEPEST_FRAGMENTS if cores else _DEEPEST)
+        if self._stages > 1:
+            excess *= np.where(deep % _ROW_DEPTH, 2.0, 1.0)
+        resident = np.minimum.reduce(
+            [
+                np.full(len(rows), 32.0),
+                machine.in_flight // (warps * _WARP),
+                machine.registers // (warps * np.minimum(registers, _MOST_REGISTERS)),
+                machine.caches[0].bytes // (shared + _RESERVED_BYTES),
+            ]
+        )
+        active = np.clip(np.ceil(blocks / machine.cores), 1, np.maximum(resident, 1))
+        waves = np.ceil(blocks / (machine.cores * active))
+        operations = 2.0 * shared_tile.prod(axis=1) * step_depth.prod(axis=1)
+        # Of one multiprocessor, a step of all its blocks.
+        if cores:
+            operations *= prod(self._fragment or ())
+            busy = np.minimum(1, active * warps * sums / _FRAGMENTS_FILLED)
+            loads = 0.25 * (1 / own_tile[:, 0] + 1 / own_tile[:, -1])
+            peak = peak_gflops(machine, ["float16"])
+        else:
+            busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED) * threads / (warps * _WARP)
+            loads = 2.0 * self._loads(own_tile)
+            peak = peak_gflops(machine, ["float32"])
+        computing = active * operations / (peak / machine.cores) / busy * np.maximum(1, loads) / 1e3
+        moving = active * tile_bytes / (machine.caches[1].gbytes_per_sec) / 1e3
+        slowest = np.maximum(computing, moving)
+        at_once = active * self._stages
+        beside = np.maximum(_EXPOSED, 1 / at_once) * (computing + moving - slowest)
+        latency = _LATENCY_US * np.maximum(1, tile_bytes / (threads * _BYTES_IN_FLIGHT))
+        overlapped = slowest + beside + latency / at_once
+        memory = sum(prod(each.shape) * each.element_bytes for each in self._nest.accesses) * self._batch
+        floor = memory / machine.memory_gbytes_per_sec / 1e3
+        total = np.maximum(waves * steps * overlapped, floor) + machine.fork_us
+        return np.asarray(total * excess**4)
+
+    def _loads(self, own_tile: Table) -> Column:
+        """Return for each result of a thread how many numbers it loads from shared memory."""
+        read = np.zeros(len(own_tile))
+        for access in self._nest.reads:
+            axes = [axis for axis in access.axes if axis < self._spatial]
+            read += own_tile[:, axes].prod(axis=1)
+        return np.asarray(read / own_tile.prod(axis=1))
+
+    def _bytes(self, access: Access, tile: Table, depth: Table) -> tuple[Column, Column]:
+        """Return the bytes of a buffer that a tile takes, and how many times as many memory moves."""
+        within = np.hstack([tile, depth])
+        size: Column = np.full(len(tile), float(access.element_bytes))
+        span: Column = np.ones(len(tile))
+        for index, length in zip(access.indices, access.shape, strict=True):
+            reach = sum((step * (within[:, axis] - 1) for axis, step in index), np.zeros(len(tile)))
+            span = np.minimum(1 + reach, length)
+            size = size * span
+        return size, np.maximum(1, _SECTOR / (span * access.element_bytes))
+
+
+def _above(value: Column, limit: float) -> Column:
+    return np.asarray(np.maximum(1, value / limit))
+
+
+def _widest(accesses: Sequence[Access]) -> float:
+    return max((access.element_bytes for access in accesses), default=2.0)
+
+
+def _of_bytes(access: Access, element_bytes: float) -> Access:
+    return Access(access.shape, access.indices, element_bytes)
+
+
+def _tilings(extent: int, width: int, most: Sequence[int]) -> Table:
+    """Return tilings whose inner factors are at most so large each; the outermost takes the rest."""
+    rows: list[tuple[int, ...]] = [(extent,)]
+    for limit in most[:0:-1]:
+        rows = [
+            (row[0] // factor, factor, *row[1:])
+            for row in rows
+            for factor in divisors(row[0])
+            if factor <= limit
+        ]
+    return np.array([row + (1,) * (width - len(row)) for row in rows], dtype=np.int64)

@@ -1,0 +1,177 @@
+"""Programs of every kind that a GPU is given, as the text in which programs travel."""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import tvm
+from tvm import te, tirx
+
+ARCHS: Final = ("sm_80", "sm_89", "sm_90a")
+
+
+def target(arch: str) -> str:
+    """A CUDA target as its canonical text has it."""
+    limits = {
+        "max_threads_per_block": 1024,
+        "max_shared_memory_per_block": 48 << 10,
+        "registers_per_block": 65536,
+        "thread_warp_size": 32,
+        "l2_cache_size_bytes": 40 << 20,
+    }
+    return json.dumps({"kind": "cuda", "arch": arch, **limits})
+
+
+def product(m: int, n: int, k: int, dtype: str = "float32", sums: str = "", *, relu: bool = False) -> str:
+    a, b = te.placeholder((m, k), dtype, "a"), te.placeholder((k, n), dtype, "b")
+    r, sums = te.reduce_axis((0, k), "r"), sums or dtype
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r].astype(sums) * b[r, j].astype(sums), r), "c")
+    if not relu:
+        return _text([a, b, c])
+    bias = te.placeholder((n,), dtype, "bias")
+    shown = te.compute(
+        (m, n), lambda i, j: te.max(c[i, j].astype(dtype) + bias[j], tirx.const(0, dtype)), "o"
+    )
+    return _text([a, b, bias, shown])
+
+
+def product_with_vector(n: int, k: int, dtype: str) -> str:
+    a, b, r = (
+        te.placeholder((1, k), dtype, "a"),
+        te.placeholder((n, k), dtype, "b"),
+        te.reduce_axis((0, k), "r"),
+    )
+    one = te.compute(
+        (1, n), lambda i, j: te.sum(a[i, r].astype("float32") * b[j, r].astype("float32"), r), "c"
+    )
+    return _text([a, b, one])
+
+
+def attention_scores(heads: int, tokens: int, width: int, dtype: str) -> str:
+    q, k = (te.placeholder((heads, tokens, width), dtype, name) for name in "qk")
+    r = te.reduce_axis((0, width), "r")
+    return _text(
+        [
+            q,
+            k,
+            te.compute(
+                (heads, tokens, tokens),
+                lambda h, i, j: te.sum(q[h, i, r].astype("float32") * k[h, j, r].astype("float32"), r),
+                "s",
+            ),
+        ]
+    )
+
+
+def convolution(
+    channels: int, size: int, out: int, kernel: int, dtype: str = "float32", batch: int = 1
+) -> str:
+    x = te.placeholder((batch, channels, size, size), dtype, "x")
+    w = te.placeholder((out, channels, kernel, kernel), dtype, "w")
+    rc, ry, rx = (te.reduce_axis((0, extent)) for extent in (channels, kernel, kernel))
+    pad = _padded(x, kernel // 2, dtype)
+    y = te.compute(
+        (batch, out, size, size),
+        lambda b, o, i, j: te.sum(pad[b, rc, i + ry, j + rx] * w[o, rc, ry, rx], [rc, ry, rx]),
+        "y",
+    )
+    return _text([x, w, te.compute(y.shape, lambda *at: te.max(y(*at), tirx.const(0, dtype)), "o")])
+
+
+def depthwise(channels: int, size: int, kernel: int) -> str:
+    x, w = (
+        te.placeholder((1, channels, size, size), name="x"),
+        te.placeholder((channels, kernel, kernel), name="w"),
+    )
+    ry, rx = (te.reduce_axis((0, kernel)) for _ in range(2))
+    pad = _padded(x, kernel // 2, "float32")
+    y = te.compute(
+        (1, channels, size, size),
+        lambda b, c, i, j: te.sum(pad[b, c, i + ry, j + rx] * w[c, ry, rx], [ry, rx]),
+        "y",
+    )
+    return _text([x, w, y])
+
+
+def softmax(rows: int, columns: int) -> str:
+    a, r, s = te.placeholder((rows, columns), name="a"), *(te.reduce_axis((0, columns)) for _ in range(2))
+    top = te.compute((rows,), lambda i: te.max(a[i, r], r), "top")
+    e = te.compute((rows, columns), lambda i, j: tirx.exp(a[i, j] - top[i]), "e")
+    total = te.compute((rows,), lambda i: te.sum(e[i, s], s), "total")
+    return _text([a, te.compute((rows, columns), lambda i, j: e[i, j] / total[i], "o")])
+
+
+def layer_norm(rows: int, columns: int) -> str:
+    a, g = te.placeholder((rows, columns), name="a"), te.placeholder((columns,), name="g")
+    r, s = (te.reduce_axis((0, columns)) for _ in range(2))
+    mean = te.compute((rows,), lambda i: te.sum(a[i, r] / columns, r), "mean")
+    spread = te.compute((rows,), lambda i: te.sum((a[i, s] - mean[i]) * (a[i, s] - mean[i]), s), "spread")
+    shown = te.compute((rows, columns), lambda i, j: (a[i, j] - mean[i]) * tirx.rsqrt(spread[i]) * g[j], "o")
+    return _text([a, g, shown])
+
+
+def elementwise(count: int) -> str:
+    a, b = te.placeholder((count,), name="a"), te.placeholder((count,), name="b")
+    return _text([a, b, te.compute((count,), lambda i: tirx.exp(a[i]) + b[i], "c")])
+
+
+def transpose(rows: int, columns: int) -> str:
+    a = te.placeholder((rows, columns), name="a")
+    return _text([a, te.compute((columns, rows), lambda i, j: a[j, i], "c")])
+
+
+def sums(rows: int, columns: int, *, of_rows: bool) -> str:
+    a, r = te.placeholder((rows, columns), name="a"), te.reduce_axis((0, columns if of_rows else rows))
+    count = rows if of_rows else columns
+    return _text([a, te.compute((count,), lambda i: te.sum(a[i, r] if of_rows else a[r, i], r), "c")])
+
+
+def pooling(channels: int, size: int) -> str:
+    x, ry, rx = te.placeholder((channels, size, size), name="x"), *(te.reduce_axis((0, 2)) for _ in range(2))
+    half = (channels, size // 2, size // 2)
+    return _text([x, te.compute(half, lambda c, i, j: te.max(x[c, 2 * i + ry, 2 * j + rx], [ry, rx]), "y")])
+
+
+PROGRAMS: Final[dict[str, Callable[[], str]]] = {
+    "fp32 product": lambda: product(512, 512, 512),
+    "fp32 product of odd sizes": lambda: product(1000, 777, 1234),
+    "fp32 product of prime sizes": lambda: product(997, 509, 127),
+    "narrow fp32 product": lambda: product(16, 4096, 4096),
+    "fp16 product": lambda: product(1024, 1024, 1024, "float16"),
+    "fp16 product, sums in fp32": lambda: product(1024, 1024, 1024, "float16", "float32"),
+    "fp16 product of odd sizes": lambda: product(1000, 777, 1234, "float16", "float32"),
+    "narrow fp16 product": lambda: product(16, 4096, 4096, "float16", "float32"),
+    "fp16 product with an epilogue": lambda: product(512, 512, 512, "float16", "float32", relu=True),
+    "int8 product": lambda: product(256, 256, 256, "int8", "int32"),
+    "fp16 product with a vector": lambda: product_with_vector(4096, 4096, "float16"),
+    "fp32 product with a vector": lambda: product_with_vector(4096, 4096, "float32"),
+    "fp32 attention scores": lambda: attention_scores(12, 128, 64, "float32"),
+    "fp16 attention scores": lambda: attention_scores(12, 128, 64, "float16"),
+    "fp32 convolution": lambda: convolution(64, 56, 64, 3),
+    "fp32 pointwise convolution": lambda: convolution(256, 14, 1024, 1),
+    "fp16 convolution": lambda: convolution(64, 56, 64, 3, "float16", batch=4),
+    "depthwise convolution": lambda: depthwise(96, 56, 3),
+    "softmax": lambda: softmax(4096, 1024),
+    "layer norm": lambda: layer_norm(4096, 768),
+    "elementwise": lambda: elementwise(1 << 20),
+    "transpose": lambda: transpose(1024, 1024),
+    "sums of rows": lambda: sums(4096, 1024, of_rows=True),
+    "sums of columns": lambda: sums(4096, 1024, of_rows=False),
+    "pooling": lambda: pooling(64, 112),
+}
+
+
+def _padded(x: Any, by: int, dtype: str) -> Any:
+    if not by:
+        return x
+    batch, channels, size, _ = x.shape
+
+    def element(b: Any, c: Any, i: Any, j: Any) -> Any:
+        inside = tirx.all(i >= by, i < size + by, j >= by, j < size + by)
+        return tirx.if_then_else(inside, x[b, c, i - by, j - by], tirx.const(0, dtype))
+
+    return te.compute((batch, channels, size + 2 * by, size + 2 * by), element, "pad")
+
+
+def _text(arguments: list[Any]) -> str:
+    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func(arguments)})))

@@ -1,0 +1,180 @@
+"""CUDA's space: a task of any kind has valid candidates, a good one first, and DLight's schedule."""
+
+import json
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Trace
+
+from mallorn.core.targets import Target
+from searchers.decision_space import SketchRules
+from searchers.space import Candidate, Sketch
+from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, target
+from workers.tvm import cuda_rules
+from workers.tvm.allowed_programs import read_trace
+from workers.tvm.build_libraries import generate
+from workers.tvm.loop_nests import nests
+from workers.tvm.parsed_program_cache import (
+    design_contexts,
+    is_choice,
+    new_schedule,
+    parse_module,
+    parse_tvm_target,
+)
+from workers.tvm.rebuild_schedule import full_trace, rebuild, validate
+from workers.tvm.sketches import design_space, plain
+from workers.tvm.tvm_space import TvmSpace
+
+ROOT = Path(__file__).resolve().parents[3]
+HERE = target("sm_90a")
+HALF = "fp16 product, sums in fp32"
+
+
+@lru_cache
+def tir_of(name: str) -> str:
+    return PROGRAMS[name]()
+
+
+def space_of(name: str, arch: str) -> TvmSpace:
+    """The space as a worker sees it, with a compiler in this process."""
+    text = target(arch)
+    compiler: Any = SimpleNamespace(nests=nests, validate=validate)
+    program: Any = SimpleNamespace(tir=tir_of(name))
+    return TvmSpace(design_space(tir_of(name), text), program, Target(text), (), compiler)
+
+
+def scheduled(name: str, text: str, sketch: Sketch, candidate: Candidate) -> Any:
+    schedule = rebuild(tir_of(name), text, sketch.trace, candidate.decisions)
+    assert schedule is not None
+    return schedule
+
+
+def dlight_sketch(name: str, text: str = HERE) -> Sketch:
+    *_, last = design_space(tir_of(name), text)
+    assert last.choices == ()
+    return last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_first_default_of_a_task_becomes_cuda_code(name: str, arch: str) -> None:
+    space = space_of(name, arch)
+    (first,) = space.likeliest(1)
+    schedule = scheduled(name, target(arch), space.by_key[first.sketch], first)
+    assert generate(schedule.mod, target(arch)).imports
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_of_random_candidates_with_choices_some_are_valid(name: str) -> None:
+    space = space_of(name, "sm_90a")
+    drawn = [c for c in space.sample(np.random.default_rng(0), 32) if c.decisions]
+    if drawn and name not in ("narrow fp32 product", "fp32 product with a vector"):
+        assert any(space.valid([candidate])[0] for candidate in drawn)
+    assert space.valid([Candidate(space.sketches[-1].key, ())]) == [True]
+
+
+def test_a_tile_of_mma_demands_a_multiple_of_its_inner_factors() -> None:
+    (sketch,) = (s for s in design_space(tir_of(HALF), HERE) if cuda_rules.MMA in s.trace)
+    rows, columns, depth, _ = sketch.choices
+    assert (rows.extent, rows.inner_multiple) == (64, (3, 2))
+    assert (columns.extent, columns.inner_multiple) == (128, (3, 4))
+    assert depth.inner_multiple is None
+
+
+def test_an_mma_candidate_is_the_program_that_tvm_samples() -> None:
+    context = design_contexts(tir_of(HALF), HERE)[1]
+    (sketch,) = (s for s in context.generate_design_space() if cuda_rules.MMA in str(s.trace))
+    found = 0
+    for seed in range(1, 200):
+        schedule = new_schedule(tir_of(HALF), seed)
+        Trace(sketch.trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
+        decisions = [plain(schedule.trace.decisions[i]) for i in schedule.trace.insts if is_choice(i)]
+        flat = [number for each in decisions for number in (each if isinstance(each, list) else [each])]
+        trace = json.dumps(plain(schedule.trace.as_json()[0]), sort_keys=True, separators=(",", ":"))
+        rebuilt = rebuild(tir_of(HALF), HERE, trace, flat)
+        if rebuilt is not None:
+            schedule.enter_postproc()
+            assert all(step.apply(schedule) for step in context.space_generator.postprocs)
+            tvm.ir.assert_structural_equal(rebuilt.mod, schedule.mod)
+            found += 1
+        if found == 2:
+            return
+    pytest.fail("no sample was valid")
+
+
+@pytest.mark.parametrize("name", [HALF, "int8 product"])
+def test_sums_wider_than_their_operands_lower_whatever_the_tiles(name: str) -> None:
+    """In dynamic shared memory TVM takes them for their operands (`tvm_access_ptr element type`)."""
+    sketch = next(s for s in design_space(tir_of(name), HERE) if "wmma_sync" in s.trace)
+    drawn = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(1), 24).tolist())
+    built = [rebuild(tir_of(name), HERE, sketch.trace, candidate.decisions) for candidate in drawn]
+    lowered = [generate(schedule.mod, HERE) for schedule in built if schedule is not None]
+    assert len(lowered) >= 3
+
+
+def test_a_kernel_that_opts_in_has_more_shared_memory_than_one_that_does_not() -> None:
+    dlight = scheduled(HALF, HERE, dlight_sketch(HALF), Candidate("", ()))
+    assert cuda_rules.can_launch(dlight.mod, parse_tvm_target(target("sm_89")))
+    assert not cuda_rules.can_launch(dlight.mod, parse_tvm_target(target("sm_75")))
+
+
+@pytest.mark.parametrize("name", [HALF, "fp32 product with a vector", "softmax", "transpose", "pooling"])
+def test_dlights_schedule_is_a_sketch_that_makes_the_same_program(name: str) -> None:
+    made = cuda_rules.dlight_schedule(parse_module(tir_of(name)), parse_tvm_target(HERE))
+    assert made is not None
+    sketch = dlight_sketch(name)
+    read_trace(sketch.trace)
+    tvm.ir.assert_structural_equal(scheduled(name, HERE, sketch, Candidate("", ())).mod, made.mod)
+
+
+def test_dlight_multiplies_on_tensor_cores_where_an_architecture_has_a_suffix() -> None:
+    assert "wmma_sync" in dlight_sketch(HALF).trace
+    assert "wmma_sync" in dlight_sketch(HALF, target("sm_80")).trace
+
+
+def test_a_candidate_of_tensor_cores_is_rebuilt_in_another_process() -> None:
+    """Which registers the instructions that its trace names."""
+    sketch = dlight_sketch(HALF)
+    script = (
+        "import json, sys; from workers.tvm.rebuild_schedule import validate;"
+        "tir, target, trace = json.load(sys.stdin); print(validate(tir, target, [(trace, ())]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=json.dumps([tir_of(HALF), HERE, sketch.trace]),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["[True]"]
+
+
+@pytest.mark.parametrize("name", [HALF, "softmax"])
+def test_stock_tvm_applies_a_record_of_dlights_schedule(name: str, tmp_path: Path) -> None:
+    tir, sketch, parsed = tir_of(name), dlight_sketch(name), parse_tvm_target(HERE)
+    text = full_trace(tir, HERE, sketch.trace, ())
+    assert text is not None
+    replayed = new_schedule(tir)
+    Trace.apply_json_to_schedule(json.loads(text), replayed)
+    database = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    workload = database.commit_workload(parse_module(tir))
+    arguments = ms.arg_info.ArgInfo.from_prim_func(parse_module(tir)["main"])
+    database.commit_tuning_record(
+        ms.database.TuningRecord(replayed.trace, workload, [1e-3], parsed, arguments)
+    )
+    again = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    with parsed, again:
+        applied = tvm.relax.transform.MetaScheduleApplyDatabase()(parse_module(tir))
+    wanted = scheduled(name, HERE, sketch, Candidate("", ())).mod["main"].body
+    tvm.ir.assert_structural_equal(applied["main"].body, wanted)

@@ -1,0 +1,131 @@
+"""Schedules of CUDA programs: MetaSchedule's rules, two of them mended, and DLight's schedule.
+
+- MetaSchedule's WMMA rule collects sums in dynamic shared memory. Where they are of another type than the
+  operands, TVM's StorageRewrite puts them into the operands' memory, and LowerIntrin then refuses the kernel
+  ("tvm_access_ptr element type must match"). Such sums are collected in static shared memory here.
+- Its rule for `mma.sync` never has its turn after the WMMA rule, so it is a space of its own.
+
+Dynamic shared memory has the limit of kernels that opt in, as TVM's runtime does for them (docs/adr/0060).
+"""
+
+from typing import Any, Final
+
+import tvm
+import tvm_ffi
+from tvm.s_tir import dlight
+from tvm.s_tir.analysis import verify_gpu_code
+from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingTensorCore, ReuseType, ScheduleRule
+from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
+from tvm.tirx.build import split_host_device_mods
+
+from mallorn.core.compute_capability import capability
+
+DYNAMIC: Final = "shared.dyn"
+MMA: Final = "mma_sync_m16n8k8"  # begins the names of the instructions of the second space
+_SHARED_LIMIT: Final = "max_shared_memory_per_block"
+_OLDEST_ASYNC_COPY: Final = 80
+_STRUCTURE: Final = "SSSRRSRS"
+_BINDS: Final = ("blockIdx.y", "blockIdx.x", "threadIdx.y")
+_RULES: Final = (
+    dlight.gpu.Matmul(),
+    dlight.gpu.GEMV(),
+    dlight.gpu.Reduction(),
+    dlight.gpu.GeneralReduction(),
+    dlight.gpu.Transpose(),
+    dlight.gpu.LowBatchGEMV(),
+    dlight.gpu.Fallback(),
+)
+
+
+def generators(target: Any) -> list[Any]:
+    """Return the space generators of a CUDA target."""
+    custom, wmma, mma, *others = ScheduleRule.create("cuda-tensorcore")
+    spaces = [PostOrderApply(sch_rules=[custom, _wmma_with_wide_sums(), wmma, *others])]
+    if capability(target.attrs["arch"]).number >= _OLDEST_ASYNC_COPY:
+        spaces.append(PostOrderApply(sch_rules=[custom, mma, *others]))
+    return spaces
+
+
+def _wmma_with_wide_sums() -> Any:
+    groups = [
+        {
+            "init": f"wmma_fill_16x16x16_{sums}",
+            "load_a": f"wmma_load_16x16x16_{operands}_a_shared_dyn",
+            "load_b": f"wmma_load_16x16x16_{operands}_b{transposed}_shared_dyn",
+            "compute": f"wmma_sync_16x16x16_{operands}{operands}{sums}{transposed}",
+            "store": f"wmma_store_16x16x16_{sums}_shared",
+        }
+        for operands, sums in (("f16", "f32"), ("s8", "s32"))
+        for transposed in ("", "_trans")
+    ]
+    return MultiLevelTilingTensorCore(
+        groups,
+        _STRUCTURE,
+        list(_BINDS),
+        max_innermost_factor=4,
+        vector_load_lens=[1, 2, 3, 4, 8, 16],
+        reuse_read=ReuseType("must", [4], DYNAMIC),
+        reuse_write=ReuseType("must", [2], "shared"),
+    )
+
+
+def dlight_schedule(module: Any, target: Any) -> Any | None:
+    """Return the schedule that DLight makes of a module's function, or None.
+
+    DLight uses tensor cores only where the digits of an architecture have no suffix.
+    """
+    plain = _changed(target, arch=target.attrs["arch"].rstrip("af"))
+    for rule in _RULES:
+        try:
+            with plain:
+                found = rule.apply(module["main"], plain, False)
+        except Exception:  # noqa: S112  # of many kinds: a rule met a program that it was not made for
+            continue
+        if found is not None:
+            return found[0] if isinstance(found, list) else found
+    return None
+
+
+def opted_in(target: Any) -> Any:
+    """Return the target with the shared memory of kernels that opt in to as much as there is."""
+    return _changed(target, **{_SHARED_LIMIT: capability(target.attrs["arch"]).shared_per_block_optin})
+
+
+def _changed(target: Any, **attributes: str | int) -> Any:
+    return tvm.target.Target({"kind": "cuda", **target.attrs, **attributes})
+
+
+def can_launch(module: Any, target: Any) -> bool:
+    """Return whether TVM can lower a scheduled module for a CUDA target, within the target's limits."""
+    pipeline, _, finalize = tvm.tirx.get_default_tir_pipeline(target)
+    bind = tvm.tirx.transform.BindTarget(target.with_host(tvm.target.Target("llvm")))
+    try:
+        _, kernels = split_host_device_mods(pipeline(bind(module)))
+        functions = [each for kernel in kernels.values() for each in finalize()(kernel).functions.values()]
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    limits = {"max_threads_per_block": target.attrs["max_threads_per_block"]}
+    most = capability(target.attrs["arch"]).shared_per_block_optin
+    for function in functions:
+        static, dynamic = _shared_bytes(function)
+        if static > target.attrs[_SHARED_LIMIT] or static + dynamic > most:
+            return False
+        if not verify_gpu_code(function, limits):
+            return False
+    return True
+
+
+def _shared_bytes(function: Any) -> tuple[int, int]:
+    """Return the bytes of static and of dynamic shared memory of a lowered kernel."""
+    found = {"shared": 0, DYNAMIC: 0}
+
+    def add(allocation: Any) -> None:
+        buffer = allocation.buffer
+        if buffer.scope() in found:
+            elements = 1
+            for extent in buffer.shape:
+                elements *= int(extent)
+            found[buffer.scope()] += elements * tvm.DataType(str(buffer.dtype)).itemsize
+
+    tvm_ffi.structural_walk(function.body, (tvm.tirx.AllocBuffer, add), order="pre")
+    return found["shared"], found[DYNAMIC]
