@@ -50,6 +50,11 @@ class Rounds(Repository):
         """A round whose id came from the database; raises sqlalchemy.exc.NoResultFound for any other."""
         return self.session.get_one(Round, round_id)
 
+    def queued(self, job_id: str) -> Sequence[int]:
+        """The ids of the job's rounds that nobody holds, oldest first."""
+        mine = Round.job_id == job_id, Round.state == RoundState.QUEUED
+        return self.session.scalars(select(Round.id).where(*mine).order_by(Round.id)).all()
+
     def next_index(self, job_id: str) -> int:
         """The number of the job's next round."""
         return self.session.execute(
