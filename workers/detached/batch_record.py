@@ -1,21 +1,22 @@
 """What is kept at home of a batch, and what its results may say: they come from a machine of strangers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Final
+from string import hexdigits
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
 from mallorn.core.artifact_uris import reaching
 from mallorn.core.errors import InvalidRequest, NotFound
-from mallorn.core.outcomes import Outcome
 from mallorn.core.storable_json import read_json
 from mallorn.core.values.base import Value
 from searchers.base import Proposal
 from workers.detached.run_batch import FORMAT
 from workers.device.device_class import Endpoint, endpoint_of
 
+LEASE_SEC: Final = 60 * 24 * 3600.0  # of what a batch holds: queues and journeys are long
 MOST_BYTES: Final = 64 * 1024**2
 ID_DIGITS: Final = 16
 LONGEST_US: Final = 1e10
@@ -67,7 +68,7 @@ class CallResult(Value):
     """What became of a call."""
 
     key: Annotated[str, Field(max_length=64)]
-    outcome: Outcome
+    outcome: Literal["ok", "run_error", "run_timeout", "worker_lost", "wrong_result"]
     run_us: Annotated[tuple[Microseconds, ...], Field(max_length=1000)] = ()
     run_ms: Annotated[float, Field(ge=0, lt=LONGEST_US, allow_inf_nan=False)] = 0.0
     error: Annotated[str, Field(max_length=4000)] = ""
@@ -76,7 +77,7 @@ class CallResult(Value):
 
 class _Header(Value):
     format: int
-    batch: Annotated[str, Field(min_length=ID_DIGITS, max_length=ID_DIGITS)]
+    batch: Annotated[str, Field(max_length=ID_DIGITS)]
     digest: Annotated[str, Field(max_length=64)]
     device: dict[str, JsonValue]
 
@@ -110,22 +111,15 @@ def read_results(file: Path) -> BatchResults:
     except (ValidationError, ValueError, TypeError) as error:
         words = " ".join(str(error).split())[:200]
         raise InvalidRequest(f"{file} holds no results of a batch: {words}") from None
-    if not headers or headers[0].format != FORMAT or not set(headers[0].batch) <= set("0123456789abcdef"):
+    if not headers or headers[0].format != FORMAT:
         raise InvalidRequest(f"{file} holds no results of a batch of this version")
     marks = {(header.batch, header.digest) for header in headers}
     if len(marks) > 1 or len({device.device_class for device in devices}) > 1:
         raise InvalidRequest(f"{file} mixes batches, or devices whose times do not compare")
-    if any(
-        (result.outcome is Outcome.OK) != bool(result.run_us)
-        for result in calls.values()
-        if not _checks(result)
-    ):
-        raise InvalidRequest(f"{file}: run times belong to the outcome ok and to no other")
-    return BatchResults(headers[0].batch, headers[0].digest, devices[-1], calls)
-
-
-def _checks(result: CallResult) -> bool:
-    return result.max_error is not None
+    # A name of its own: no file says anything of a device that registered. Nobody reaches this one.
+    known = devices[-1].info.model_copy(update={"stopped": True, "is_local": False, "address": ""})
+    device = replace(devices[-1], name=f"batch:{devices[-1].name}", info=known)
+    return BatchResults(headers[0].batch, headers[0].digest, device, calls)
 
 
 def uri_of(artifacts: str, batch_id: str) -> str:
@@ -142,6 +136,8 @@ def keep(artifacts: str, batch: SentBatch) -> None:
 
 def kept(artifacts: str, batch_id: str) -> SentBatch:
     """Return a batch that was kept. Raises InvalidRequest for one that is not known."""
+    if len(batch_id) != ID_DIGITS or not set(batch_id) <= set(hexdigits):
+        raise InvalidRequest(ANOTHER, hint=AGAIN)
     try:
         with reaching(uri_of(artifacts, batch_id)) as (store, path):
             return SentBatch.model_validate_json(store.cat_file(path))
@@ -155,7 +151,7 @@ def forget(artifacts: str, batch_id: str) -> None:
         store.rm_file(path)
 
 
-def known_calls(batch: SentBatch, results: BatchResults) -> Sequence[CallResult]:
+def known_calls(batch: SentBatch, results: BatchResults) -> Mapping[str, CallResult]:
     """Return the results of a batch. Raises InvalidRequest for those of another, or of a changed file."""
     if results.digest != batch.digest:
         raise InvalidRequest(
@@ -163,4 +159,8 @@ def known_calls(batch: SentBatch, results: BatchResults) -> Sequence[CallResult]
         )
     if strange := sorted(results.calls.keys() - set(batch.keys)):
         raise InvalidRequest(f"the batch has no candidate {strange[0]}", hint=AGAIN)
-    return list(results.calls.values())
+    checks = {each.key for each in batch.checks}
+    for key, told in results.calls.items():
+        if bool(told.run_us) != (told.outcome == "ok" and key not in checks):
+            raise InvalidRequest(f"{key}: run times belong to a timing that ended well, and to nothing else")
+    return results.calls

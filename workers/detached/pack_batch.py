@@ -27,7 +27,7 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
 from workers.detached import run_batch
-from workers.detached.batch_record import SentBatch, SentCall, SentRound, holder_of, keep
+from workers.detached.batch_record import LEASE_SEC, SentBatch, SentCall, SentRound, holder_of, keep
 from workers.device.detect_host import ask_tvm
 from workers.device.random_and_saved_arrays import load_arrays
 from workers.device.target_support import FEATURES, LLVM_PROGRAM, MACHINES
@@ -57,9 +57,8 @@ from workers.subprocesses.errors import ChildError
 from workers.tvm.code_digest import TVM_VERSION
 from workers.tvm.compare_outputs import tolerance
 
-LEASE_SEC: Final = 60 * 24 * 3600.0  # of a batch: queues and journeys are long
 RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
-MAKING_SEC: Final = 3600.0  # the same while its other rounds are built
+MAKING_SEC: Final = 3600.0  # of the lease of a round while the others of its batch are built
 BUILD_POLL_SEC: Final = 0.5
 MOST_VALUES: Final = 65_536  # of an output that are compared
 ENTRY_BYTES: Final = 500  # of the file, for the name and the call of a library

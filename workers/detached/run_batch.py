@@ -107,7 +107,7 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
         if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != digest:
             raise BatchRefused(f"{name} is not the file that the batch was made with")
     mark = {"format": FORMAT, "batch": batch["batch"], "digest": hashlib.sha256(text).hexdigest()}
-    results = ResultsFile(results_path, mark)
+    results = ResultsFile(results_path, mark, {call["key"]: call.get("group") for call in batch["calls"]})
     left = [call for call in batch["calls"] if call["key"] not in results.done]
     session = ChildSession(batch_dir) if left else None
     try:
@@ -124,7 +124,8 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
             if told is None:
                 results.append({"stop": key})
                 break
-            results.append({"key": key, "group": left.pop(0).get("group"), **told})
+            left.pop(0)
+            results.append({"key": key, **told})
             shown = f"{median(told['run_us']):.1f} us" if told.get("run_us") else told.get("error", "")[:200]
             say(f"{key} {told['outcome']} {shown}")
     finally:
@@ -137,12 +138,13 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
 class ResultsFile:
     """The file of results: one JSON object a line, each written through to the disk."""
 
-    def __init__(self, path: Path, mark: Json) -> None:
+    def __init__(self, path: Path, mark: Json, groups: Json) -> None:
+        """`mark` names the batch; `groups` names the race that each call takes part in, if any."""
         self.done: set[str] = set()
         self.starts: dict[str, int] = {}
         self._bests: dict[str, float] = {}
         self._device: Json | None = None
-        self._path, self._mark = path, mark
+        self._path, self._mark, self._groups = path, mark, groups
         self._file = path.open("a+b")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,9 +169,8 @@ class ResultsFile:
             self.starts[key] = self.starts.get(key, 0) + step
         else:
             self.done.add(line["key"])
-            if line.get("group") and line.get("run_us"):
-                best = min(median(line["run_us"]), self._bests.get(line["group"], inf))
-                self._bests[line["group"]] = best
+            if (group := self._groups.get(line["key"])) and line.get("run_us"):
+                self._bests[group] = min(median(line["run_us"]), self._bests.get(group, inf))
 
     def begin(self, device: Json) -> None:
         """Write which device gives the results that follow. Raises BatchRefused for one of another class."""

@@ -1,8 +1,9 @@
 """Brings the results of a batch home, by the laws of any round: nothing twice, and nothing is lost."""
 
 import base64
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.jobs import Jobs
@@ -18,6 +19,7 @@ from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
 from searchers.space import Candidate
 from workers.detached.batch_record import (
+    LEASE_SEC,
     BatchResults,
     CallResult,
     SentBatch,
@@ -47,7 +49,8 @@ from workers.round.store_referenced_rows import context_of
 from workers.round.train_cost_model import train
 from workers.subprocesses.errors import ChildError
 
-NOT_SENT = "the batch did not carry it, or it could not be built"
+DROPPED: Final = "its batch was dropped"
+NOT_SENT: Final = "the batch did not carry it, or it could not be built"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,8 @@ class Taken:
 def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
     """Commit results. Raises InvalidRequest for those of another batch, Conflict for another device's."""
     batch = kept(runtime.settings.artifacts, results.batch)
-    calls = {each.key: each for each in known_calls(batch, results)}
+    calls, endpoint = known_calls(batch, results), results.device
     runtime.name, runtime.carries_batches = batch.holder, True
-    # Not online: nobody reaches it, and no job shall wait for it.
-    endpoint = replace(results.device, info=results.device.info.model_copy(update={"stopped": True}))
     _bind(runtime, batch.job_id, endpoint)
     new, refused = 0, 0
     for sent in batch.rounds:
@@ -88,11 +89,9 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
     with runtime.database.transaction() as session:
         for sent in batch.rounds:
             if (hold := _hold(Leases(session), WorkItem.round(sent.round_id), batch)) is not None:
-                Rounds(session).close(
-                    sent.round_id, hold.token, RoundState.CANCELLED, error="its batch was dropped"
-                )
+                Rounds(session).close(sent.round_id, hold.token, RoundState.CANCELLED, error=DROPPED)
         if (hold := _hold(Leases(session), WorkItem(WorkKind.FINISH, batch.job_id), batch)) is not None:
-            WorkItems(session).give_back(hold, Unavailable("its batch was dropped"))
+            WorkItems(session).give_back(hold, Unavailable(DROPPED))
         Jobs(session).say(batch.job_id, "")
     forget(runtime.settings.artifacts, batch_id)
     return batch
@@ -101,11 +100,8 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
 def _hold(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | None:
     """Return the batch's hold of a round or a finish; None if it is over, or somebody else's."""
     row = leases.get(item)
-    return (
-        LeaseToken(item, Token(row.attempt, batch.holder))
-        if row.holder == batch.holder and row.until
-        else None
-    )
+    is_held = row.holder == batch.holder and row.until is not None
+    return LeaseToken(item, Token(row.attempt, batch.holder)) if is_held else None
 
 
 def _bind(runtime: Runtime, job_id: str, endpoint: Endpoint) -> None:
@@ -129,7 +125,7 @@ def _take_round(
     with database.transaction() as session:
         row = Rounds(session).get(sent.round_id)
         if row.state == RoundState.QUEUED:  # the batch was away for longer than its lease
-            Rounds(session).claim(sent.round_id, batch.holder, runtime.settings.lease_sec)
+            Rounds(session).claim(sent.round_id, batch.holder, LEASE_SEC)
         hold = _hold(Leases(session), item, batch)
         if hold is None:
             return 0 if row.state == RoundState.DONE and row.worker == batch.holder else None
@@ -163,13 +159,20 @@ def _result(
     slot: int, candidate: Candidate, told: CallResult, endpoint: Endpoint, build_ms: float | None = None
 ) -> MeasureResult:
     trial = Trial(
-        candidate, told.outcome, run_us=told.run_us, run_ms=told.run_ms, error=told.error, build_ms=build_ms
+        candidate,
+        Outcome(told.outcome),
+        run_us=told.run_us,
+        run_ms=told.run_ms,
+        error=told.error,
+        build_ms=build_ms,
     )
     timed = Disturbance(timed=1, kept_sec=told.run_ms / 1e3) if told.run_us else None
     return MeasureResult(slot, trial, endpoint, timed)
 
 
-def _take_finish(runtime: Runtime, batch: SentBatch, calls: dict[str, CallResult], endpoint: Endpoint) -> int:
+def _take_finish(
+    runtime: Runtime, batch: SentBatch, calls: Mapping[str, CallResult], endpoint: Endpoint
+) -> int:
     """Finish the job with the results; how many were new."""
     with runtime.database.session() as session:
         if Jobs(session).get(batch.job_id, None).state == JobState.DONE:
@@ -192,7 +195,7 @@ def _take_finish(runtime: Runtime, batch: SentBatch, calls: dict[str, CallResult
 class CarriedTimes(DetachedMeasurer):
     """Answers a contest with what a batch brought home."""
 
-    def __init__(self, sent: Sequence[SentCall], calls: dict[str, CallResult], endpoint: Endpoint) -> None:
+    def __init__(self, sent: Sequence[SentCall], calls: Mapping[str, CallResult], endpoint: Endpoint) -> None:
         self._sent, self._calls, self._endpoint = sent, calls, endpoint
 
     def compare(
@@ -218,7 +221,7 @@ class CarriedChecks(Checker):
     """Answers with what a batch found when it compared a candidate's numbers with those expected."""
 
     def __init__(
-        self, runtime: Runtime, target: Target, sent: Sequence[SentCall], calls: dict[str, CallResult]
+        self, runtime: Runtime, target: Target, sent: Sequence[SentCall], calls: Mapping[str, CallResult]
     ) -> None:
         super().__init__(runtime, target)
         self._told = {(each.workload, each.candidate): calls[each.key] for each in sent}
@@ -231,6 +234,5 @@ class CarriedChecks(Checker):
             trace = self.trace(program, slot) or ""
         except ChildError as error:
             return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
-        is_right = told.outcome is Outcome.OK and trace
-        outcome = Outcome.OK if is_right else told.outcome if told.outcome.failed else Outcome.BUILD_ERROR
+        outcome = Outcome(told.outcome) if trace else Outcome.BUILD_ERROR
         return NumericCheck(outcome, trace, told.max_error, told.error)
