@@ -255,7 +255,7 @@ class Packing:
         return {
             "key": key,
             "library": library,
-            "args": _drawn(args, TIMED_INTS, TIMED_FLOATS),
+            "args": drawn(args, TIMED_INTS, TIMED_FLOATS),
             "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
             "stopping": self._options.stopping,
             "timeout_sec": limit_sec,
@@ -320,7 +320,7 @@ class Packing:
         files[expects] = _expected(answers, reference.outputs)
         types = ["float32" if reference.rounds else str(answers[at].dtype) for at in reference.outputs]
         check = {
-            "args": _drawn(program.args, CHECKED_INTS, floats),
+            "args": drawn(program.args, CHECKED_INTS, floats),
             "seed": SEED,
             "inputs": run_batch.fingerprint(given, reference.outputs),
             "outputs": reference.outputs,
@@ -362,19 +362,19 @@ def needs(target: Target) -> run_batch.Json:
     return {"kind": target.kind, "machine": machine, "cores": target.num_cores, "flags": sorted(flags)}
 
 
-def _drawn(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
+def drawn(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
     """Return the arguments as run_batch.py draws them: type, shape, and the range of the values."""
-    drawn: list[list[Any]] = []
+    found: list[list[Any]] = []
     for at, (_, dtype, shape) in enumerate(args.args):
         usual = ints if dtype.startswith(("int", "uint", "bool")) else floats
-        drawn.append([dtype, shape, *args.ranges.get(str(at), usual)])
-    return drawn
+        found.append([dtype, shape, *args.ranges.get(str(at), usual)])
+    return found
 
 
 def _draws(args: Arguments, floats: tuple[float, float], given: list[Any]) -> bool:
     """Whether run_batch.py draws these arguments from this range."""
-    drawn = run_batch.drawn_values(_drawn(args, CHECKED_INTS, floats), SEED)
-    return run_batch.fingerprint(drawn, []) == run_batch.fingerprint(given, [])
+    ours = run_batch.drawn_values(drawn(args, CHECKED_INTS, floats), SEED)
+    return run_batch.fingerprint(ours, []) == run_batch.fingerprint(given, [])
 
 
 def _expected(answers: Sequence[Any], outputs: Sequence[int]) -> bytes:

@@ -109,9 +109,10 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
     mark = {"format": FORMAT, "batch": batch["batch"], "digest": hashlib.sha256(text).hexdigest()}
     results = ResultsFile(results_path, mark, {call["key"]: call.get("group") for call in batch["calls"]})
     left = [call for call in batch["calls"] if call["key"] not in results.done]
-    session = ChildSession(batch_dir) if left else None
+    session: ChildSession | None = None
     try:
-        if session is not None:
+        if left:
+            session = ChildSession(batch_dir)
             results.begin(session.device)
         while session is not None and left and time.monotonic() < end_sec and not _stopping:
             key = left[0]["key"]
@@ -147,9 +148,16 @@ class ResultsFile:
         self._path, self._mark, self._groups = path, mark, groups
         self._file = path.open("a+b")
         try:
+            self._take_over()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _take_over(self) -> None:
+        try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BatchRefused(f"another process writes {path}") from None
+            raise BatchRefused(f"another process writes {self._path}") from None
         except OSError:
             pass  # this file system has no locks
         self._file.seek(0)
@@ -330,7 +338,7 @@ class TargetDevice:
         self._tvm, self._device = tvm, tvm.device(self._kind, 0)
         gpu = "" if self._kind == "cpu" else _check_gpu(self._device, batch["needs"])
         version, ran = str(tvm.__version__), int(tvm.runtime.num_threads())
-        self.identity = _describe(version, ran, gpu)
+        self.identity = described(version, ran, gpu)
         ours = [self.identity["host_class"], version, ran]
         if batch["like"] and batch["like"] != ours:
             raise BatchRefused(
@@ -450,7 +458,7 @@ def _check_gpu(device: Any, needs: Json) -> str:
     return str(device.device_name) or str(needs["kind"])
 
 
-def _describe(tvm_version: str, threads: int, gpu: str) -> Json:
+def described(tvm_version: str, threads: int, gpu: str) -> Json:
     """Return what a device of Mallorn says of itself, with a class that is equal where times compare."""
     cpu, cores = _processor(), len(os.sched_getaffinity(0))
     governor = _word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "unknown"
