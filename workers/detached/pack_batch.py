@@ -69,7 +69,7 @@ Plan = Callable[[Session, str], object]  # opens one more round of a job, if the
 
 
 @dataclass
-class Parcel:
+class BatchFile:
     """The files and calls of a batch so far, and their bytes when compressed."""
 
     limit_bytes: int
@@ -103,7 +103,7 @@ class Packing:
         self._id = os.urandom(8).hex()
         runtime.name, runtime.carries_batches = holder_of(self._id), True
         self._runtime, self._job_id, self._database = runtime, job_id, runtime.database
-        self._parcel = Parcel(limit_bytes)
+        self._file = BatchFile(limit_bytes)
         self._holds: list[LeaseToken] = []
         self._rounds: list[SentRound] = []
         self._passes: list[SentCall] = []
@@ -139,12 +139,12 @@ class Packing:
         ensure_machine(self._runtime, self._job_id, measuring=False)
         while (round_id := self._next_round(plan)) is not None and self._add_round(round_id):
             pass
-        if not self._parcel.calls and round_id is None:
+        if not self._file.calls and round_id is None:
             self._add_finish()
         with self._database.session() as session:
             job = Jobs(session).get(self._job_id, None)
             like = class_of_job(session, job)
-        if not self._parcel.calls:
+        if not self._file.calls:
             words = (
                 f"job {job.id} ({job.state}) has nothing to measure now: {job.reason or 'no round is open'}"
             )
@@ -156,20 +156,20 @@ class Packing:
             "tvm": TVM_VERSION,
             "needs": needs(self._target),
             "like": None if like is None else [like.host_class, like.tvm_version, like.threads],
-            "files": {name: sha256(data).hexdigest() for name, data in self._parcel.files.items()},
-            "calls": self._parcel.calls,
+            "files": {name: sha256(data).hexdigest() for name, data in self._file.files.items()},
+            "calls": self._file.calls,
         }
         text = json.dumps(manifest).encode()
         batch = SentBatch(
             id=self._id,
             job_id=self._job_id,
             digest=sha256(text).hexdigest(),
-            keys=tuple(call["key"] for call in self._parcel.calls),
+            keys=tuple(call["key"] for call in self._file.calls),
             rounds=tuple(self._rounds),
             passes=tuple(self._passes),
             checks=tuple(self._checks),
         )
-        self._parcel.write(file, text)
+        self._file.write(file, text)
         keep(self._runtime.settings.artifacts, batch)
         with self._database.transaction() as session:
             for hold in self._holds:
@@ -212,7 +212,7 @@ class Packing:
             if not calls:  # none could be built
                 close_round(self._runtime, context, token, RoundStats(candidates=len(missing)), state)
                 return True
-            is_added = self._parcel.add(files, calls)
+            is_added = self._file.add(files, calls)
             with self._database.transaction() as session:
                 store_sketches(session, [slot.sketch for slot in slots])
                 if not is_added:
@@ -222,7 +222,7 @@ class Packing:
             sent = SentRound(round_id=round_id, proposals=tuple(proposals), build_ms=build_ms, state=left)
             self._rounds.append(sent)
             self._hold(held.hold)
-        elif not self._parcel.calls:
+        elif not self._file.calls:
             raise InvalidRequest(
                 "the first round is larger than the limit, or broke off", hint="--limit 200M"
             )
@@ -281,7 +281,7 @@ class Packing:
                             built.append((name, end))
                     self._add_contest(calls, task.index, contest, built)
                     self._add_checks(files, calls, task.index, contest, graphs, folder.graphs)
-            is_added = self._parcel.add(files, calls)
+            is_added = self._file.add(files, calls)
         if claimed is not None and is_added:
             self._hold(claimed.hold)
         elif claimed is not None:

@@ -90,7 +90,8 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
         for sent in batch.rounds:
             if (hold := _hold(Leases(session), WorkItem.round(sent.round_id), batch)) is not None:
                 Rounds(session).close(sent.round_id, hold.token, RoundState.CANCELLED, error=DROPPED)
-        if (hold := _hold(Leases(session), WorkItem(WorkKind.FINISH, batch.job_id), batch)) is not None:
+        finish = WorkItem(WorkKind.FINISH, batch.job_id)
+        if batch.passes and (hold := _hold(Leases(session), finish, batch)) is not None:
             WorkItems(session).give_back(hold, Unavailable(DROPPED))
         Jobs(session).say(batch.job_id, "")
     forget(runtime.settings.artifacts, batch_id)
