@@ -94,6 +94,8 @@ class BatchResults:
 
 def read_results(file: Path) -> BatchResults:
     """Read a results file, which may end in the middle of a line. Raises InvalidRequest for any other."""
+    if not file.is_file():
+        raise InvalidRequest(f"there is no file {str(file)!r}")
     if file.stat().st_size > MOST_BYTES:
         raise InvalidRequest(f"{file} is larger than the {MOST_BYTES >> 20} MiB that results may have")
     text = file.read_bytes()

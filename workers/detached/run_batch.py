@@ -32,7 +32,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any, Final, NamedTuple
 
-Json = dict[str, Any]
+Json = Any  # an object, as json reads it
 FORMAT: Final = 1
 MANIFEST: Final = "batch.json"
 START_SEC: Final = 300.0  # for loading TVM and a GPU's context
