@@ -43,6 +43,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
     ("costmodels", "cli.costmodels:app"),
     ("evaluate", "cli.evaluate_cost_models:evaluate"),
     ("pretrain", "cli.pretrain:pretrain"),
+    ("batch", "cli.batch:app"),
     ("devices", "cli.devices_and_workers:app"),
     ("workers", "cli.devices_and_workers:workers"),
     ("compile", "cli.compile_and_bench:compile_model"),

@@ -57,7 +57,7 @@ def worker(
     open_store(settings().artifacts)
     settings().sandbox = mode = settings().sandbox_mode(asks_for_keys(settings()))
     reached(mode)  # where it is required and not to be had, no worker starts
-    _check_tables(settings().database_url)
+    check_tables(settings().database_url)
     run_worker(app, wanted, name or f"worker-{os.getpid()}")
 
 
@@ -76,7 +76,7 @@ def control(
         run_beat(app)
     else:
         open_store(settings().artifacts)
-        _check_tables(settings().database_url)
+        check_tables(settings().database_url)
         run_worker(app, (CONTROL,), f"control-{os.getpid()}")
 
 
@@ -111,7 +111,7 @@ def migrate() -> None:
     typer.echo("The database is up to date.", err=True)
 
 
-def _check_tables(url: str) -> None:
+def check_tables(url: str) -> None:
     """Raise Conflict where the tables are another version's; a database that is away is waited for."""
     from db.migrate import check
     from db.session import Database

@@ -24,6 +24,7 @@ from research.shared_schedules.folder_paths import TARGET as TARGET_FILE
 from research.tuner_logs import metaschedule, tenset
 from research.tuner_logs.auto_scheduler_steps import read_steps
 from research.tuner_logs.read_lines import Problem
+from workers.detached.batch_record import read_results
 from workers.process.unpack_model import unpack
 from workers.round.select_cost_model import model_of
 
@@ -80,6 +81,12 @@ def _folder(data: bytes, folder: Path) -> object:
     _files(data, folder, TARGET_FILE, PROVENANCE)
     (folder / RECORDS).touch()
     return [read_provenance(directory) for _, directory in databases(folder)]
+
+
+def _batch(data: bytes, folder: Path) -> object:
+    file = folder / "results.jsonl"
+    file.write_bytes(data)
+    return read_results(file)
 
 
 def _files(data: bytes, folder: Path, first: str, second: str) -> None:
@@ -155,6 +162,7 @@ READERS: Final[dict[str, Reader]] = {
     "cursor": Reader(_cursor, lambda: [seeds.cursor(1.5, "a")]),
     "manifest": Reader(_manifest, lambda: [seeds.manifest()]),
     "tenset": Reader(_tenset, lambda: [seeds.tenset(*seeds.STEPS)]),
+    "batch": Reader(_batch, lambda: [seeds.batch_results()]),
     "stock": Reader(_stock, lambda: [seeds.stock()]),
     "folder": Reader(_folder, lambda: [seeds.folder()]),
     "measurements": Reader(_parcel(MEASUREMENT_TABLE), lambda: [seeds.measurements()]),

@@ -138,6 +138,13 @@ def models() -> list[bytes]:
     return [build().SerializeToString() for build in MODELS]
 
 
+def batch_results() -> bytes:
+    device = {"name": "n", "host_id": "h", "host_class": "c", "threads": 1, "tvm_version": "0.27"}
+    header = {"format": 1, "batch": "0123456789abcdef", "digest": "d", "device": device}
+    result = {"key": "1-0", "outcome": "ok", "run_us": [2.5], "run_ms": 20.0}
+    return b"".join(json.dumps(line).encode() + b"\n" for line in (header, {"start": "1-0"}, result))
+
+
 def manifest(**changes: Any) -> bytes:
     recipe = {"name": "tuned", "version": 1, "steps": []}
     told = {"job": "j", "target": json.loads(TARGET), "recipe": recipe, "inputs": [], **changes}

@@ -9,6 +9,7 @@ from db.database_clock import now
 from db.repositories.base import Repository
 from db.repositories.leases import Leases, LeaseToken, Token, WorkItem, held
 from db.tables import Job, Measurement, Round
+from mallorn.core.job_options import DETACHED
 from mallorn.core.states import JobState, MeasurementKind, RoundState, WorkKind
 from mallorn.core.values.decision_log import PlannedRound, RoundStats
 
@@ -49,6 +50,11 @@ class Rounds(Repository):
     def get(self, round_id: int) -> Round:
         """A round whose id came from the database; raises sqlalchemy.exc.NoResultFound for any other."""
         return self.session.get_one(Round, round_id)
+
+    def queued(self, job_id: str) -> Sequence[int]:
+        """The ids of the job's rounds that nobody holds, oldest first."""
+        mine = Round.job_id == job_id, Round.state == RoundState.QUEUED
+        return self.session.scalars(select(Round.id).where(*mine).order_by(Round.id)).all()
 
     def next_index(self, job_id: str) -> int:
         """The number of the job's next round."""
@@ -107,8 +113,9 @@ class Rounds(Repository):
         return self._cancel(*queued)
 
     def count_open(self, target_id: int) -> int:
-        """How many rounds of a target are queued or leased, of whatever job."""
-        is_open = Round.target_id == target_id, Round.state.in_(OPEN)
+        """How many rounds of a target are queued or leased for its devices, of whatever job."""
+        theirs = Job.id == Round.job_id, Job.options["measurer"].as_string() == DETACHED
+        is_open = Round.target_id == target_id, Round.state.in_(OPEN), ~select(Job.id).where(*theirs).exists()
         return self.session.scalar(select(func.count()).select_from(Round).where(*is_open)) or 0
 
     def stats(self, job_id: str) -> Sequence[RoundStats]:

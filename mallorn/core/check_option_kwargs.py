@@ -81,6 +81,7 @@ def check_mode(options: JobOptions, trials: int | None = None, minutes: float | 
     if options.searches:
         return
     asked = {
+        "--option measurer=detached": options.is_detached,
         f"--trials {trials}": bool(trials),
         "--minutes": minutes is not None,
         "--dynamic": bool(options.dynamic),

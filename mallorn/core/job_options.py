@@ -18,10 +18,11 @@ from pydantic_core import ErrorDetails
 
 from mallorn.core.errors import UnknownName
 from mallorn.core.registry import REGISTRY
-from mallorn.core.states import SEARCH, Mode
+from mallorn.core.states import SEARCH, ZERO_SHOT, Mode
 from mallorn.core.version import VERSION
 
 LARGEST_ROUND: Final = 64  # candidates
+DETACHED: Final = "detached"  # the measurer of jobs whose device no worker reaches
 #: Options that an earlier version had and that mean nothing any more; to remove one, name it here.
 RETIRED: Final = frozenset[str]()
 MOST_PATTERNS: Final = 64
@@ -145,7 +146,8 @@ class JobOptions(BaseModel):
     measurer: Annotated[
         Name,
         Field(
-            description="Builds and times: tvm on a device, replay from a recording, simulated by a formula."
+            description="Builds and times: tvm on a device, replay from a recording, simulated by a formula, "
+            "detached on a device that no worker reaches, to which `mallorn batch` carries candidates."
         ),
     ] = "tvm"
     recording: Annotated[
@@ -207,6 +209,11 @@ class JobOptions(BaseModel):
     def waits_for_quiet(self) -> bool:
         """Whether a round waits where others disturb its device."""
         return self.wait_for_quiet == "on"
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether `mallorn batch` carries its candidates to a device that no worker reaches."""
+        return self.measurer == DETACHED and self.mode != ZERO_SHOT
 
     @property
     def is_private(self) -> bool:

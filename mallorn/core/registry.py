@@ -74,6 +74,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
     },
     "measurer": {
         "tvm": "workers.measure.tvm_measurer:TvmMeasurer",
+        "detached": "workers.measure.detached_measurer:DetachedMeasurer",
         "replay": "research.replay.measurer:ReplayMeasurer",
         "simulated": "workers.measure.simulated_measurer:SimulatedMeasurer",
     },

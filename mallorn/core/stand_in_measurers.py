@@ -7,10 +7,11 @@ a job of theirs has a target of its own: TVM makes the same of it, and its `devi
 from typing import Final
 
 from mallorn.core.errors import InvalidRequest, InvalidTarget
-from mallorn.core.job_options import JobOptions
+from mallorn.core.job_options import DETACHED, JobOptions
 from mallorn.core.targets import Target, parse_target
 
 DEVICE: Final = "tvm"  # the measurer that stands in for nobody
+ON_DEVICES: Final = frozenset({DEVICE, DETACHED})  # measurers of what TVM built, on real devices
 STAND_INS: Final = frozenset({"replay", "simulated"})
 UNSAID: Final = "the measurer tells times of no device, and does not say so"
 SAY_SO: Final = 'stands_in = "simulated" in its class   (workers/measure/base.py)'
@@ -96,6 +97,6 @@ def recording_place(options: JobOptions, recordings: str) -> str:
 
 def measured_by(name: str) -> str:
     """Who measured, in words; empty where devices did, which needs no word."""
-    if name in ("", DEVICE):
+    if not name or name in ON_DEVICES:
         return ""
     return f"measured by {name}{', on no device' if name in STAND_INS else ''}"

@@ -66,9 +66,17 @@ class _JobStep:
 
 
 def plan_job(
-    session: Session, job_id: str, slots: int, devices: Sequence[Device], patience: WaitLimit
+    session: Session,
+    job_id: str,
+    slots: int,
+    devices: Sequence[Device],
+    patience: WaitLimit,
+    carried: bool = False,
 ) -> PlannedJob:
-    """Settle a job and open at most `slots` rounds for it; `devices` are those of its target that answer."""
+    """Settle a job and open at most `slots` rounds for it; `devices` are those of its target that answer.
+
+    A job with a detached device gets rounds only if the caller carries them there (`carried`).
+    """
     Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
     if job.state != JobState.TUNING:
@@ -79,6 +87,8 @@ def plan_job(
         options.check_known()
         check_classes(step.options, settings().plugins)
         with blame_plugins(("policy", step.options.policy), ("families", step.options.families)):
+            if options.is_detached:
+                return _turn_of_detached(step, slots if carried else 0)
             return _turn(step, slots, devices, patience)
     except UnknownName as error:
         Jobs(session).say(job_id, error.reason)
@@ -99,6 +109,15 @@ def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitL
         slots = 0
     if not turn.over and step.job.context_id is not None:
         _write(step, turn, *_decide(step, slots))
+    return turn
+
+
+def _turn_of_detached(step: _JobStep, slots: int) -> PlannedJob:
+    """Plan without waiting for a device: its class is not known before the first results come back."""
+    turn = PlannedJob(messages=group(step.session, step.job, step.options))
+    if not step.job.reason:
+        Jobs(step.session).say(step.job.id, f"mallorn batch next {step.job.id} -o FILE")
+    _write(step, turn, *_decide(step, slots))
     return turn
 
 

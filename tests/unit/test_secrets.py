@@ -59,6 +59,7 @@ TYPED: Final = {
     "tune": ["tune", "1"],
     "rm": ["rm", "1", "--yes"],
     "audit": ["audit"],
+    "batch": ["batch", "drop", "1"],
 }
 OF_THE_DATABASE: Final = [
     ["doctor"],

@@ -53,25 +53,31 @@ def finish(runtime: Runtime, job_id: str) -> None:
     """Take a job from its last round to verified schedules and a report, or back to a stale import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
         if claimed is not None:
-            with runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
-                undone = StepLog(claimed)
-                with undone.step("probe"):
-                    claimed = _on_its_machine(claimed)
-                _finish(claimed, undone)
+            finish_stage(claimed)
+
+
+def finish_stage(claimed: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
+    """Do the same for a stage that is held; `answers` hold what a detached device measured and checked."""
+    job_id = claimed.job.id
+    with claimed.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
+        undone = StepLog(claimed)
+        with undone.step("probe"):
+            claimed = _on_its_machine(claimed)
+        _finish(claimed, undone, answers)
 
 
 def _on_its_machine(claimed: StageContext) -> StageContext:
     """A job without trials has no machine yet, and defaults are made for one."""
     settle_builder(claimed.runtime, claimed.job.id)
     settle_import(claimed.runtime, claimed.job.id)
-    measuring = claimed.options.mode != ZERO_SHOT
+    measuring = claimed.options.mode != ZERO_SHOT and not claimed.options.is_detached
     with suppress(ChildError, Unschedulable):  # a compiler that fails here makes no defaults either
         ensure_machine(claimed.runtime, claimed.job.id, PROBES_SEC, measuring)
     with claimed.runtime.database.session() as session:
         return replace(claimed, job=Jobs(session).get(claimed.job.id, None))
 
 
-def _finish(claimed: StageContext, undone: StepLog) -> None:
+def _finish(claimed: StageContext, undone: StepLog, answers: tuple[Measurer, Checker] | None) -> None:
     started = time.monotonic()
     why = claimed.job.tuning_ended
     with (
@@ -79,8 +85,9 @@ def _finish(claimed: StageContext, undone: StepLog) -> None:
         claimed.graphs(folder) as graphs,
         IdleEngines() as idle,
     ):
-        measurer = claimed.runtime.measurer(claimed.options, claimed.like)
-        with _checker(claimed, graphs, folder, measurer, undone) as check:
+        measurer = answers[0] if answers else claimed.runtime.measurer(claimed.options, claimed.like)
+        checker = nullcontext(answers[1]) if answers else _checker(claimed, graphs, folder, measurer, undone)
+        with checker as check:
             model = JobModel.of(claimed, graphs, folder, idle)
             guessed = _guess(claimed, model, measurer, check, undone)
             if guessed is not None:

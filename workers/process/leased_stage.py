@@ -125,14 +125,15 @@ def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Sta
     """Hold a stage while the block runs; None when another worker has it or the job has moved on."""
     begun = False
     with leased_work(runtime, WorkItem(STAGES[state], job_id)) as held:
-        claimed = None if held is None else _stage(held, state)
+        claimed = None if held is None else stage_of(held, state)
         begun = True
         yield claimed
     if not begun:  # the database went away after the claim, and held_work let go of it
         yield None
 
 
-def _stage(held: LeasedWork, state: JobState) -> StageContext:
+def stage_of(held: LeasedWork, state: JobState) -> StageContext:
+    """Return the context of a stage that this process holds."""
     log.info("%s begins", state)
     with held.runtime.database.session() as session:
         job = Jobs(session).get(held.job_id, None)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from socket import gethostname
+from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -13,10 +14,11 @@ from db.repositories.claim_job_stage import STATES
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.core.allowed_classes import check_classes, check_fit
-from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, UnknownName
+from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, Unavailable, UnknownName
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.log_setup import note
 from mallorn.core.os_errors import os_error
+from mallorn.core.states import WorkKind
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.retry_rules import PROPOSING, retry_rule_for
 from workers.process.worker_runtime import Runtime
@@ -25,6 +27,8 @@ from workers.subprocesses.errors import ChildError
 from workers.subprocesses.shutdown import STOP
 from workers.tvm.code_digest import sources_replaced
 
+MEASURED: Final = (WorkKind.ROUND, WorkKind.FINISH)
+DETACHED: Final = "its device is detached: its candidates are carried there in batches"
 log = logging.getLogger(__name__)
 
 
@@ -94,7 +98,9 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork 
         options.check_known()
         check_classes(options, runtime.settings.plugins)
         check_fit(options, PROPOSING)
-    except (ClassRefused, UnknownName) as error:
+        if options.is_detached and hold.item.kind in MEASURED and not runtime.carries_batches:
+            raise Unavailable(DETACHED, hint=f"mallorn batch next {job_id} -o FILE")
+    except (ClassRefused, UnknownName, Unavailable) as error:
         _let_go(held, error)
         return None
     return held

@@ -60,6 +60,7 @@ class Runtime:
         self.fleet = Fleet(config)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
         self.tunes = True  # rounds are run here; else this slot only imports
+        self.carries_batches = False  # whether it may hold the rounds of jobs whose device is detached
         self.roll_call = Heartbeat(self.database, self.fleet, self.name)
 
     @cached_property

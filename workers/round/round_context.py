@@ -72,7 +72,8 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
     if proposer is not None and not reads_todays_view(proposer.name, str(proposer.metrics.get("view", ""))):
         proposer = None  # an earlier attempt of the round settled it, by other code
-    seen = row.workload_id, row.target_id, row.seen_upto, job.context_id
+    # A job whose device is not known yet compares with no context, rather than with all of them.
+    seen = row.workload_id, row.target_id, row.seen_upto, job.context_id or 0
     history = Trials(session).history(*seen, limits_of(options))
     return RoundContext(
         row=row,

@@ -48,13 +48,13 @@ class Closed:
 
 def run(runtime: Runtime, round_id: int) -> Closed | None:
     """Run a round to its end; None when it was not ours to run, or no longer is."""
-    with leased_work(runtime, WorkItem.round(round_id), _settle) as held:
+    with leased_work(runtime, WorkItem.round(round_id), settle) as held:
         if held is not None:
             return _work(held, round_id)
     return None
 
 
-def _settle(session: Session, hold: LeaseToken) -> None:
+def settle(session: Session, hold: LeaseToken) -> None:
     """The first claim settles for good which cost model, and which state of its searcher, a round has."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
@@ -88,7 +88,7 @@ def _work(held: LeasedWork, round_id: int) -> Closed:
         "cost_model": context.model_name,
         "disturbance": commits.disturbance,
     }
-    _close(runtime, context, token, ranked(runtime, context).model_copy(update=stats), state)
+    close_round(runtime, context, token, ranked(runtime, context).model_copy(update=stats), state)
     return Closed(context.row.job_id, context.row.task_id)
 
 
@@ -111,9 +111,10 @@ def _commit(results: Iterable[MeasureResult], commits: Commits, lease: LeaseKeep
         commits.settle()
 
 
-def _close(
+def close_round(
     runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
 ) -> None:
+    """End a round whose candidates are all measured, and tell its job. Raises LeaseLost, Unavailable."""
     row = context.row
     with runtime.database.transaction() as session:
         if len(Rounds(session).done_slots(row.id)) < len(context.done_slots) + stats.candidates:

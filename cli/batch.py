@@ -1,0 +1,121 @@
+"""Commands for devices that no worker reaches: candidates are carried there in a file, and results back."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from cli.run_service_part import check_tables, installed
+from cli.terminal.output import JobArgument, JsonOption, print_json, print_note
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.settings import settings
+from stack.temporary_files import own_folder
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from workers.process.worker_runtime import Runtime
+
+UNITS: Final = {"K": 1000, "M": 1000**2, "G": 1000**3}
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="The data directory of `mallorn up`.  [MALLORN_DATA_DIR]")
+]
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+
+
+@app.callback()
+def batch() -> None:
+    """Carry candidates to a device behind a queue or an air gap, and their times back."""
+
+
+@app.command("next")
+@own_folder("batch")
+def batch_next(
+    job: JobArgument,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The file to write.")] = Path("batch.zip"),
+    limit: Annotated[str, typer.Option(help="How large it may be, as 500K, 60M or 1G.")] = "60M",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build the next rounds of a job with `--option measurer=detached` into a file.
+
+    A program for the other machine, run_batch.py, is written beside it.
+    """
+    number, unit = (limit[:-1], limit[-1:]) if limit[-1:] in UNITS else (limit, "")
+    if not number.isdecimal():
+        raise InvalidRequest(f"{limit!r} is no size", hint="--limit 60M")
+    if not out.absolute().parent.is_dir():
+        raise InvalidRequest(f"there is no folder {str(out.absolute().parent)!r}", hint="-o FILE")
+    runtime = _runtime(data)
+    from services.control.plan_job import plan_job
+    from services.control.wait_for_device import USUAL
+    from workers.detached.pack_batch import Packing
+
+    def plan(session: "Session", job_id: str) -> object:
+        return plan_job(session, job_id, 1, (), USUAL, carried=True)
+
+    try:
+        sent = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
+    finally:
+        runtime.close()
+    if as_json:
+        print_json({"batch": sent.id, "file": str(out), "runs": len(sent.keys)})
+    else:
+        print_note(f"batch {sent.id} in {out}: {len(sent.keys)} runs")
+        print_note(f"there: python run_batch.py {out.name}   here: mallorn batch take {out}.results.jsonl")
+
+
+@app.command()
+@own_folder("batch")
+def take(
+    results: Annotated[Path, typer.Argument(help="What run_batch.py wrote.")],
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the results of a batch home; results that are known already are passed over."""
+    runtime = _runtime(data)
+    from workers.detached.batch_record import read_results
+    from workers.detached.take_batch import take_batch
+
+    try:
+        taken = take_batch(runtime, read_results(results))
+    finally:
+        runtime.close()
+    if as_json:
+        print_json({"job": taken.job_id, "new": taken.new, "left": taken.left, "refused": taken.refused})
+        return
+    print_note(f"{taken.new} results of job {taken.job_id} are new, {taken.left} are still to come")
+    if taken.refused:
+        print_note(f"{taken.refused} are of rounds that were cancelled meanwhile")
+
+
+@app.command()
+@own_folder("batch")
+def drop(
+    name: Annotated[str, typer.Argument(metavar="BATCH", help="As `mallorn batch next` names it.")],
+    data: DataOption = None,
+) -> None:
+    """Give up a batch that will not come back; what it held is planned anew."""
+    runtime = _runtime(data)
+    from workers.detached.take_batch import drop_batch
+
+    try:
+        dropped = drop_batch(runtime, name)
+    finally:
+        runtime.close()
+    print_note(f"batch {dropped.id} is dropped: mallorn batch next {dropped.job_id} -o FILE")
+
+
+def _runtime(data: Path | None) -> "Runtime":
+    """Return what a worker has, in this process: batches are built where the command runs."""
+    if data is not None:
+        os.environ["MALLORN_DATA_DIR"] = str(data.expanduser().absolute())
+        settings.cache_clear()
+    with installed("worker"):
+        from db.repositories.api_keys import asks_for_keys
+        from workers.process.worker_runtime import Runtime
+    known = settings()
+    known.sandbox = known.sandbox_mode(asks_for_keys(known))
+    check_tables(known.database_url)
+    return Runtime(known)

@@ -1,0 +1,111 @@
+"""run_batch.py imports nothing of Mallorn: what it copied must stay what a device's session does."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mallorn.core.job_options import EvaluatorOptions
+from mallorn.core.registry import resolve
+from tests.fixtures.hazards import matmul
+from workers.detached import run_batch
+from workers.detached.pack_batch import CHECKED_INTS, RULES, TIMED_FLOATS, TIMED_INTS, drawn
+from workers.detached.run_batch import Timing
+from workers.device import clock_conditions, detect_host
+from workers.device.random_and_saved_arrays import random_values
+from workers.measure.stopping.incremental_timing import Patience, Piece
+from workers.measure.stopping.incremental_timing import take_timing as pieces_of_timing
+from workers.tvm import compare_outputs, remote_device
+from workers.tvm.parsed_program_cache import parse_module
+from workers.tvm.reference_outputs import random_arguments
+
+US = st.floats(min_value=0.5, max_value=1e6)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(
+    number=st.integers(1, 1000),
+    repeat=st.integers(1, 20),
+    min_repeat_ms=st.integers(0, 1000),
+    run_us=st.lists(US, max_size=12),
+    best_us=st.none() | US,
+)
+def test_a_rule_stops_when_the_one_of_a_device_does(
+    rule: str, number: int, repeat: int, min_repeat_ms: int, run_us: list[float], best_us: float | None
+) -> None:
+    asked = EvaluatorOptions(number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+    theirs = resolve("stopping", rule)().next_timing(asked, run_us, best_us)
+    ours = run_batch.next_timing(rule, Timing(number, repeat, min_repeat_ms), run_us, best_us)
+    assert ours == (None if theirs is None else (theirs.number, theirs.repeat, theirs.min_repeat_ms))
+
+
+@given(
+    number=st.integers(1, 100),
+    repeat=st.integers(1, 4),
+    min_repeat_ms=st.integers(0, 200),
+    rough_us=US,
+    real_us=US,
+)
+def test_a_timing_takes_the_same_pieces(
+    number: int, repeat: int, min_repeat_ms: int, rough_us: float, real_us: float
+) -> None:
+    asked: list[list[tuple[int, int]]] = [[], []]
+
+    def theirs(runs: int, count: int) -> list[Piece]:
+        asked[0].append((runs, count))
+        return [Piece(runs, real_us / 1e6)] * count
+
+    def ours(runs: int, count: int) -> list[float]:
+        asked[1].append((runs, count))
+        return [real_us / 1e6] * count
+
+    options = EvaluatorOptions(number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+    means = pieces_of_timing(options, rough_us / 1e6, theirs, Patience())
+    found = run_batch.take_timing(Timing(number, repeat, min_repeat_ms), rough_us / 1e6, ours)
+    assert asked[0] == asked[1]
+    assert found == pytest.approx([mean.mean_sec for mean in means])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int64", "uint8", "bool"])
+def test_arguments_hold_the_values_that_a_device_fills_in(dtype: str) -> None:
+    low, high = TIMED_FLOATS if "float" in dtype else (0, 5)
+    theirs = random_values((3, 5), dtype, low, high, 7)
+    ours = run_batch.random_values((dtype, [3, 5], low, high), 7)
+    assert ours.dtype == theirs.dtype
+    assert ours.tobytes() == theirs.tobytes()
+
+
+def test_arguments_of_timings_lie_in_the_ranges_of_a_device() -> None:
+    assert TIMED_FLOATS == remote_device.FLOAT_RANGE
+    assert TIMED_INTS == remote_device.INT_RANGE
+
+
+def test_a_check_draws_the_arguments_of_the_reference() -> None:
+    program = matmul()
+    theirs = random_arguments(parse_module(program.tir), program.args, 5)
+    ours = run_batch.drawn_values(drawn(program.args, CHECKED_INTS, (-1.0, 1.0)), 5)
+    assert [each.tobytes() for each in ours] == [each.tobytes() for each in theirs]
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 1e-6, 0.4, 3.0]), st.sampled_from([1, 50, 4000]))
+def test_errors_are_those_of_a_numeric_check(seed: int, noise: float, size: int) -> None:
+    random = np.random.default_rng(seed)
+    theirs = np.round(random.normal(size=size) * 8)
+    ours = theirs + noise * (random.random(size) < 0.005)
+    assert run_batch.relative_error(ours, theirs) == compare_outputs.relative_error(ours, theirs)
+    assert run_batch.rounded_error(ours, theirs) == compare_outputs.rounded_error(ours, theirs)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_an_answer_that_is_no_number_is_infinitely_wrong(odd: float) -> None:
+    right = np.ones(4)
+    wrong = np.array([1.0, odd, 1.0, 1.0])
+    assert run_batch.relative_error(wrong, right) == np.inf
+    assert run_batch.rounded_error(wrong, right) == np.inf
+
+
+def test_a_host_is_of_the_class_that_its_own_device_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect_host, "cpu_quota", lambda: None)
+    monkeypatch.setattr(clock_conditions, "cpu_quota", lambda: None)
+    ours = run_batch.described("0.27", 2, "")["host_class"]
+    assert ours + clock_conditions.limits() == detect_host.host_fingerprint()["host_class"]

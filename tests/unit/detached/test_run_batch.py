@@ -1,0 +1,177 @@
+"""What run_batch.py promises on a machine without Mallorn, tried with libraries that misbehave."""
+
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.batches import (
+    HOST,
+    begin,
+    call,
+    lines,
+    outcomes,
+    write_batch,
+    write_expected,
+    write_manifest,
+)
+from tests.fixtures.waiting import wait_for
+from workers.detached.run_batch import BatchRefused, ResultsFile, run
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "batch.results.jsonl"
+
+
+def begun(results: Path, key: str, times: int) -> bool:
+    return lines(results).count({"start": key}) >= times
+
+
+def test_a_candidate_that_crashes_or_fails_costs_only_itself(tmp_path: Path, results: Path) -> None:
+    names = {"a": "double", "b": "run_segfault", "c": "run_error", "d": "double"}
+    batch = write_batch(tmp_path / "batch", [call(key, name) for key, name in names.items()])
+    assert run(batch, results) == 0
+    assert outcomes(results) == {"a": "ok", "b": "run_error", "c": "run_error", "d": "ok"}
+    told = {line["key"]: line for line in lines(results) if "key" in line}
+    assert "SIGSEGV" in told["b"]["error"]
+    assert "no.such.function" in told["c"]["error"]
+    assert all(us > 0 for us in told["d"]["run_us"])
+
+
+def test_one_that_never_returns_is_ended_at_its_deadline(tmp_path: Path, results: Path) -> None:
+    calls = [call("a", "run_loop", timeout_sec=0.5), call("b", "double")]
+    assert run(write_batch(tmp_path / "batch", calls), results) == 0
+    assert outcomes(results) == {"a": "run_timeout", "b": "ok"}
+
+
+def test_what_was_killed_goes_on_and_measures_nothing_twice(tmp_path: Path, results: Path) -> None:
+    calls = [call("a", "double"), call("b", "run_loop", timeout_sec=600.0), call("c", "double")]
+    batch = write_batch(tmp_path / "batch", calls)
+    for attempt in (1, 2):
+        process = begin(batch, results)
+        wait_for(partial(begun, results, "b", attempt), "the candidate that never returns")
+        process.kill()
+        process.communicate()
+        assert outcomes(results) == {"a": "ok"}
+    with results.open("a") as file:
+        file.write('{"key": "c", "outcome": "o')  # the machine went down in the middle of a line
+    process = begin(batch, results)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert outcomes(results) == {"a": "ok", "b": "worker_lost", "c": "ok"}, "b took its machine down twice"
+    assert lines(results).count({"start": "a"}) == 1
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, None])
+def test_the_end_of_the_time_says_nothing_of_a_candidate(
+    tmp_path: Path, results: Path, end: signal.Signals | None
+) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "run_loop", timeout_sec=600.0), call("b", "double")])
+    for attempt in (1, 2, 3):
+        process = begin(batch, results, *([] if end else ["--seconds", "5"]))
+        if end is not None:
+            wait_for(partial(begun, results, "a", attempt), "the first candidate")
+            process.send_signal(end)
+        process.communicate(timeout=300)
+        assert process.returncode == 3
+    assert outcomes(results) == {}
+
+
+def test_without_time_nothing_begins(tmp_path: Path, results: Path) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double")])
+    assert run(batch, results, seconds=0) == 1
+    assert not [line for line in lines(results) if "start" in line]
+
+
+def test_only_one_process_at_a_time_writes_results(tmp_path: Path, results: Path) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double")])
+    mark = {"format": 1, "batch": "0123456789abcdef", "digest": "of another"}
+    held = ResultsFile(results, mark, {})
+    with pytest.raises(BatchRefused, match="another process"):
+        run(batch, results)
+    held.close()
+
+
+def test_results_of_another_batch_are_not_gone_on_with(tmp_path: Path, results: Path) -> None:
+    calls = [call("a", "double")]
+    run(write_batch(tmp_path / "batch", calls), results)
+    with pytest.raises(BatchRefused, match="another batch"):
+        run(write_batch(tmp_path / "other", calls, batch="fedcba9876543210"), results)
+
+
+def test_a_changed_library_is_refused(tmp_path: Path, results: Path) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double")])
+    with (batch / "double.so").open("ab") as file:
+        file.write(b"\0")
+    with pytest.raises(BatchRefused, match=r"double\.so is not the file"):
+        run(batch, results)
+    assert not results.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"needs": HOST | {"machine": "riscv64"}}, "is for riscv64"),
+        ({"needs": HOST | {"cores": 100_000}}, "for 100000 cores"),
+        ({"needs": HOST | {"flags": ["avx9000"]}}, "a CPU that has avx9000"),
+        ({"tvm": "0.1"}, "built by TVM 0.1"),
+        ({"like": ["another-host", "0.27", 2]}, "do not compare"),
+        ({"format": 2}, "format 2"),
+    ],
+)
+def test_another_machine_is_refused(
+    tmp_path: Path, results: Path, changes: dict[str, Any], words: str
+) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double")], **changes)
+    with pytest.raises(BatchRefused, match=words):
+        run(batch, results)
+    assert outcomes(results) == {}
+
+
+def test_a_batch_does_not_go_on_on_a_device_of_another_class(tmp_path: Path, results: Path) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double"), call("b", "double")])
+    run(batch, results, seconds=0)
+    results.write_text(results.read_text().replace('"threads": 1', '"threads": 64'))
+    with pytest.raises(BatchRefused, match="do not compare"):
+        run(batch, results)
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(2.0, "ok"), (2.1, "wrong_result")])
+def test_a_check_compares_what_a_candidate_computes(
+    tmp_path: Path, results: Path, factor: float, outcome: str
+) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double")])
+    write_manifest(batch, [call("a", "double", check=write_expected(batch, factor))])
+    run(batch, results)
+    (told,) = (line for line in lines(results) if "key" in line)
+    assert told["outcome"] == outcome
+    assert bool(told.get("run_us")) == (outcome == "ok"), "what is wrong is not timed"
+    assert (told["max_error"] < 1e-6) == (outcome == "ok")
+
+
+def test_a_check_is_no_verdict_where_other_numbers_are_drawn(tmp_path: Path, results: Path) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double")])
+    check = write_expected(batch, 2.0) | {"inputs": 1}
+    run(write_manifest(batch, [call("a", "double", check=check)]), results)
+    assert outcomes(results) == {"a": "run_error"}
+
+
+def test_who_is_far_behind_in_a_race_is_timed_less(tmp_path: Path, results: Path) -> None:
+    race = {"group": "p", "stopping": "racing", "evaluator": [1, 10, 20]}
+    calls = [call("a", "double", **race), call("b", "double", **race, best_us=1e-3)]
+    run(write_batch(tmp_path / "batch", calls), results)
+    counts = {line["key"]: len(line["run_us"]) for line in lines(results) if "key" in line}
+    assert counts["a"] >= 10
+    assert counts["b"] < 10
+
+
+def test_a_file_that_is_no_batch_is_refused_in_a_sentence(tmp_path: Path, results: Path) -> None:
+    (tmp_path / "batch.zip").write_bytes(b"PK\3\4 cut off")
+    process = begin(tmp_path / "batch.zip", results)
+    _, words = process.communicate(timeout=300)
+    assert process.returncode == 2
+    assert "is no batch, or was cut off" in words
+    assert "Traceback" not in words

@@ -1,0 +1,1 @@
+"""Batches: built candidates that are timed on a machine which no worker reaches."""

@@ -1,0 +1,168 @@
+"""What is kept at home of a batch, and what its results may say: they come from a machine of strangers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import hexdigits
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from mallorn.core.artifact_uris import reaching
+from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.storable_json import read_json
+from mallorn.core.values.base import Value
+from searchers.base import Proposal
+from workers.detached.run_batch import FORMAT
+from workers.device.device_class import Endpoint, endpoint_of
+
+LEASE_SEC: Final = 60 * 24 * 3600.0  # of what a batch holds: queues and journeys are long
+MOST_BYTES: Final = 64 * 1024**2
+ID_DIGITS: Final = 16
+LONGEST_US: Final = 1e10
+ANOTHER: Final = "this service did not make the batch of these results, or it was dropped"
+AGAIN: Final = "mallorn batch next JOB -o FILE"
+Microseconds = Annotated[float, Field(gt=0, lt=LONGEST_US, allow_inf_nan=False)]
+
+
+class SentRound(Value):
+    """A round that a batch holds: what was proposed, in the order of its slots."""
+
+    round_id: int
+    proposals: tuple[Proposal, ...]
+    build_ms: dict[int, float]  # by slot; of those that were built
+    state: str | None = None  # what the searcher leaves to its next round, in base64
+
+
+class SentCall(Value):
+    """A call of a finish: a pass of a contest, or the numeric check of a candidate."""
+
+    key: str
+    workload: str
+    candidate: str
+
+
+class SentBatch(Value):
+    """A batch, as it is kept at home until its results were taken."""
+
+    id: str
+    job_id: str
+    digest: str = ""
+    keys: tuple[str, ...] = ()  # of all its calls
+    rounds: tuple[SentRound, ...] = ()
+    passes: tuple[SentCall, ...] = ()
+    checks: tuple[SentCall, ...] = ()
+
+    @property
+    def holder(self) -> str:
+        """The name under which it holds its rounds."""
+        return holder_of(self.id)
+
+
+def holder_of(batch_id: str) -> str:
+    """Return the holder's name of a batch."""
+    return f"batch-{batch_id}"
+
+
+class CallResult(Value):
+    """What became of a call."""
+
+    key: Annotated[str, Field(max_length=64)]
+    outcome: Literal["ok", "run_error", "run_timeout", "worker_lost", "wrong_result"]
+    run_us: Annotated[tuple[Microseconds, ...], Field(max_length=1000)] = ()
+    run_ms: Annotated[float, Field(ge=0, lt=LONGEST_US, allow_inf_nan=False)] = 0.0
+    error: Annotated[str, Field(max_length=4000)] = ""
+    max_error: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+
+
+class _Header(Value):
+    format: int
+    batch: Annotated[str, Field(max_length=ID_DIGITS)]
+    digest: Annotated[str, Field(max_length=64)]
+    device: dict[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResults:
+    """The results of a file: the last device that wrote it, and the calls by their keys."""
+
+    batch: str
+    digest: str
+    device: Endpoint
+    calls: dict[str, CallResult]
+
+
+def read_results(file: Path) -> BatchResults:
+    """Read a results file, which may end in the middle of a line. Raises InvalidRequest for any other."""
+    if not file.is_file():
+        raise InvalidRequest(f"there is no file {str(file)!r}")
+    if file.stat().st_size > MOST_BYTES:
+        raise InvalidRequest(f"{file} is larger than the {MOST_BYTES >> 20} MiB that results may have")
+    text = file.read_bytes()
+    headers: list[_Header] = []
+    calls: dict[str, CallResult] = {}
+    try:
+        for line in text[: text.rfind(b"\n") + 1].splitlines():
+            told = read_json(line)
+            if "device" in told:
+                headers.append(_Header.model_validate(told))
+            elif "key" in told:
+                result = CallResult.model_validate(told)
+                calls.setdefault(result.key, result)
+        devices = [endpoint_of(header.device) for header in headers]
+    except (ValidationError, ValueError, TypeError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise InvalidRequest(f"{file} holds no results of a batch: {words}") from None
+    if not headers or headers[0].format != FORMAT:
+        raise InvalidRequest(f"{file} holds no results of a batch of this version")
+    marks = {(header.batch, header.digest) for header in headers}
+    if len(marks) > 1 or len({device.device_class for device in devices}) > 1:
+        raise InvalidRequest(f"{file} mixes batches, or devices whose times do not compare")
+    # A name of its own: no file says anything of a device that registered. Nobody reaches this one.
+    known = devices[-1].info.model_copy(update={"stopped": True, "is_local": False, "address": ""})
+    device = replace(devices[-1], name=f"batch:{devices[-1].name}", info=known)
+    return BatchResults(headers[0].batch, headers[0].digest, device, calls)
+
+
+def uri_of(artifacts: str, batch_id: str) -> str:
+    """Where a batch is kept."""
+    return f"{artifacts.rstrip('/')}/batches/{batch_id}.json"
+
+
+def keep(artifacts: str, batch: SentBatch) -> None:
+    """Keep a batch until its results come. Raises StoreAway, StorageFull."""
+    with reaching(uri_of(artifacts, batch.id)) as (store, path):
+        store.makedirs(path.rpartition("/")[0], exist_ok=True)
+        store.pipe_file(path, batch.model_dump_json().encode())
+
+
+def kept(artifacts: str, batch_id: str) -> SentBatch:
+    """Return a batch that was kept. Raises InvalidRequest for one that is not known."""
+    if len(batch_id) != ID_DIGITS or not set(batch_id) <= set(hexdigits):
+        raise InvalidRequest(ANOTHER, hint=AGAIN)
+    try:
+        with reaching(uri_of(artifacts, batch_id)) as (store, path):
+            return SentBatch.model_validate_json(store.cat_file(path))
+    except NotFound:
+        raise InvalidRequest(ANOTHER, hint=AGAIN) from None
+
+
+def forget(artifacts: str, batch_id: str) -> None:
+    """Delete what is kept of a batch."""
+    with reaching(uri_of(artifacts, batch_id)) as (store, path):
+        store.rm_file(path)
+
+
+def known_calls(batch: SentBatch, results: BatchResults) -> Mapping[str, CallResult]:
+    """Return the results of a batch. Raises InvalidRequest for those of another, or of a changed file."""
+    if results.digest != batch.digest:
+        raise InvalidRequest(
+            "these are results of a file that is not as `mallorn batch next` wrote it", hint=AGAIN
+        )
+    if strange := sorted(results.calls.keys() - set(batch.keys)):
+        raise InvalidRequest(f"the batch has no candidate {strange[0]}", hint=AGAIN)
+    checks = {each.key for each in batch.checks}
+    for key, told in results.calls.items():
+        if bool(told.run_us) != (told.outcome == "ok" and key not in checks):
+            raise InvalidRequest(f"{key}: run times belong to a timing that ended well, and to nothing else")
+    return results.calls

@@ -1,0 +1,395 @@
+"""Makes a batch: rounds or a finish are held under its name, built as ever, and packed into one file."""
+
+import base64
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.orm import Session
+
+from db.repositories.claim_and_release_work import WorkItems
+from db.repositories.jobs import Jobs
+from db.repositories.leases import Leases, LeaseToken, WorkItem
+from db.repositories.rounds import Rounds
+from db.repositories.targets import Targets
+from db.repositories.tasks import Tasks
+from mallorn.core.errors import Conflict, InvalidRequest, Unavailable
+from mallorn.core.job_options import JobOptions, KeptOptions
+from mallorn.core.states import JobState, RoundState
+from mallorn.core.targets import Target
+from mallorn.core.values.decision_log import RoundStats
+from workers.detached import run_batch
+from workers.detached.batch_record import LEASE_SEC, SentBatch, SentCall, SentRound, holder_of, keep
+from workers.device.detect_host import ask_tvm
+from workers.device.random_and_saved_arrays import load_arrays
+from workers.device.target_support import FEATURES, LLVM_PROGRAM, MACHINES
+from workers.finish.contenders import Contest, contest_of
+from workers.finish.verifier import SEED
+from workers.finish.winners import PASSES
+from workers.hardware_probe.run import ensure_machine
+from workers.host.host_lock import HostLock
+from workers.interfaces.model_compiler import ModelCompiler
+from workers.interfaces.tensor_arguments import Arguments
+from workers.measure.base import MeasureInput, MeasureResult, Program
+from workers.measure.build_candidates import Builds, Built
+from workers.measure.run_timeout_and_retakes import run_timeout_sec
+from workers.model_import.run import settle_import
+from workers.process.lease_renewal import LeaseKeeper
+from workers.process.leased_stage import leased_stage, stage_folder
+from workers.process.leased_work import leased_work
+from workers.process.match_devices_and_builder import class_of_job, settle_builder
+from workers.process.worker_runtime import Runtime
+from workers.round.batch_commits import Commits
+from workers.round.fallback import prepare
+from workers.round.run import close_round, settle
+from workers.round.store_referenced_rows import store_sketches
+from workers.sandbox.untrusted_files import open_plain, untrusted_folder
+from workers.subprocesses.crash_retry_and_advice import twice
+from workers.subprocesses.errors import ChildError
+from workers.tvm.code_digest import TVM_VERSION
+from workers.tvm.compare_outputs import tolerance
+
+RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
+MAKING_SEC: Final = 3600.0  # of the lease of a round while the others of its batch are built
+BUILD_POLL_SEC: Final = 0.5
+MOST_VALUES: Final = 65_536  # of an output that are compared
+ENTRY_BYTES: Final = 500  # of the file, for the name and the call of a library
+# How devices and numeric checks draw arguments (workers/tvm/remote_device.py, reference_outputs.py).
+TIMED_FLOATS, TIMED_INTS, CHECKED_INTS = (0.1, 1.0), (0, 1), (0, 2)
+CHECKED_FLOATS: Final = ((0.1, 1.0), (-1.0, 1.0))  # without and with negative numbers
+MOST_FILE_BYTES: Final = 1 << 30  # of what a child process wrote
+Plan = Callable[[Session, str], object]  # opens one more round of a job, if there is one to open
+
+
+@dataclass
+class BatchFile:
+    """The files and calls of a batch so far, and their bytes when compressed."""
+
+    limit_bytes: int
+    files: dict[str, bytes] = field(default_factory=dict)
+    calls: list[run_batch.Json] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
+        """Add both, or neither where the limit does not allow it."""
+        more = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
+        if self.size + more > self.limit_bytes:
+            return False
+        self.size += more
+        self.files |= files
+        self.calls += calls
+        return True
+
+    def write(self, file: Path, manifest: bytes) -> None:
+        """Write all into one file, and the program that runs it beside it."""
+        program = Path(run_batch.__file__).read_bytes()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in {run_batch.MANIFEST: manifest, "run_batch.py": program, **self.files}.items():
+                archive.writestr(name, data)
+        (file.parent / "run_batch.py").write_bytes(program)
+
+
+class Packing:
+    """A batch in the making. What it holds is let go of as any worker's work if the making breaks off."""
+
+    def __init__(self, runtime: Runtime, job_id: str, limit_bytes: int) -> None:
+        self._id = os.urandom(8).hex()
+        runtime.name, runtime.carries_batches = holder_of(self._id), True
+        self._runtime, self._job_id, self._database = runtime, job_id, runtime.database
+        self._file = BatchFile(limit_bytes)
+        self._holds: list[LeaseToken] = []
+        self._rounds: list[SentRound] = []
+        self._passes: list[SentCall] = []
+        self._checks: list[SentCall] = []
+        with self._database.session() as session:
+            job = Jobs(session).get(job_id, None)
+            self._options: JobOptions = KeptOptions.model_validate(job.options)
+            self._target = Target(Targets(session).get(job.target_id).text)
+        if not self._options.is_detached:
+            words = (
+                f"job {job_id} is measured by {self._options.measurer}, and batches are for detached devices"
+            )
+            raise InvalidRequest(words, hint="mallorn tune MODEL --option measurer=detached")
+        if self._options.stopping not in RULES:
+            raise InvalidRequest(f"batches are timed by the stopping rules {', '.join(RULES)} only")
+
+    def pack(self, plan: Plan, file: Path) -> SentBatch:
+        """Write the job's next batch to `file`, and hold its rounds until the results come.
+
+        Raises Conflict where there is nothing to measure now, InvalidRequest for a limit that is too small.
+        """
+        try:
+            return self._pack(plan, file)
+        except BaseException:
+            with self._database.transaction() as session:
+                for hold in self._holds:
+                    WorkItems(session).give_back(hold, Unavailable("its batch could not be made"))
+            raise
+
+    def _pack(self, plan: Plan, file: Path) -> SentBatch:
+        settle_builder(self._runtime, self._job_id)
+        settle_import(self._runtime, self._job_id)
+        ensure_machine(self._runtime, self._job_id, measuring=False)
+        while (round_id := self._next_round(plan)) is not None and self._add_round(round_id):
+            pass
+        if not self._file.calls and round_id is None:
+            self._add_finish()
+        with self._database.session() as session:
+            job = Jobs(session).get(self._job_id, None)
+            like = class_of_job(session, job)
+        if not self._file.calls:
+            words = (
+                f"job {job.id} ({job.state}) has nothing to measure now: {job.reason or 'no round is open'}"
+            )
+            raise Conflict(words, hint=f"mallorn show {job.id}")
+        manifest = {
+            "format": run_batch.FORMAT,
+            "batch": self._id,
+            "job": self._job_id,
+            "tvm": TVM_VERSION,
+            "needs": needs(self._target),
+            "like": None if like is None else [like.host_class, like.tvm_version, like.threads],
+            "files": {name: sha256(data).hexdigest() for name, data in self._file.files.items()},
+            "calls": self._file.calls,
+        }
+        text = json.dumps(manifest).encode()
+        batch = SentBatch(
+            id=self._id,
+            job_id=self._job_id,
+            digest=sha256(text).hexdigest(),
+            keys=tuple(call["key"] for call in self._file.calls),
+            rounds=tuple(self._rounds),
+            passes=tuple(self._passes),
+            checks=tuple(self._checks),
+        )
+        self._file.write(file, text)
+        keep(self._runtime.settings.artifacts, batch)
+        with self._database.transaction() as session:
+            for hold in self._holds:
+                Leases(session).renew(hold, LEASE_SEC)
+            words = f"batch {batch.id} is out with {len(batch.keys)} runs\nmallorn batch take RESULTS"
+            Jobs(session).say(self._job_id, words)
+        return batch
+
+    def _next_round(self, plan: Plan) -> int | None:
+        """Return a round of the job that nobody holds; one is planned where there is none."""
+        with self._database.transaction() as session:
+            if not (queued := Rounds(session).queued(self._job_id)):
+                plan(session, self._job_id)
+                queued = Rounds(session).queued(self._job_id)
+            return next(iter(queued), None)
+
+    def _add_round(self, round_id: int) -> bool:
+        """Propose and build a round; False, and it goes back to the queue, where it does not fit."""
+        is_added = False
+        with leased_work(self._runtime, WorkItem.round(round_id), settle) as held:
+            if held is None:
+                return False
+            token = held.hold.token
+            context, (slots, proposals, state) = prepare(self._runtime, round_id, token)
+            missing = [slot for slot in slots if slot.slot not in context.done_slots]
+            commits = Commits(self._database, context, token, slots, proposals)
+            limit_sec = run_timeout_sec(context.program, self._options, context.best_us)
+            files, calls, build_ms = dict[str, bytes](), list[run_batch.Json](), dict[int, float]()
+            races = {"group": context.program.key, "best_us": context.best_us}
+            for end in self._built(held.lease, context.program, missing):
+                if isinstance(end, MeasureResult):
+                    commits.add(end)
+                    continue
+                key = f"{round_id}-{end.slot.slot}"
+                files[f"{key}.so"], build_ms[end.slot.slot] = (
+                    _file_of_child(end.artifact).read(),
+                    end.build_ms,
+                )
+                calls.append(
+                    self._timed(key, f"{key}.so", context.program.args.of(end.args), limit_sec) | races
+                )
+            commits.settle()
+            if not calls:  # none could be built
+                close_round(self._runtime, context, token, RoundStats(candidates=len(missing)), state)
+                return True
+            is_added = self._file.add(files, calls)
+            with self._database.transaction() as session:
+                store_sketches(session, [slot.sketch for slot in slots])
+                if not is_added:
+                    Rounds(session).close(round_id, token, RoundState.QUEUED)
+        if is_added:
+            left = None if state is None else base64.b64encode(state).decode()
+            sent = SentRound(round_id=round_id, proposals=tuple(proposals), build_ms=build_ms, state=left)
+            self._rounds.append(sent)
+            self._hold(held.hold)
+        elif not self._file.calls:
+            raise InvalidRequest(
+                "the first round is larger than the limit, or broke off", hint="--limit 200M"
+            )
+        return is_added
+
+    def _hold(self, hold: LeaseToken) -> None:
+        """Keep what was leased while the batch is made: nobody renews it meanwhile."""
+        self._holds.append(hold)
+        with self._database.transaction() as session:
+            Leases(session).renew(hold, MAKING_SEC)
+
+    def _built(
+        self, lease: LeaseKeeper, program: Program, slots: Sequence[MeasureInput], any_size: bool = False
+    ) -> Iterator[Built | MeasureResult]:
+        """Build candidates as any round does, and yield each as long as its library is there."""
+        runtime, limit_sec = self._runtime, self._options.build_timeout_sec
+        with untrusted_folder("build-", runtime.builds) as folder, HostLock().shared() as turn:
+            builds = Builds(runtime.builders, slots, program, self._target, folder, limit_sec, any_size)
+            try:
+                while builds.unfinished:
+                    lease.check()
+                    turn.make_way(builds.pause, builds.go_on)
+                    yield from builds.poll(BUILD_POLL_SEC)
+            finally:
+                builds.abort()
+
+    def _timed(self, key: str, library: str, args: Arguments, limit_sec: float) -> run_batch.Json:
+        """Return the call that times a library."""
+        evaluator = self._options.evaluator
+        return {
+            "key": key,
+            "library": library,
+            "args": drawn(args, TIMED_INTS, TIMED_FLOATS),
+            "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
+            "stopping": self._options.stopping,
+            "timeout_sec": limit_sec,
+        }
+
+    def _add_finish(self) -> None:
+        """Add what decides all tasks: passes of their contests, in turn, and a check of each contender."""
+        is_added, runtime, job_id = False, self._runtime, self._job_id
+        with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
+            if claimed is None:
+                return
+            with self._database.session() as session:
+                tasks = Tasks(session).programs(job_id)
+            files, calls = dict[str, bytes](), list[run_batch.Json]()
+            with stage_folder(runtime, "finish-") as folder, claimed.graphs(folder) as graphs:
+                for task, workload in tasks:
+                    contest = contest_of(claimed, task, workload)
+                    built = []
+                    for end in self._built(claimed.lease, contest.program, contest.slots, any_size=True):
+                        if isinstance(end, Built):
+                            name = f"f{task.index}-{end.slot.slot}.so"
+                            files[name] = _file_of_child(end.artifact).read()
+                            built.append((name, end))
+                    self._add_contest(calls, task.index, contest, built)
+                    self._add_checks(files, calls, task.index, contest, graphs, folder.graphs)
+            is_added = self._file.add(files, calls)
+        if claimed is not None and is_added:
+            self._hold(claimed.hold)
+        elif claimed is not None:
+            with self._database.transaction() as session:
+                Leases(session).give_back(claimed.hold)
+            raise InvalidRequest("the finish is larger than the limit, or broke off", hint="--limit 200M")
+
+    def _add_contest(
+        self, calls: list[run_batch.Json], index: int, contest: Contest, built: Sequence[tuple[str, Built]]
+    ) -> None:
+        for turn in range(PASSES):
+            for name, end in built:
+                key, args = f"f{index}-{end.slot.slot}-{turn}", contest.program.args.of(end.args)
+                calls.append(self._timed(key, name, args, self._options.run_timeout_sec))
+                candidate = end.slot.candidate.key
+                self._passes.append(SentCall(key=key, workload=contest.program.key, candidate=candidate))
+
+    def _add_checks(
+        self,
+        files: dict[str, bytes],
+        calls: list[run_batch.Json],
+        index: int,
+        contest: Contest,
+        graphs: ModelCompiler,
+        folder: Path,
+    ) -> None:
+        """Add a check of each contender; one that cannot be built for it is not handed out."""
+        program, (inputs, expected) = contest.program, (folder / "inputs.npz", folder / "expected.npz")
+        asked = program.tir, program.args, SEED, str(inputs), str(expected)
+        reference = twice(lambda: graphs.reference(*asked))
+        given, answers = (list(load_arrays(_file_of_child(file)).values()) for file in (inputs, expected))
+        reals = [each for each, arg in zip(given, program.args.args, strict=True) if "float" in arg.dtype]
+        is_signed = any((each.astype("float32") < 0).any() for each in reals)
+        expects = f"f{index}-expected.npz"
+        files[expects] = _expected(answers, reference.outputs)
+        types = ["float32" if reference.rounds else str(answers[at].dtype) for at in reference.outputs]
+        check = {
+            "args": drawn(program.args, CHECKED_INTS, CHECKED_FLOATS[is_signed]),
+            "seed": SEED,
+            "inputs": run_batch.fingerprint(given, reference.outputs),
+            "outputs": reference.outputs,
+            "expected": expects,
+            "tolerance": [tolerance(dtype, reference.reduction_len) for dtype in types],
+            "rounds": reference.rounds,
+        }
+        for slot in contest.slots:
+            key, library = f"f{index}-{slot.slot}-check", folder / f"{slot.slot}.so"
+            asked_trace = program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
+            try:
+                trace = twice(lambda: self._runtime.compiler.full_trace(*asked_trace))  # noqa: B023
+                if trace is None:
+                    continue
+                twice(lambda: graphs.build_whole(program.tir, trace, self._target.text, str(library)))  # noqa: B023
+            except ChildError:
+                continue
+            files[f"{key}.so"] = _file_of_child(library).read()
+            calls.append(
+                {"key": key, "library": f"{key}.so", "timeout_sec": run_batch.CHECK_SEC, "check": check}
+            )
+            self._checks.append(SentCall(key=key, workload=program.key, candidate=slot.candidate.key))
+
+
+def needs(target: Target) -> run_batch.Json:
+    """Return what a machine must have to run what is built for a target."""
+    if not target.is_cpu:
+        return {"kind": target.kind, "arch": str(target.attrs.get("arch", ""))}
+    wanted = str(target.attrs.get("mtriple", "")).partition("-")[0] or os.uname().machine
+    machine, flags = MACHINES.get(wanted, wanted), set[str]()
+    answer = ask_tvm(LLVM_PROGRAM, target.text)
+    if answer.returncode == 0 and machine in FEATURES:
+        words, named = FEATURES[machine][1], target.attrs.get("mattr", [])
+        without = {
+            each[1:] for each in (named.split(",") if isinstance(named, str) else named) if each[:1] == "-"
+        }
+        features = set(json.loads(answer.stdout.splitlines()[-1])["features"]) - without
+        flags = {words[name] for name in features if name in words}
+    return {"kind": target.kind, "machine": machine, "cores": target.num_cores, "flags": sorted(flags)}
+
+
+def drawn(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
+    """Return the arguments as run_batch.py draws them: type, shape, and the range of the values."""
+    found: list[list[Any]] = []
+    for at, (_, dtype, shape) in enumerate(args.args):
+        usual = ints if dtype.startswith(("int", "uint", "bool")) else floats
+        found.append([dtype, shape, *args.ranges.get(str(at), usual)])
+    return found
+
+
+def _expected(answers: Sequence[Any], outputs: Sequence[int]) -> bytes:
+    """Return the expected outputs as an npz file: all values, or so many at random places."""
+    arrays: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
+    for at in outputs:
+        values = np.asarray(answers[at], "float64").reshape(-1)
+        if values.size > MOST_VALUES:
+            places = np.unique(np.random.default_rng(SEED).integers(0, values.size, MOST_VALUES))
+            arrays[f"places_{at}"], values = places, values[places]
+        arrays[f"values_{at}"] = values
+    file = BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def _file_of_child(path: Path) -> Any:
+    """Return a copy of what a child process wrote. Raises TamperedFile for anything but a plain file."""
+    with open_plain(path.parent, path.name, MOST_FILE_BYTES) as file:
+        return BytesIO(file.read())

@@ -1,0 +1,682 @@
+"""Times the candidates of a batch on a machine without Mallorn: TVM's runtime and numpy suffice there.
+
+    python run_batch.py FILE [--seconds N] [--results RESULTS]
+
+`mallorn batch next` writes FILE, and `mallorn batch take` reads RESULTS (FILE.results.jsonl). Each result is
+on disk before the next candidate begins. Started again, the run goes on where it ended or was killed.
+The exit status is 0 when all is timed, 3 when something is left, 2 when the machine or a file is refused.
+
+This file imports nothing of Mallorn: its rules of timing, random values and errors are copies of those that a
+device's session has, and tests/unit/detached/test_copied_rules.py compares them.
+"""
+
+import argparse
+import ctypes
+import fcntl
+import glob
+import hashlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from math import ceil, inf, sqrt
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any, Final, NamedTuple
+
+Json = Any  # an object, as json reads it
+FORMAT: Final = 1
+MANIFEST: Final = "batch.json"
+START_SEC: Final = 300.0  # for loading TVM and a GPU's context
+CHECK_SEC: Final = 60.0
+GRACE_SEC: Final = 20.0  # for loading a library and making its arguments
+MOST_STARTS: Final = 2  # of one candidate whose run was cut short by the end of this whole program
+ALIKE: Final = ("host_class", "tvm_version", "threads")  # of two devices whose times compare
+PR_SET_PDEATHSIG: Final = 1
+_stopping: list[int] = []  # signals that asked this program to end
+
+
+class BatchRefused(Exception):
+    """The machine or a file is not the one that the batch is for; the text says why."""
+
+
+def main() -> int:
+    """Run the command line and return its exit status."""
+    parser = argparse.ArgumentParser(description="Time the candidates of a batch of `mallorn batch next`.")
+    parser.add_argument("file", type=Path, help="the batch: a file, or a folder that holds what was in it")
+    parser.add_argument("--seconds", type=float, default=None, help="end after so many seconds")
+    parser.add_argument("--results", type=Path, default=None, help="default: FILE.results.jsonl")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        return serve(given.file)
+    results = given.results or Path(f"{str(given.file).rstrip('/')}.results.jsonl")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda told, _frame: _stopping.append(told))
+    try:
+        with tempfile.TemporaryDirectory(prefix="batch-") as folder:
+            left = run(unpack(given.file, Path(folder)), results, given.seconds)
+    except BatchRefused as error:
+        sys.stderr.write(f"refused: {error}\n")
+        return 2
+    say(f"{left} left; start it again" if left else f"all is timed: mallorn batch take {results}")
+    return 3 if left else 0
+
+
+def say(words: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
+
+
+def unpack(file: Path, folder: Path) -> Path:
+    """Return the folder with the files of a batch: `file` itself, or `folder` after they were extracted."""
+    if file.is_dir():
+        return file
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
+                if Path(name).name != name:
+                    raise BatchRefused(f"{file} holds a file of another folder: {name}")
+                archive.extract(name, folder)
+    except (OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise BatchRefused(f"{file} is no batch, or was cut off: {error}") from None
+    return folder
+
+
+def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
+    """Time what the results lack of a batch; return how many candidates are left when the time ends.
+
+    Raises BatchRefused for a changed file, results of another batch, and a machine that is not the batch's.
+    """
+    end_sec = inf if seconds is None else time.monotonic() + seconds
+    text = (batch_dir / MANIFEST).read_bytes()
+    batch = json.loads(text)
+    if batch["format"] != FORMAT:
+        raise BatchRefused(f"the batch has format {batch['format']}: use the run_batch.py that came with it")
+    for name, digest in batch["files"].items():
+        file = batch_dir / name
+        if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+            raise BatchRefused(f"{name} is not the file that the batch was made with")
+    mark = {"format": FORMAT, "batch": batch["batch"], "digest": hashlib.sha256(text).hexdigest()}
+    results = ResultsFile(results_path, mark, {call["key"]: call.get("group") for call in batch["calls"]})
+    left = [call for call in batch["calls"] if call["key"] not in results.done]
+    session: ChildSession | None = None
+    try:
+        if left:
+            session = ChildSession(batch_dir)
+            results.begin(session.device)
+        while session is not None and left and time.monotonic() < end_sec and not _stopping:
+            key = left[0]["key"]
+            told: Json | None = None
+            if results.starts.get(key, 0) >= MOST_STARTS:
+                told = {"outcome": "worker_lost", "error": f"whatever ran it was killed {MOST_STARTS} times"}
+            else:
+                results.append({"start": key})
+                told = session.time({**left[0], "best_us": results.best_us(left[0])}, end_sec)
+            if told is None:
+                results.append({"stop": key})
+                break
+            left.pop(0)
+            results.append({"key": key, **told})
+            shown = f"{median(told['run_us']):.1f} us" if told.get("run_us") else told.get("error", "")[:200]
+            say(f"{key} {told['outcome']} {shown}")
+    finally:
+        if session is not None:
+            session.end()
+        results.close()
+    return len(left)
+
+
+class ResultsFile:
+    """The file of results: one JSON object a line, each written through to the disk."""
+
+    def __init__(self, path: Path, mark: Json, groups: Json) -> None:
+        """`mark` names the batch; `groups` names the race that each call takes part in, if any."""
+        self.done: set[str] = set()
+        self.starts: dict[str, int] = {}
+        self._bests: dict[str, float] = {}
+        self._device: Json | None = None
+        self._path, self._mark, self._groups = path, mark, groups
+        self._file = path.open("a+b")
+        try:
+            self._take_over()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _take_over(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BatchRefused(f"another process writes {self._path}") from None
+        except OSError:
+            pass  # this file system has no locks
+        self._file.seek(0)
+        whole = self._file.read()
+        end = whole.rfind(b"\n") + 1
+        self._file.truncate(end)  # a line that was being written when its process was killed is no result
+        for line in whole[:end].splitlines():
+            self._note(json.loads(line))
+
+    def _note(self, line: Json) -> None:
+        if "device" in line:
+            if {name: line.get(name) for name in self._mark} != self._mark:
+                raise BatchRefused(f"{self._path} holds results of another batch")
+            self._device = line["device"]
+        elif "key" not in line:  # a stop says nothing of its candidate
+            key, step = (line["start"], 1) if "start" in line else (line["stop"], -1)
+            self.starts[key] = self.starts.get(key, 0) + step
+        else:
+            self.done.add(line["key"])
+            if (group := self._groups.get(line["key"])) and line.get("run_us"):
+                self._bests[group] = min(median(line["run_us"]), self._bests.get(group, inf))
+
+    def begin(self, device: Json) -> None:
+        """Write which device gives the results that follow. Raises BatchRefused for one of another class."""
+        ours, before = ([each[name] for name in ALIKE] for each in (device, self._device or device))
+        if ours != before:
+            raise BatchRefused(
+                f"the batch was begun on {before}, and this is {ours}: their times do not compare"
+            )
+        self.append({**self._mark, "device": device})
+
+    def best_us(self, call: Json) -> float | None:
+        """Return the fastest time that is known of a call's program; None where it does not race."""
+        best = min(call.get("best_us") or inf, self._bests.get(call.get("group") or "", inf))
+        return None if best == inf else best
+
+    def append(self, line: Json) -> None:
+        """Write a line; it is on disk when this returns."""
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._note(line)
+
+    def close(self) -> None:
+        """Let another process write the file."""
+        self._file.close()
+
+
+class ChildSession:
+    """A child process that has the device. A candidate that fails costs it: the next gets a new one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._command = [sys.executable, os.path.abspath(__file__), "--serve", str(folder)]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.device = self._start()
+
+    def time(self, call: Json, end_sec: float) -> Json | None:
+        """Return what became of a call; None when `end_sec` came, or a signal to end, before it was over."""
+        if self._process is None:
+            self._start()
+        began_sec, pipe = time.monotonic(), self._process.stdin if self._process else None
+        limit_sec = call["timeout_sec"] + 2 * GRACE_SEC + (CHECK_SEC if call.get("check") else 0.0)
+        with suppress(BrokenPipeError):  # it died: its end is its answer
+            if pipe is not None:
+                pipe.write(json.dumps(call).encode() + b"\n")
+                pipe.flush()
+        line = self._line(min(end_sec, began_sec + limit_sec))
+        if line is None:
+            died = self.end()
+            if died is None and (_stopping or time.monotonic() >= end_sec):
+                return None
+            told = _failure(died, call["timeout_sec"])
+        else:
+            told = json.loads(line)
+            if told["outcome"] not in ("ok", "wrong_result"):
+                self.end()  # a GPU's context may be lost with it
+        return {**told, "run_ms": round((time.monotonic() - began_sec) * 1e3, 3)}
+
+    def _start(self) -> Json:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, start_new_session=True)
+        self._read = b""
+        line = self._line(time.monotonic() + START_SEC)
+        told: Json = json.loads(line) if line else {"refused": "TVM's runtime does not load here"}
+        if "refused" in told:
+            self.end()
+            raise BatchRefused(told["refused"])
+        device: Json = told["device"]
+        return device
+
+    def _line(self, until_sec: float) -> bytes | None:
+        """Return the child's next line; None when it ends, or `until_sec` comes, or a signal to end."""
+        if self._process is None or self._process.stdout is None:
+            return None
+        while b"\n" not in self._read:
+            left_sec = until_sec - time.monotonic()
+            if left_sec <= 0 or _stopping:
+                return None
+            if select.select([self._process.stdout], [], [], min(left_sec, 0.2))[0]:
+                found = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not found:
+                    self._process.wait()
+                    return None
+                self._read += found
+        line, _, self._read = self._read.partition(b"\n")
+        return line
+
+    def end(self) -> int | None:
+        """End the child, and return how it ended by itself; None if it had to be killed here."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        died = process.poll()
+        process.kill()
+        with suppress(BrokenPipeError):
+            process.communicate()
+        return died
+
+
+def _failure(died: int | None, timeout_sec: float) -> Json:
+    """Return what the end of its process says of a candidate; None: it was killed for its silence."""
+    if died is None or died == -signal.SIGALRM:
+        return {"outcome": "run_timeout", "error": f"did not return in time ({timeout_sec:g} s)"}
+    name = signal.Signals(-died).name if died < 0 else f"status {died}"
+    lost = died == -signal.SIGKILL  # by the host, which may have nothing to do with the candidate
+    return {"outcome": "worker_lost" if lost else "run_error", "error": f"its process ended by {name}"}
+
+
+def serve(folder: Path) -> int:
+    """Answer calls, one JSON object a line, in a process of its own that has the device."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+
+    def answer(**told: object) -> None:
+        answers.write(json.dumps(told) + "\n")
+        answers.flush()
+
+    batch = json.loads((folder / MANIFEST).read_bytes())
+    try:
+        device = TargetDevice(batch)
+    except BatchRefused as error:
+        answer(refused=str(error))
+        return 2
+    answer(device=device.identity)
+    for line in sys.stdin:
+        call = json.loads(line)
+        try:
+            answer(**device.answer(folder, call))
+        except Exception as error:
+            answer(outcome="run_error", error=f"{type(error).__name__}: {error}"[-1000:])
+    return 0
+
+
+class TargetDevice:
+    """The device of this machine, with TVM's runtime. Raises BatchRefused if the batch is for another."""
+
+    def __init__(self, batch: Json) -> None:
+        self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])
+        cores = len(os.sched_getaffinity(0))
+        if self._kind == "cpu":
+            _check_processor(batch["needs"], cores)
+        threads = batch["needs"]["cores"] if self._kind == "cpu" else cores
+        os.environ.update(TVM_NUM_THREADS=str(threads), TVM_USE_RUNTIME_LIB="1")
+        if threads < (os.cpu_count() or 1):
+            os.environ.setdefault("TVM_BIND_THREADS", "0")
+        try:
+            import tvm
+
+            if self._kind == "cuda":
+                _load_cuda(tvm)
+        except (ImportError, OSError) as error:
+            raise BatchRefused(f"TVM's runtime does not load: {error}") from None
+        if tvm.__version__ != batch["tvm"]:
+            raise BatchRefused(
+                f"the batch was built by TVM {batch['tvm']}, and this is TVM {tvm.__version__}"
+            )
+        self._tvm, self._device = tvm, tvm.device(self._kind, 0)
+        gpu = "" if self._kind == "cpu" else _check_gpu(self._device, batch["needs"])
+        version, ran = str(tvm.__version__), int(tvm.runtime.num_threads())
+        self.identity = described(version, ran, gpu)
+        ours = [self.identity["host_class"], version, ran]
+        if batch["like"] and batch["like"] != ours:
+            raise BatchRefused(
+                f"the job's times are of {batch['like'][0]}, and this is {ours[0]}: they do not compare"
+            )
+        _poison_fresh_memory()
+
+    def answer(self, folder: Path, call: Json) -> Json:
+        """Check a library, and time it, as the call asks for."""
+        library = self._tvm.runtime.load_module(str(folder / call["library"]))
+        told: Json = {"outcome": "ok"}
+        if check := call.get("check"):
+            signal.setitimer(signal.ITIMER_REAL, CHECK_SEC)
+            told["max_error"], wrong = self._check(folder, library, check)
+            if wrong:
+                return {**told, "outcome": "wrong_result", "error": wrong}
+        if evaluator := call.get("evaluator"):
+            signal.setitimer(signal.ITIMER_REAL, call["timeout_sec"] + GRACE_SEC)
+            values = [random_values(arg, seed) for seed, arg in enumerate(call["args"])]
+            tensors = [self._copy(value) for value in values]
+            signal.setitimer(signal.ITIMER_REAL, call["timeout_sec"])
+            rule = Timing(*evaluator), call["stopping"], call["best_us"]
+            told["run_us"] = self._times_us(library, tensors, *rule)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return told
+
+    def _copy(self, value: Any) -> Any:
+        return self._tvm.runtime.empty(value.shape, str(value.dtype), self._device).copyfrom(value)
+
+    def _times_us(
+        self, library: Any, tensors: list[Any], evaluator: "Timing", stopping: str, best_us: float | None
+    ) -> list[float]:
+        def pieces(number: int, count: int) -> list[float]:
+            timer = library.time_evaluator("main", self._device, number=number, repeat=count)
+            return list(timer(*tensors).results)
+
+        rough = library.time_evaluator("main", self._device, number=1, repeat=1, min_repeat_ms=5)
+        rough_sec = min(rough(*tensors).results)
+        run_us: list[float] = []
+        while (timing := next_timing(stopping, evaluator, run_us, best_us)) is not None:
+            run_us += [1e6 * mean for mean in take_timing(timing, rough_sec, pieces)]
+        return run_us
+
+    def _check(self, folder: Path, library: Any, check: Json) -> tuple[float, str]:
+        """Return the largest error of the outputs, and what is wrong with them in words.
+
+        Outputs hold nonsense before the call: numbers that an earlier candidate left are no answer.
+        """
+        import numpy as np
+
+        values = drawn_values(check["args"], check["seed"])
+        if fingerprint(values, check["outputs"]) != check["inputs"]:
+            raise ValueError("numpy draws other random numbers here: the answers cannot be compared")
+        for index in check["outputs"]:
+            values[index] = np.frombuffer(b"\x7f" * values[index].nbytes, values[index].dtype).reshape(
+                values[index].shape
+            )
+        tensors = [self._copy(value) for value in values]
+        library["main"](*tensors)
+        self._device.sync()
+        worst, wrong = 0.0, ""
+        with np.load(folder / check["expected"]) as expected:
+            for index, allowed in zip(check["outputs"], check["tolerance"], strict=True):
+                ours = np.asarray(tensors[index].numpy(), "float64").reshape(-1)
+                places = f"places_{index}"
+                if places in expected.files:
+                    ours = ours[expected[places]]
+                far = rounded_error if check.get("rounds") else relative_error
+                error = far(ours, expected[f"values_{index}"])
+                worst = max(worst, error)
+                if not error <= allowed:
+                    wrong = f"relative error {error:.2g}, allowed {allowed:.2g}"
+        return (worst if worst < inf else 1e30), wrong
+
+
+def _check_processor(needs: Json, cores: int) -> None:
+    if needs["machine"] != os.uname().machine:
+        raise BatchRefused(f"the batch is for {needs['machine']}, and this machine is {os.uname().machine}")
+    if needs["cores"] > cores:
+        raise BatchRefused(f"the batch is for {needs['cores']} cores, and this process may use {cores}")
+    cpu = _processor()
+    has = set((cpu.get("flags") or cpu.get("Features") or "").split())
+    if missing := sorted(set(needs["flags"]) - has):
+        raise BatchRefused(f"the batch is for a CPU that has {', '.join(missing[:4])}, and this one has not")
+
+
+def _load_cuda(tvm: Any) -> None:
+    """Load cudart and TVM's CUDA runtime, which TVM leaves out where it loads its runtime library alone."""
+    folders = [*sys.path, "/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"]
+    places = [
+        place for folder in folders for place in glob.glob(f"{folder}/**/libcudart.so.*", recursive=True)
+    ]
+    library = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"
+    errors = []
+    for place in [*places, "libcudart.so.13"]:
+        try:
+            ctypes.CDLL(place, ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            errors.append(str(error))
+        else:
+            return
+    raise OSError("; ".join(errors[-2:]))
+
+
+def _check_gpu(device: Any, needs: Json) -> str:
+    if not device.exist:
+        raise BatchRefused(f"this machine has no {needs['kind']} device")
+    wanted = str(needs.get("arch", "")).removeprefix("sm_")
+    if wanted and needs["kind"] == "cuda":
+        ours, only = str(device.compute_version).replace(".", ""), wanted[-1] in "af"
+        wanted = wanted.rstrip("af")
+        if not (ours == wanted if only else ours[:-1] == wanted[:-1] and ours[-1] >= wanted[-1]):
+            raise BatchRefused(
+                f"the batch is for {needs['arch']}, and this GPU is sm_{ours} ({device.device_name})"
+            )
+    return str(device.device_name) or str(needs["kind"])
+
+
+def described(tvm_version: str, threads: int, gpu: str) -> Json:
+    """Return what a device of Mallorn says of itself, with a class that is equal where times compare."""
+    cpu, cores = _processor(), len(os.sched_getaffinity(0))
+    governor = _word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "unknown"
+    model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
+    facts: dict[str, str] = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
+    facts.update(cores=str(cores), governor=governor)
+    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
+    letters = "".join(each if each.isascii() and each.isalnum() else " " for each in model.lower())
+    slug = "-".join(letters.split())[:40]
+    host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    if gpu:
+        host_class += f"+{gpu.replace(' ', '-')}+driver-{_word('/sys/module/nvidia/version') or 'unknown'}"
+    boot_id = _word("/proc/sys/kernel/random/boot_id") + os.uname().nodename
+    return {
+        "name": f"{os.uname().nodename}-batch",
+        "host_id": hashlib.sha256(boot_id.encode()).hexdigest()[:16],
+        "host_class": host_class,
+        "threads": threads,
+        "tvm_version": tvm_version,
+        "hostname": os.uname().nodename,
+        "machine": os.uname().machine,
+        "cpu_model": model,
+        "cores": cores,
+        "governor": governor,
+        "accelerator": gpu,
+    }
+
+
+IDENTITY_FIELDS: Final = (
+    "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
+    "CPU implementer", "CPU part", "CPU variant",
+)  # fmt: skip
+
+
+def _processor() -> dict[str, str]:
+    first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _word(file: str) -> str:
+    try:
+        return Path(file).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _poison_fresh_memory() -> None:
+    """Fill fresh memory with nonsense, so that memory which nobody wrote never passes for a result."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(-6, 0x80)
+
+
+def random_values(arg: Sequence[Any], seed: int) -> Any:
+    """Return values of [low, high) for an argument (dtype, shape, low, high); booleans are coin flips."""
+    import numpy as np
+
+    dtype, shape, low, high = arg
+    generator = np.random.default_rng(seed)
+    if dtype == "bool":
+        return generator.integers(0, 2, shape).astype(bool)
+    if dtype.startswith(("int", "uint")):
+        first, end = int(low), max(int(low) + 1, int(high))
+        return generator.integers(first, end, shape, dtype=np.int64).astype(dtype)
+    values = generator.random(tuple(shape), dtype=np.float32) * np.float32(high - low) + np.float32(low)
+    return values.astype(_dtype(dtype))
+
+
+def drawn_values(args: list[Any], seed: int) -> list[Any]:
+    """Return the arguments of a check: one generator draws them in turn."""
+    import numpy as np
+
+    generator, values = np.random.default_rng(seed), []
+    for dtype, shape, low, high in args:
+        whole = dtype.startswith(("int", "uint", "bool"))
+        found = generator.integers(low, high, shape) if whole else generator.uniform(low, high, shape)
+        values.append(np.asarray(found).astype(_dtype(dtype)))
+    return values
+
+
+def fingerprint(values: list[Any], outputs: list[int]) -> int:
+    """Return a checksum of the inputs among the arguments."""
+    total = 0
+    for index, value in enumerate(values):
+        if index not in outputs:
+            total = zlib.crc32(value.tobytes(), total)
+    return total
+
+
+def _dtype(name: str) -> Any:
+    import numpy as np
+
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes  # type: ignore[import-not-found, unused-ignore]
+
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+def relative_error(ours: Any, theirs: Any) -> float:
+    """Return the largest difference over the largest value; infinite where what is finite differs."""
+    import numpy as np
+
+    finite = np.isfinite(theirs)
+    if ours.shape != theirs.shape or not np.array_equal(np.isfinite(ours), finite):
+        return inf
+    if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True):
+        return inf
+    difference = np.abs(ours[finite] - theirs[finite]).max(initial=0.0)
+    return float(difference / max(np.abs(theirs[finite]).max(initial=0.0), 1e-30))
+
+
+def rounded_error(ours: Any, theirs: Any) -> float:
+    """Return the same but for a few places that may have been rounded the other way, by a step at most."""
+    import numpy as np
+
+    whole = relative_error(ours, theirs)
+    if not np.isfinite(whole) or not ours.size:
+        return whole
+    apart, largest = np.abs(ours - theirs), float(np.abs(theirs).max())
+    few = max(1, int(len(apart) * 0.01))
+    values, places = np.unique(theirs, return_inverse=True)
+    if 1 < len(values) <= 256:
+        gaps = np.diff(values)
+        steps = np.maximum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))[places.reshape(-1)]
+    else:
+        steps = np.full(1, largest / 127)
+    if len(apart) <= few or (apart > steps * (1 + 1e-6)).any():
+        return whole
+    return float(np.sort(apart)[-1 - few] / max(largest, 1e-30))
+
+
+class Timing(NamedTuple):
+    """What one timing takes: `repeat` means of `number` runs that last `min_repeat_ms` together."""
+
+    number: int
+    repeat: int
+    min_repeat_ms: int
+
+
+def next_timing(
+    stopping: str, evaluator: Timing, run_us: list[float], best_us: float | None
+) -> Timing | None:
+    """Return how to take the next timing by a rule of Mallorn's (workers/measure/stopping); None: enough."""
+    if stopping == "fixed" or best_us is None:
+        return None if run_us else evaluator
+    if run_us:
+        mean_us, half_us = _interval(run_us)
+        low_us = max(0.0, mean_us - half_us)
+        behind_us = run_us[0] / 2.0 if len(run_us) == 1 else low_us
+        if stopping == "racing" and behind_us > 1.1 * best_us:
+            return None
+        if len(run_us) >= 3 and half_us <= 0.02 * mean_us and low_us > best_us:
+            return None
+    return _next_slice(evaluator, run_us)
+
+
+def _next_slice(evaluator: Timing, run_us: list[float]) -> Timing | None:
+    total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
+    count = min(max(10, evaluator.repeat), total_ms // 5)
+    if count < max(2, evaluator.repeat):
+        return None if run_us else evaluator
+    one = Timing(ceil(runs / count), 1, ceil(total_ms / count))
+    if not run_us:
+        return one
+    if one.number >= 8 or one.min_repeat_ms * 1e3 >= 8 * run_us[0]:
+        return one if len(run_us) < count else None
+    if len(run_us) > 3:
+        return None
+    taken = [max(one.number, ceil(one.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
+    spent_ms = sum(number * each_us for number, each_us in zip(taken, run_us, strict=True)) / 1e3
+    left, left_ms = runs - sum(taken), ceil(total_ms - spent_ms)
+    if left <= 0 and left_ms <= 0:
+        return None
+    if len(run_us) < 3:
+        return one
+    left, left_ms = max(1, left), max(0, left_ms)
+    repeat = max(1, ceil(left / 1000), ceil(left_ms / 10_000))
+    return Timing(ceil(left / repeat), repeat, ceil(left_ms / repeat))
+
+
+def _interval(run_us: list[float]) -> tuple[float, float]:
+    """Return the mean of the undisturbed slices and the half width of its 95 % confidence interval."""
+    quantiles = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+    kept = list(run_us)
+    if len(run_us) >= 4:
+        middle = median(run_us)
+        typical = max(median(abs(each - middle) for each in run_us), 0.003 * middle)
+        kept = [each for each in run_us if abs(each - middle) <= 8.0 * typical]
+    mean = fmean(kept)
+    if len(kept) < 2:
+        return mean, inf
+    freedom = len(kept) - 1
+    quantile = quantiles[freedom - 1] if freedom <= len(quantiles) else 2.0
+    return mean, quantile * max(stdev(kept), 0.003 * mean) / sqrt(len(kept))
+
+
+def take_timing(timing: Timing, rough_sec: float, pieces: Any) -> list[float]:
+    """Return the means of one timing in seconds; `pieces(number, count)` times so many runs, so often."""
+    means = []
+    for _ in range(timing.repeat):
+        runs, sec, asked = 0, 0.0, 0
+        while not (runs > 0 and runs >= timing.number and sec >= timing.min_repeat_ms / 1e3):
+            if runs == 0:
+                each_sec, left_sec, most = rough_sec, timing.min_repeat_ms / 1e3 * 0.5, 10**6
+            else:
+                each_sec, left_sec, most = sec / runs, (timing.min_repeat_ms / 1e3 - sec) * 1.02, asked * 100
+            each_sec = max(each_sec, 1e-10)
+            asked = max(1, timing.number - runs, min(most, ceil(left_sec / each_sec)))
+            count = ceil(asked / max(1, round(0.01 / each_sec)))
+            number = ceil(asked / count)
+            for mean_sec in pieces(number, count):
+                runs, sec = runs + number, sec + number * mean_sec
+        means.append(sec / runs)
+    return means
+
+
+if __name__ == "__main__":
+    sys.exit(main())

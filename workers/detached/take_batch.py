@@ -1,0 +1,239 @@
+"""Brings the results of a batch home, by the laws of any round: nothing twice, and nothing is lost."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from db.repositories.claim_and_release_work import WorkItems
+from db.repositories.jobs import Jobs
+from db.repositories.leases import Leases, LeaseToken, Token, WorkItem
+from db.repositories.rounds import Rounds
+from db.repositories.sketches import Sketches
+from mallorn.core.errors import Conflict, Unavailable
+from mallorn.core.job_options import JobOptions, KeptOptions
+from mallorn.core.outcomes import Outcome
+from mallorn.core.states import JobState, RoundState, WorkKind
+from mallorn.core.targets import Target
+from mallorn.core.values.disturbance import Disturbance
+from mallorn.core.values.trial import Trial
+from searchers.space import Candidate
+from workers.detached.batch_record import (
+    LEASE_SEC,
+    BatchResults,
+    CallResult,
+    SentBatch,
+    SentCall,
+    SentRound,
+    forget,
+    kept,
+    known_calls,
+)
+from workers.device.device_class import Endpoint, none_like
+from workers.finish.numeric_checker import Checker, NumericCheck
+from workers.finish.run import finish_stage
+from workers.measure.base import MeasureInput, MeasureResult, Program
+from workers.measure.detached_measurer import DetachedMeasurer
+from workers.measure.roofline_check import least_believed_us, reject_implausible
+from workers.process.lease_renewal import LeaseKeeper
+from workers.process.leased_stage import stage_of
+from workers.process.leased_work import LeasedWork
+from workers.process.match_devices_and_builder import class_of_job
+from workers.process.time_slice import TimeSliceOver
+from workers.process.worker_runtime import Runtime
+from workers.round.batch_commits import Commits
+from workers.round.fallback import ranked
+from workers.round.round_context import load_round
+from workers.round.run import close_round
+from workers.round.store_referenced_rows import context_of
+from workers.round.train_cost_model import train
+from workers.subprocesses.errors import ChildError
+
+DROPPED: Final = "its batch was dropped"
+NOT_SENT: Final = "the batch did not carry it, or it could not be built"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came of results: how many were new, and how many runs of the batch have no result yet."""
+
+    job_id: str
+    new: int
+    left: int
+    refused: int = 0  # results of rounds that were cancelled meanwhile
+
+
+def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
+    """Commit results. Raises InvalidRequest for those of another batch, Conflict for another device's."""
+    batch = kept(runtime.settings.artifacts, results.batch)
+    calls, endpoint = known_calls(batch, results), results.device
+    runtime.name, runtime.carries_batches = batch.holder, True
+    _bind(runtime, batch.job_id, endpoint)
+    new, refused = 0, 0
+    for sent in batch.rounds:
+        mine = {slot: calls[key] for slot in sent.build_ms if (key := f"{sent.round_id}-{slot}") in calls}
+        found = _take_round(runtime, batch, sent, mine, endpoint) if mine else 0
+        new, refused = (new, refused + len(mine)) if found is None else (new + found, refused)
+    left = len(batch.keys) - len(calls)
+    if batch.passes and not left:
+        new += _take_finish(runtime, batch, calls, endpoint)
+    with runtime.database.transaction() as session:
+        if not left:
+            Jobs(session).say(batch.job_id, "")
+    return Taken(batch.job_id, new, left, refused)
+
+
+def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
+    """Give up a batch that will not come back: its rounds are planned anew. Raises InvalidRequest."""
+    batch = kept(runtime.settings.artifacts, batch_id)
+    with runtime.database.transaction() as session:
+        for sent in batch.rounds:
+            if (hold := _hold(Leases(session), WorkItem.round(sent.round_id), batch)) is not None:
+                Rounds(session).close(sent.round_id, hold.token, RoundState.CANCELLED, error=DROPPED)
+        finish = WorkItem(WorkKind.FINISH, batch.job_id)
+        if batch.passes and (hold := _hold(Leases(session), finish, batch)) is not None:
+            WorkItems(session).give_back(hold, Unavailable(DROPPED))
+        Jobs(session).say(batch.job_id, "")
+    forget(runtime.settings.artifacts, batch_id)
+    return batch
+
+
+def _hold(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | None:
+    """Return the batch's hold of a round or a finish; None if it is over, or somebody else's."""
+    row = leases.get(item)
+    is_held = row.holder == batch.holder and row.until is not None
+    return LeaseToken(item, Token(row.attempt, batch.holder)) if is_held else None
+
+
+def _bind(runtime: Runtime, job_id: str, endpoint: Endpoint) -> None:
+    """Give the job the measuring context of its first results. Raises NoDevice for those of another class."""
+    with runtime.database.transaction() as session:
+        Jobs(session).lock_job(job_id)
+        job = Jobs(session).get(job_id, None)
+        like = class_of_job(session, job)
+        if like is None:
+            options = KeptOptions.model_validate(job.options)
+            Jobs(session).bind_context(job_id, context_of(session, job.target_id, options, endpoint).id)
+        elif like != endpoint.device_class:
+            raise none_like(like)
+
+
+def _take_round(
+    runtime: Runtime, batch: SentBatch, sent: SentRound, mine: dict[int, CallResult], endpoint: Endpoint
+) -> int | None:
+    """Commit results of a round, and close it with the last; how many were new. None: it was cancelled."""
+    item, database = WorkItem.round(sent.round_id), runtime.database
+    with database.transaction() as session:
+        row = Rounds(session).get(sent.round_id)
+        if row.state == RoundState.QUEUED:  # the batch was away for longer than its lease
+            Rounds(session).claim(sent.round_id, batch.holder, LEASE_SEC)
+        hold = _hold(Leases(session), item, batch)
+        if hold is None:
+            return 0 if row.state == RoundState.DONE and row.worker == batch.holder else None
+        context = load_round(session, sent.round_id)
+        sketches = Sketches(session).by_key({each.candidate.sketch for each in sent.proposals})
+    slots = [
+        MeasureInput(number, each.candidate, sketches[each.candidate.sketch])
+        for number, each in enumerate(sent.proposals)
+    ]
+    commits = Commits(database, context, hold.token, slots, sent.proposals)
+    least_us = least_believed_us(context.program, context.machine)
+    fresh = sorted(mine.keys() - context.done_slots)
+    for slot in fresh:
+        result = _result(slot, slots[slot].candidate, mine[slot], endpoint, sent.build_ms[slot])
+        commits.add(reject_implausible(result, least_us))
+    commits.settle()
+    if len(context.done_slots) + len(fresh) == len(slots):
+        stats = {
+            "measure_sec": round(sum(each.run_ms for each in mine.values()) / 1e3, 3),
+            "candidates": len(fresh),
+            "cost_model": context.model_name,
+            "disturbance": commits.disturbance,
+        }
+        state = None if sent.state is None else base64.b64decode(sent.state)
+        close_round(runtime, context, hold.token, ranked(runtime, context).model_copy(update=stats), state)
+        train(runtime, batch.job_id, context.row.task_id)
+    return len(fresh)
+
+
+def _result(
+    slot: int, candidate: Candidate, told: CallResult, endpoint: Endpoint, build_ms: float | None = None
+) -> MeasureResult:
+    trial = Trial(
+        candidate,
+        Outcome(told.outcome),
+        run_us=told.run_us,
+        run_ms=told.run_ms,
+        error=told.error,
+        build_ms=build_ms,
+    )
+    timed = Disturbance(timed=1, kept_sec=told.run_ms / 1e3) if told.run_us else None
+    return MeasureResult(slot, trial, endpoint, timed)
+
+
+def _take_finish(
+    runtime: Runtime, batch: SentBatch, calls: Mapping[str, CallResult], endpoint: Endpoint
+) -> int:
+    """Finish the job with the results; how many were new."""
+    with runtime.database.session() as session:
+        if Jobs(session).get(batch.job_id, None).state == JobState.DONE:
+            return 0
+        hold = _hold(Leases(session), WorkItem(WorkKind.FINISH, batch.job_id), batch)
+    if hold is None:
+        raise Conflict("the batch does not hold the job's finish any more", hint="mallorn show JOB")
+    lease = LeaseKeeper(lambda: True, runtime.settings.lease_sec)
+    claimed = stage_of(LeasedWork(runtime, hold, batch.job_id, lease), JobState.FINISHING)
+    measurer = CarriedTimes(batch.passes, calls, endpoint)
+    checker = CarriedChecks(runtime, claimed.target, batch.checks, calls)
+    while True:
+        try:
+            finish_stage(claimed, (measurer, checker))
+            return len(calls)
+        except TimeSliceOver:  # nobody waits for this process
+            continue
+
+
+class CarriedTimes(DetachedMeasurer):
+    """Answers a contest with what a batch brought home."""
+
+    def __init__(self, sent: Sequence[SentCall], calls: Mapping[str, CallResult], endpoint: Endpoint) -> None:
+        self._sent, self._calls, self._endpoint = sent, calls, endpoint
+
+    def compare(
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[MeasureInput],
+        options: JobOptions,
+        passes: int,
+    ) -> list[MeasureResult]:
+        results = []
+        for slot in slots:
+            asked = program.key, slot.candidate.key
+            told = [self._calls[each.key] for each in self._sent if (each.workload, each.candidate) == asked]
+            results += [_result(slot.slot, slot.candidate, each, self._endpoint) for each in told]
+            if not told:
+                lost = Trial(slot.candidate, Outcome.WORKER_LOST, error=NOT_SENT)
+                results.append(MeasureResult(slot.slot, lost))
+        return results
+
+
+class CarriedChecks(Checker):
+    """Answers with what a batch found when it compared a candidate's numbers with those expected."""
+
+    def __init__(
+        self, runtime: Runtime, target: Target, sent: Sequence[SentCall], calls: Mapping[str, CallResult]
+    ) -> None:
+        super().__init__(runtime, target)
+        self._told = {(each.workload, each.candidate): calls[each.key] for each in sent}
+
+    def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
+        told = self._told.get((program.key, slot.candidate.key))
+        if told is None:
+            return NumericCheck(Outcome.BUILD_ERROR, words=NOT_SENT)
+        try:
+            trace = self.trace(program, slot) or ""
+        except ChildError as error:
+            return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
+        outcome = Outcome(told.outcome) if trace else Outcome.BUILD_ERROR
+        return NumericCheck(outcome, trace, told.max_error, told.error)

@@ -1,0 +1,37 @@
+"""The measurer of jobs whose device no worker reaches: `mallorn batch` carries their candidates there."""
+
+from collections.abc import Generator, Sequence
+
+from mallorn.core.errors import InvalidRequest, Unavailable
+from mallorn.core.job_options import JobOptions
+from mallorn.core.targets import Target
+from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program
+
+
+class DetachedMeasurer(Measurer):
+    """Times nothing itself: a job of it waits for the results of its batches (ADR 0063)."""
+
+    def measure(
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[MeasureInput],
+        options: JobOptions,
+        best_us: float | None = None,
+    ) -> Generator[MeasureResult, None, None]:
+        raise Unavailable("a detached device times batches only", hint="mallorn batch next JOB -o FILE")
+
+    def compare(
+        self,
+        program: Program,
+        target: Target,
+        slots: Sequence[MeasureInput],
+        options: JobOptions,
+        passes: int,
+    ) -> list[MeasureResult]:
+        raise Unavailable("a detached device times batches only", hint="mallorn batch next JOB -o FILE")
+
+    def require(self, need: Need) -> bool:
+        if need is Need.TIME:
+            raise InvalidRequest("a batch carries kernels and no whole model", hint="mallorn bench MODEL")
+        return True
