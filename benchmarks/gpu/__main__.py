@@ -65,6 +65,7 @@ def _arguments() -> argparse.Namespace:
     prepare.add_argument(
         "--transfer-mb", type=float, default=67.0, help="of one transfer, with this checkout's tracked files"
     )
+    prepare.add_argument("--preset", type=int, choices=range(10), default=9, help="of the compression")
     part = commands.add_parser("part", help="measure on the machine with the GPU")
     part.add_argument("number", type=int, choices=(1, 2))
     part.add_argument("--transfer", type=Path, nargs="*", default=[], help="folders of the transfers here")

@@ -31,12 +31,8 @@ _TREE: Final = (
         "graphc",
         "research",
     ),
-    *("benchmarks/__init__.py", "benchmarks/gpu", "examples/zoo"),
+    *("benchmarks/__init__.py", "benchmarks/gpu", "examples/zoo", "examples/build.py"),
 )
-_FILTERS: Final = [
-    {"id": lzma.FILTER_X86},
-    {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME},
-]
 _CHUNK: Final = 1 << 20
 Say = Callable[[str], None]
 
@@ -45,19 +41,19 @@ class TooLarge(Exception):
     """A transfer would be larger than its limit."""
 
 
-def pack(out: Path, python: str, limit_bytes: int, say: Say) -> dict[str, int]:
+def pack(out: Path, python: str, limit_bytes: int, preset: int, say: Say) -> dict[str, int]:
     """Write the transfers below `out / "send"`, and return their sizes in bytes.
 
     Raises TooLarge if what part 1 needs, with all in `out / "kernels"`, does not fit into one transfer.
     """
     site = _site(out, python, say)
-    compiler = _compressed_compiler(out, site, say)
+    compiler = _compressed_compiler(out, site, preset, say)
     send = out / "send"
     rmtree(send, ignore_errors=True)
     first = send / "1"
     first.mkdir(parents=True)
     say("packing the product, its packages and the kernels")
-    _write_base(first / BASE, site, out / "kernels")
+    _write_base(first / BASE, site, out / "kernels", preset)
     if (first / BASE).stat().st_size > limit_bytes:
         raise TooLarge(f"{first / BASE} has {(first / BASE).stat().st_size} bytes, more than {limit_bytes}")
     pieces = [first / BASE, *_cut(compiler, send, limit_bytes)]
@@ -101,22 +97,30 @@ def _site(out: Path, python: str, say: Say) -> Path:
     return site
 
 
-def _compressed_compiler(out: Path, site: Path, say: Say) -> Path:
+def _compressed_compiler(out: Path, site: Path, preset: int, say: Say) -> Path:
     """Return the compiler as an .xz file, compressed anew only if the library changed; it takes minutes."""
     library = site / COMPILER
-    packed = out / f"{library.stem}-{sha256(library.read_bytes()).hexdigest()[:12]}.xz"
+    packed = out / f"{library.stem}-{sha256(library.read_bytes()).hexdigest()[:12]}-{preset}.xz"
     if not packed.exists():
         say("compressing TVM's compiler, which takes minutes")
         half = packed.with_suffix(".part")
-        with library.open("rb") as source, lzma.open(half, "wb", filters=_FILTERS) as target:
+        with library.open("rb") as source, lzma.open(half, "wb", filters=_filters(preset)) as target:
             while chunk := source.read(_CHUNK):
                 target.write(chunk)
         half.rename(packed)
     return packed
 
 
-def _write_base(file: Path, site: Path, kernels: Path) -> None:
-    with tarfile.open(file, "w:xz", preset=6) as archive:
+def _filters(preset: int) -> list[dict[str, int]]:
+    """Return the filters of machine code: addresses of calls pack better than their distances."""
+    return [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": preset}]
+
+
+def _write_base(file: Path, site: Path, kernels: Path, preset: int) -> None:
+    with (
+        lzma.open(file, "wb", filters=_filters(preset)) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
         for name in sorted(_tracked(*_TREE)):
             archive.add(ROOT / name, f"tree/{name}")
         for path in sorted(site.rglob("*")):

@@ -85,8 +85,9 @@ class TorchArithmetic:
         return tvm.runtime.from_dlpack(array)
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
-        names = {PRODUCT: "cuBLAS", CONVOLUTION: "cuDNN", DEPTHWISE: "cuDNN", BATCH: "torch SDPA"}
-        return names.get(task.kind, f"torch {task.kind}"), self._compute(task, inputs)
+        libraries = {PRODUCT: "cuBLAS", CONVOLUTION: "cuDNN", DEPTHWISE: "cuDNN", BATCH: "torch SDPA"}
+        named = libraries.get(task.kind, f"torch {task.kind}") if self._kind == CUDA else "torch"
+        return named, self._compute(task, inputs)
 
     @contextmanager
     def tensor_float(self, allowed: bool) -> Iterator[None]:

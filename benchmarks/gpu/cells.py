@@ -14,6 +14,10 @@ BEGUN: Final = "begun"
 _MOST_STARTS: Final = 2  # of a cell that ended neither time: it ends the process that runs it
 
 
+class Unfinished(Exception):
+    """The time was over before a measurement was; it goes on in a later run of the part."""
+
+
 class Cells:
     """The cells of a part, kept in the file `own` and copied to the file `copy`.
 
@@ -44,7 +48,7 @@ class Cells:
 
     def begin(self, name: str) -> bool:
         """Note that a cell begins; return False, and keep it as failed, if it ended its process twice."""
-        starts = sum(row["cell"] == name for row in self._rows)
+        starts = sum(1 if row[BEGUN] else -1 for row in self._rows if row["cell"] == name and BEGUN in row)
         if starts >= _MOST_STARTS:
             self.keep(name, ok=False, error="the process that ran it ended twice")
             return False
@@ -52,12 +56,18 @@ class Cells:
         return True
 
     def measure(self, name: str, measurement: Callable[[], Row]) -> None:
-        """Run a measurement unless its cell is known, and keep what it returns or raises."""
+        """Run a measurement unless its cell is known, and keep what it returns or raises.
+
+        Of Unfinished no cell is kept, and the start does not count.
+        """
         if name in self or not self.begin(name):
             return
         started_sec = time.monotonic()
         try:
             content: Row = {"ok": True, **measurement()}
+        except Unfinished:
+            self._append({"cell": name, BEGUN: False})
+            return
         except Exception as error:
             content = {"ok": False, "error": f"{type(error).__name__}: {error}"[:500]}
         self.keep(name, **content, seconds=round(time.monotonic() - started_sec, 3))

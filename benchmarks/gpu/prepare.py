@@ -32,7 +32,7 @@ def prepare(options: argparse.Namespace) -> None:
     limit = int(options.transfer_mb * MEGABYTE) - tree
     if limit <= 0:
         raise TooLarge(f"the tracked files alone have {tree} bytes, more than {options.transfer_mb:g} MB")
-    sizes = pack(out, options.python, limit, _say)
+    sizes = pack(out, options.python, limit, options.preset, _say)
     told = {
         "target": target.text,
         "transfers_bytes": sizes,
