@@ -19,7 +19,7 @@ class Unfinished(Exception):
 
 
 class Cells:
-    """The cells of a part, kept in the file `own` and copied to the file `copy`.
+    """The cells of a part, kept in the file `own` and in its copy; each takes what the other knows.
 
     A process that is killed leaves at most half a line, which the next one drops.
     """
@@ -28,11 +28,13 @@ class Cells:
         self._files = [own, *([copy] if copy else [])]
         for file in self._files:
             file.parent.mkdir(parents=True, exist_ok=True)
-        known = {json.dumps(row): row for file in self._files for row in read_rows(file)}
-        self._rows = list(known.values())
+        self._rows = list(read_rows(own))
+        for row in read_rows(copy) if copy else ():
+            if BEGUN not in row and str(row["cell"]) not in self:
+                self._rows.append(row)
         for file in self._files:
             half = file.with_suffix(".part")
-            half.write_text("".join(f"{line}\n" for line in known))
+            half.write_text("".join(f"{json.dumps(row)}\n" for row in self._rows))
             half.rename(file)
 
     def __contains__(self, name: str) -> bool:
@@ -42,7 +44,7 @@ class Cells:
         """Return the rows of all cells that are known, oldest first."""
         return [row for row in self._rows if BEGUN not in row]
 
-    def keep(self, name: str, **content: Value) -> None:
+    def keep(self, name: str, /, **content: Value) -> None:
         """Append a cell."""
         self._append({"cell": name, **content})
 
