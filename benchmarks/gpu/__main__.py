@@ -4,6 +4,7 @@
     python -m benchmarks.gpu part 1 --transfer build/gpu/send/1 --home HOME --seconds 200 --out DIR
     python -m benchmarks.gpu part 2 --transfer build/gpu/send/2 ... --home HOME --seconds 540 --out DIR
     python -m benchmarks.gpu report DIR
+    python -m benchmarks.gpu rehearse --json FILE
 
 `prepare` runs here, and `part` on the machine with the GPU, which has no network, and Python with numpy, onnx
 and torch. A part needs the folder `benchmarks` of this checkout. It unpacks the transfers that it is given
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.gpu.device import CPU, CUDA
+from benchmarks.gpu.parent import end_with_parent
 from benchmarks.gpu.unpack import environment, unpack
 
 INSIDE: Final = "MALLORN_GPU_HOME"  # set where a part runs from the unpacked transfers
@@ -30,6 +32,10 @@ def main() -> None:
         from benchmarks.gpu.prepare import prepare
 
         prepare(options)
+    elif options.command == "rehearse":
+        from benchmarks.gpu.rehearse import main as rehearse
+
+        rehearse(options.out, options.json)
     elif options.command == "report":
         from benchmarks.gpu.report import report
 
@@ -46,6 +52,7 @@ def main() -> None:
 def _run_part(options: argparse.Namespace) -> None:
     from benchmarks.gpu import part1, part2
 
+    end_with_parent()
     part = {1: part1, 2: part2}[options.number]
     options.out.mkdir(parents=True, exist_ok=True)
     part.run(options.device, options.home, options.out, options.seconds, dict(os.environ))
@@ -73,6 +80,9 @@ def _arguments() -> argparse.Namespace:
     part.add_argument("--out", type=_absolute, required=True, help="a folder for the results")
     part.add_argument("--seconds", type=float, required=True)
     part.add_argument("--device", choices=(CUDA, CPU), default=CUDA)
+    rehearse = commands.add_parser("rehearse", help="run both parts here, on the processor")
+    rehearse.add_argument("--out", type=Path, default=Path("build/gpu-rehearsal"))
+    rehearse.add_argument("--json", type=Path, help="a file for sizes, seconds and cells")
     report = commands.add_parser("report", help="print tables of the results")
     report.add_argument("folder", type=Path)
     return parser.parse_args()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from shutil import rmtree
 from typing import Final
 
 from benchmarks.gpu.archive import TooLarge, pack, tree_bytes
@@ -25,6 +26,11 @@ def prepare(options: argparse.Namespace) -> None:
     target = parse_target(options.target)
     tasks = {"gpu": GPU, "rehearsal": REHEARSAL}[options.tasks]
     kernels = out / "kernels"
+    mark = kernels / "target.json"
+    if not mark.exists() or mark.read_text() != target.text:
+        rmtree(kernels, ignore_errors=True)
+        kernels.mkdir(parents=True)
+        mark.write_text(target.text)
     _special(kernels, target)
     _build(tasks, target, kernels, options)
     built_sec = time.monotonic() - started_sec

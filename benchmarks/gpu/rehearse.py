@@ -13,12 +13,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Final, TypedDict
 
 from benchmarks.gpu.cells import BEGUN, Row, read_rows
 from benchmarks.gpu.device import CPU
 from benchmarks.gpu.packages import ROOT, lay_packages, there
+from benchmarks.gpu.prepare import REPORT
+from benchmarks.hosts import describe_host
 
+TRANSFER_MB: Final = 100
+_TARGET: Final = '{"kind":"llvm","num-cores":2}'
+_CHANCE: Final = 2
+_THERE: Final = "3.12"
 _VERSION: Final = "import sys; print('%d.%d' % sys.version_info[:2])"
 _POLL_SEC: Final = 0.05
 _PART_SEC: Final = 900.0
@@ -35,6 +42,18 @@ _NAMESPACES: Final = (
 )
 _LOOPBACK: Final = ("sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 _NOWHERE: Final = "http://127.0.0.1:9"
+
+
+class Transfers(TypedDict):
+    """What `prepare` reports."""
+
+    target: str
+    transfers_bytes: dict[str, int]
+    tracked_bytes: int
+    limit_bytes: int
+    kernels_bytes: int
+    build_sec: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +77,20 @@ def interpreter(version: str) -> str | None:
         if told.stdout.strip() == version:
             return candidate
     return None
+
+
+def prepare_rehearsal(out: Path, version: str) -> Transfers:
+    """Build kernels for a processor and pack the transfers below `out`; return what `prepare` reported."""
+    options = ["--tasks", "rehearsal", "--target", _TARGET, "--chance", str(_CHANCE), "--python", version]
+    options += ["--preset", "1", "--transfer-mb", str(TRANSFER_MB), "--out", str(out)]
+    subprocess.run([sys.executable, "-m", "benchmarks.gpu", "prepare", *options], cwd=ROOT, check=True)
+    report: Transfers = json.loads((out / REPORT).read_text())
+    return report
+
+
+def version_there() -> str:
+    """Return the version of Python on the other machine, or this one's where that is not installed."""
+    return _THERE if interpreter(_THERE) else f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def rehearse(out: Path, empty: Path, version: str) -> Rehearsal:
@@ -142,11 +175,25 @@ def _measured(database: Path) -> bool:
         return False
 
 
-def told(rehearsal: Rehearsal) -> str:
-    """Return the rehearsal as JSON, cells shortened to how they ended."""
+def main(out: Path, report: Path | None) -> None:
+    """Prepare and rehearse; write sizes, seconds and how each cell ended to `report`."""
+    version = version_there()
+    transfers = prepare_rehearsal(out.absolute(), version)
+    with TemporaryDirectory(prefix="mallorn-rehearsal-") as empty:
+        rehearsal = rehearse(out.absolute(), Path(empty), version)
     ends = {
         part: {str(row["cell"]): row.get("error") or row.get("left_out") or row["ok"] for row in rows}
         for part, rows in rehearsal.cells.items()
     }
-    about = {"python": rehearsal.python, "network": rehearsal.network, "seconds": rehearsal.seconds}
-    return json.dumps({**about, "cells": ends}, indent=1)
+    headline = rehearsal.seconds
+    if report:
+        raw = {
+            "benchmark": "gpu rehearsal",
+            **describe_host(),
+            "python": version,
+            "network": rehearsal.network,
+        }
+        told = {**raw, "prepared": transfers, "cells": ends, "headline": headline}
+        report.write_text(json.dumps(told, indent=1) + "\n")
+    for part, seconds in headline.items():
+        sys.stdout.write(f"{part}: {seconds:.0f} s, killed half-way and gone on with\n")

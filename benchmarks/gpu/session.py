@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from benchmarks.gpu.cells import Row, Value
 from benchmarks.gpu.device import CUDA, device_of, load_runtime
+from benchmarks.gpu.parent import end_with_parent
 
 
 class SessionEnded(Exception):
@@ -104,6 +105,7 @@ class Kernels:
 
 def main() -> None:
     """Close the walls, then answer until there is no more call."""
+    end_with_parent()
     kind, room, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from benchmarks.gpu.cells import Cells, Row
 from benchmarks.gpu.device import device_of, load_runtime
+from benchmarks.gpu.parent import end_with_parent
 
 TUNED: Final = "tuned"
 EAGER: Final = "torch eager"
@@ -26,6 +27,7 @@ Run = Callable[[], list[Any]]  # one run, awaited; its outputs as arrays
 
 def main() -> None:
     """Load one form after the other; time each by itself at once, then all that are there in turn."""
+    end_with_parent()
     kind, home, out, model = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
     cells = Cells(home / "part2.jsonl", out / "part2.jsonl")
     file = home / "models" / f"{model}.onnx"

@@ -1,33 +1,26 @@
-"""The minutes with a GPU, rehearsed: an empty directory, a bare Python, no network, and this machine's processor."""
+"""The minutes with a GPU, rehearsed in an empty directory without a network, on this machine's processor."""
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.prepare import MEGABYTE, REPORT
-from benchmarks.gpu.rehearse import Rehearsal, interpreter, rehearse
+from benchmarks.gpu.prepare import MEGABYTE
+from benchmarks.gpu.rehearse import (
+    TRANSFER_MB,
+    Rehearsal,
+    Transfers,
+    prepare_rehearsal,
+    rehearse,
+    version_there,
+)
 from benchmarks.gpu.report import report
 from benchmarks.gpu.tasks import REHEARSAL
 
-# The packages and the packed compiler stay for the next run, as what `make test-all` fetches otherwise.
+# The packages and the packed compiler stay for the next run.
 OUT = Path(__file__).resolve().parents[2] / "build" / "gpu-rehearsal"
-GPU_PYTHON = "3.12"
-TARGET = '{"kind":"llvm","num-cores":1}'
-TRANSFER_MB = 100
-CHANCE = 2
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
-
-
-@pytest.fixture(scope="module")
-def version() -> str:
-    """Return the version of Python on the other machine, or this one's where that is not installed."""
-    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return GPU_PYTHON if interpreter(GPU_PYTHON) else ours
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +29,19 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rehearsal(version: str, empty: Path) -> Rehearsal:
-    options = ["--tasks", "rehearsal", "--target", TARGET, "--chance", str(CHANCE), "--python", version]
-    options += ["--preset", "1", "--transfer-mb", str(TRANSFER_MB), "--out", str(OUT)]
-    subprocess.run([sys.executable, "-m", "benchmarks.gpu", "prepare", *options], check=True)
-    return rehearse(OUT, empty, version)
+def transfers() -> Transfers:
+    return prepare_rehearsal(OUT, version_there())
 
 
-def test_no_transfer_is_larger_than_its_limit(rehearsal: Rehearsal) -> None:
-    told = json.loads((OUT / REPORT).read_text())
-    assert len(told["transfers_bytes"]) > 2, "the compiler alone is larger than one transfer"
-    for size in told["transfers_bytes"].values():
-        assert size + told["tracked_bytes"] <= TRANSFER_MB * MEGABYTE
+@pytest.fixture(scope="module")
+def rehearsal(transfers: Transfers, empty: Path) -> Rehearsal:
+    return rehearse(OUT, empty, version_there())
+
+
+def test_no_transfer_is_larger_than_its_limit(transfers: Transfers) -> None:
+    assert len(transfers["transfers_bytes"]) > 2, "the compiler alone is larger than one transfer"
+    for size in transfers["transfers_bytes"].values():
+        assert size + transfers["tracked_bytes"] <= TRANSFER_MB * MEGABYTE
 
 
 def test_every_assertion_holds_or_says_why_it_is_left_out(rehearsal: Rehearsal) -> None:
