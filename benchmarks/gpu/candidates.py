@@ -90,9 +90,10 @@ def _only(candidates: list[Candidate]) -> Candidate:
 
 
 def _by_chance(space: TvmSpace, count: int) -> list[Candidate]:
+    """Return valid candidates drawn at random, of sketches that leave something open if there are any."""
     drawn = list(dict.fromkeys(space.sample(np.random.default_rng(SEED), _DRAWS * count)))
     found: list[Candidate] = []
-    for candidate in drawn:
+    for candidate in [each for each in drawn if each.decisions] or drawn:
         if len(found) == count:
             break
         found += [candidate] if all(space.valid([candidate])) else []

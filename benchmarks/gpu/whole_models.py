@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -32,24 +33,25 @@ def main() -> None:
     cells = Cells(home / "part2.jsonl", out / "part2.jsonl")
     file = home / "models" / f"{model}.onnx"
     inputs = _inputs(file)
-    forms = Torch(kind, file, inputs) if importlib.util.find_spec("torch") else None
+    has_torch = importlib.util.find_spec("torch") is not None
+    forms = cache(lambda: Torch(kind, file, inputs))
     runs: dict[str, Run] = {}
     makers: list[tuple[str, Callable[[], Run]]] = [
         (TUNED, lambda: _tuned(kind, home / f"{model}.so", inputs)),
-        (EAGER, lambda: _there(forms).eager()),
-        (COMPILED, lambda: _there(forms).compiled()),
+        (EAGER, lambda: forms().eager()),
+        (COMPILED, lambda: forms().compiled()),
     ]
     for name, make in makers:
         known = f"{model}: {name} alone" in cells
 
         def alone(name: str = name, make: Callable[[], Run] = make) -> Row:
-            if name != TUNED and forms is None:
+            if name != TUNED and not has_torch:
                 return {"ok": None, "left_out": "torch is not installed"}
             runs[name] = make()
             return {"us": _pass_us(runs[name])}
 
         cells.measure(f"{model}: {name} alone", alone)
-        if known and (name == TUNED or forms is not None):
+        if known and (name == TUNED or has_torch):
             with suppress(Exception):  # its cell says why
                 runs[name] = make()
         if len(runs) > 1:
@@ -90,12 +92,6 @@ class Torch:
             return [output.cpu().numpy() for output in outputs]
 
         return run
-
-
-def _there(forms: Torch | None) -> Torch:
-    if forms is None:
-        raise RuntimeError("torch is not installed")
-    return forms
 
 
 def _tuned(kind: str, library: Path, inputs: list[Any]) -> Run:
