@@ -4,6 +4,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import prod
 from typing import Any, Final, Protocol
 
 from benchmarks.gpu.device import CUDA
@@ -11,6 +12,7 @@ from benchmarks.gpu.tasks import BATCH, CONVOLUTION, DEPTHWISE, NORM, PRODUCT, T
 
 SEED: Final = 1
 _EPSILON: Final = 1e-5
+_ALIGNMENT: Final = 64
 _FLUSH_BYTES: Final = 256 << 20  # several times the L2 cache of any GPU
 Call = Callable[[], object]
 
@@ -147,7 +149,11 @@ class NumpyArithmetic:
 
     def inputs(self, task: Task) -> list[Any]:
         rng = self._np.random.default_rng(SEED)
-        return [rng.standard_normal(shape).astype(task.dtype) for shape in shapes(task)[:-1]]
+        found = []
+        for shape in shapes(task)[:-1]:
+            found.append(self._aligned(shape, task.dtype))
+            found[-1][...] = rng.standard_normal(shape)
+        return found
 
     def expected(self, task: Task, inputs: list[Any]) -> Any:
         np, (first, *rest) = self._np, [each.astype("float64") for each in inputs]
@@ -166,7 +172,9 @@ class NumpyArithmetic:
         return self._softmax(first)
 
     def result(self, task: Task) -> Any:
-        return self._np.full(shapes(task)[-1], self._np.nan, task.sums)
+        result = self._aligned(shapes(task)[-1], task.sums)
+        result[...] = self._np.nan
+        return result
 
     def error(self, result: Any, expected: Any) -> float:
         norm = self._np.linalg.norm
@@ -185,6 +193,13 @@ class NumpyArithmetic:
 
     def times_us(self, call: Call, number: int, cold: bool) -> float:
         return _host_times_us(call, number)
+
+    def _aligned(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """Return memory that begins where TVM lets tensors begin."""
+        size = self._np.dtype(dtype).itemsize * prod(shape)
+        memory = self._np.empty(size + _ALIGNMENT, "uint8")
+        begin = -memory.ctypes.data % _ALIGNMENT
+        return memory[begin : begin + size].view(dtype).reshape(shape)
 
     def _softmax(self, x: Any) -> Any:
         powers = self._np.exp(x - x.max(-1, keepdims=True))

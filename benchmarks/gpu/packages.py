@@ -16,8 +16,8 @@ LOCK: Final = ROOT / "requirements" / "lock.txt"
 # What the other machine has, with all that these require. Small packages travel even if it has them: its
 # versions are not known.
 THERE: Final = ("cloudpickle", "numpy", "onnx", "psutil", "pyarrow", "scikit-learn", "scipy")
-# Of a service with SQLite and the default cost model nothing imports these.
-UNUSED: Final = frozenset({"lightgbm", "psycopg", "psycopg-binary"})
+# With the default cost model nothing imports these.
+UNUSED: Final = frozenset({"lightgbm"})
 # Beyond the lock file: NVML's answers in Python, and the reader that makes a torch module of an ONNX file.
 ADDED: Final = ("nvidia-ml-py==13.580.82", "onnx2torch==1.5.15")
 _PLATFORMS: Final = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
