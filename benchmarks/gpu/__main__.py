@@ -1,0 +1,96 @@
+"""Kernels and models on a GPU that is lent for minutes: all that can be made without it is made before.
+
+    python -m benchmarks.gpu prepare --out build/gpu
+    python -m benchmarks.gpu part 1 --transfer build/gpu/send/1 --home HOME --seconds 200 --out DIR
+    python -m benchmarks.gpu part 2 --transfer build/gpu/send/2 ... --home HOME --seconds 540 --out DIR
+    python -m benchmarks.gpu report DIR
+    python -m benchmarks.gpu rehearse --json FILE
+
+`prepare` runs here, and `part` on the machine with the GPU, which has no network, and Python with numpy, onnx
+and torch. A part needs the folder `benchmarks` of this checkout. It unpacks the transfers that it is given
+into HOME, and goes on where an earlier run of it ended or was killed.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from benchmarks.gpu.device import CPU, CUDA
+from benchmarks.gpu.parent import end_with_parent
+from benchmarks.gpu.unpack import environment, unpack
+
+INSIDE: Final = "MALLORN_GPU_HOME"  # set where a part runs from the unpacked transfers
+
+
+def main() -> None:
+    """Run one command."""
+    options = _arguments()
+    if options.command == "prepare":
+        from benchmarks.gpu.prepare import prepare
+
+        prepare(options)
+    elif options.command == "rehearse":
+        from benchmarks.gpu.rehearse import main as rehearse
+
+        rehearse(options.out, options.json)
+    elif options.command == "report":
+        from benchmarks.gpu.report import report
+
+        sys.stdout.write(report(options.folder))
+    elif os.environ.get(INSIDE):
+        _run_part(options)
+    else:
+        unpack(options.transfer, options.home)
+        inside = environment(options.home) | {INSIDE: str(options.home)}
+        command = [sys.executable, "-m", "benchmarks.gpu", *sys.argv[1:]]
+        sys.exit(subprocess.run(command, env=inside, check=False).returncode)
+
+
+def _run_part(options: argparse.Namespace) -> None:
+    from benchmarks.gpu import part1, part2
+
+    end_with_parent()
+    part = {1: part1, 2: part2}[options.number]
+    options.out.mkdir(parents=True, exist_ok=True)
+    part.run(options.device, options.home, options.out, options.seconds, dict(os.environ))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    prepare = commands.add_parser("prepare", help="build kernels, and pack what travels")
+    prepare.add_argument("--out", type=Path, default=Path("build/gpu"))
+    prepare.add_argument("--target", default="nvidia/nvidia-h100")
+    prepare.add_argument("--python", default="3.12", help="version of Python on the other machine")
+    prepare.add_argument("--tasks", choices=("gpu", "rehearsal"), default="gpu")
+    prepare.add_argument("--chance", type=int, default=23, help="kernels by chance of each task")
+    prepare.add_argument("--build-seconds", type=float, default=1800.0, help="of building kernels, in all")
+    prepare.add_argument("--kernels-mb", type=float, default=16.0, help="of kernels, in all")
+    prepare.add_argument(
+        "--transfer-mb", type=float, default=67.0, help="of one transfer, with this checkout's tracked files"
+    )
+    prepare.add_argument("--preset", type=int, choices=range(10), default=9, help="of the compression")
+    part = commands.add_parser("part", help="measure on the machine with the GPU")
+    part.add_argument("number", type=int, choices=(1, 2))
+    part.add_argument("--transfer", type=Path, nargs="*", default=[], help="folders of the transfers here")
+    part.add_argument("--home", type=_absolute, required=True, help="a folder that stays between calls")
+    part.add_argument("--out", type=_absolute, required=True, help="a folder for the results")
+    part.add_argument("--seconds", type=float, required=True)
+    part.add_argument("--device", choices=(CUDA, CPU), default=CUDA)
+    rehearse = commands.add_parser("rehearse", help="run both parts here, on the processor")
+    rehearse.add_argument("--out", type=Path, default=Path("build/gpu-rehearsal"))
+    rehearse.add_argument("--json", type=Path, help="a file for sizes, seconds and cells")
+    report = commands.add_parser("report", help="print tables of the results")
+    report.add_argument("folder", type=Path)
+    return parser.parse_args()
+
+
+def _absolute(text: str) -> Path:
+    return Path(text).absolute()
+
+
+if __name__ == "__main__":
+    main()

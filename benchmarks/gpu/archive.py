@@ -1,0 +1,142 @@
+"""What travels to the other machine: archives, cut so that each fits into one transfer.
+
+Transfer 1 holds all that part 1 needs. The next ones hold TVM's compiler, which part 2 needs and which is
+larger than all else.
+"""
+
+import json
+import lzma
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
+from typing import Final
+
+from benchmarks.gpu.packages import ROOT, lacking, lay_packages
+from benchmarks.gpu.unpack import BASE, COMPILER, MANIFEST, PIECE
+
+# The product, and of its benchmarks and examples what the parts run.
+_TREE: Final = (
+    *(
+        "mallorn",
+        "cli",
+        "services",
+        "workers",
+        "costmodels",
+        "searchers",
+        "db",
+        "stack",
+        "graphc",
+        "research",
+    ),
+    *("benchmarks/__init__.py", "benchmarks/gpu", "examples/zoo", "examples/build.py"),
+)
+_CHUNK: Final = 1 << 20
+Say = Callable[[str], None]
+
+
+class TooLarge(Exception):
+    """A transfer would be larger than its limit."""
+
+
+def pack(out: Path, python: str, limit_bytes: int, preset: int, say: Say) -> dict[str, int]:
+    """Write the transfers below `out / "send"`, and return their sizes in bytes.
+
+    Raises TooLarge if what part 1 needs, with all in `out / "kernels"`, does not fit into one transfer.
+    """
+    site = _site(out, python, say)
+    compiler = _compressed_compiler(out, site, preset, say)
+    send = out / "send"
+    rmtree(send, ignore_errors=True)
+    first = send / "1"
+    first.mkdir(parents=True)
+    say("packing the product, its packages and the kernels")
+    _write_base(first / BASE, site, out / "kernels", preset)
+    if (first / BASE).stat().st_size > limit_bytes:
+        raise TooLarge(f"{first / BASE} has {(first / BASE).stat().st_size} bytes, more than {limit_bytes}")
+    pieces = [first / BASE, *_cut(compiler, send, limit_bytes)]
+    digests = {piece.name: sha256(piece.read_bytes()).hexdigest() for piece in pieces}
+    (first / MANIFEST).write_text(json.dumps(digests))
+    sizes = {
+        folder.name: sum(file.stat().st_size for file in folder.iterdir())
+        for folder in sorted(send.iterdir())
+    }
+    too_large = [name for name, size in sizes.items() if size > limit_bytes + _CHUNK]
+    if too_large:
+        raise TooLarge(f"transfer {too_large[0]} has {sizes[too_large[0]]} bytes, more than {limit_bytes}")
+    return sizes
+
+
+def tree_bytes() -> int:
+    """Return the bytes of all tracked files, which travel with every transfer."""
+    return sum((ROOT / name).stat().st_size for name in _tracked() if (ROOT / name).is_file())
+
+
+def _tracked(*places: str) -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *places],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [name for name in listed.stdout.split("\0") if name]
+
+
+def _site(out: Path, python: str, say: Say) -> Path:
+    """Return the folder of packages, laid anew only if the list of packages changed."""
+    site, mark = out / "site", out / "site.txt"
+    wanted = "\n".join((python, *lacking(python)))
+    if not mark.exists() or mark.read_text() != wanted:
+        say("fetching packages")
+        mark.unlink(missing_ok=True)
+        lay_packages(site, python, lacking(python))
+        mark.write_text(wanted)
+    return site
+
+
+def _compressed_compiler(out: Path, site: Path, preset: int, say: Say) -> Path:
+    """Return the compiler as an .xz file, compressed anew only if the library changed; it takes minutes."""
+    library = site / COMPILER
+    packed = out / f"{library.stem}-{sha256(library.read_bytes()).hexdigest()[:12]}-{preset}.xz"
+    if not packed.exists():
+        say("compressing TVM's compiler, which takes minutes")
+        half = packed.with_suffix(".part")
+        with library.open("rb") as source, lzma.open(half, "wb", filters=_filters(preset)) as target:
+            while chunk := source.read(_CHUNK):
+                target.write(chunk)
+        half.rename(packed)
+    return packed
+
+
+def _filters(preset: int) -> list[dict[str, int]]:
+    """Return the filters of machine code: addresses of calls pack better than their distances."""
+    return [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": preset}]
+
+
+def _write_base(file: Path, site: Path, kernels: Path, preset: int) -> None:
+    with (
+        lzma.open(file, "wb", filters=_filters(preset)) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        for name in sorted(_tracked(*_TREE)):
+            archive.add(ROOT / name, f"tree/{name}")
+        for path in sorted(site.rglob("*")):
+            if path.is_file() and path != site / COMPILER and "__pycache__" not in path.parts:
+                archive.add(path, f"site/{path.relative_to(site)}")
+        if kernels.is_dir():
+            archive.add(kernels, "kernels")
+
+
+def _cut(compiler: Path, send: Path, limit_bytes: int) -> Iterator[Path]:
+    """Yield the pieces of the compiler, each in the folder of its own transfer."""
+    count = -(-compiler.stat().st_size // limit_bytes)
+    size = -(-compiler.stat().st_size // count)
+    with compiler.open("rb") as source:
+        for number in range(count):
+            piece = send / str(number + 2) / f"{PIECE}{number}"
+            piece.parent.mkdir()
+            piece.write_bytes(source.read(size))
+            yield piece

@@ -1,0 +1,123 @@
+"""Builds the kernels of one task: python -m benchmarks.gpu.candidates TASK TARGET FOLDER CHANCE
+
+The first guess and the candidates by chance come from the product's space of the target, DLight's schedule
+from TVM. The index gets a line for each, with ptxas's figures or the error.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import tvm
+from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+from benchmarks.gpu.cells import Cells, Row, Value
+from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS, INDEX
+from benchmarks.gpu.programs import module_of
+from benchmarks.gpu.tasks import BY_NAME, Task
+from graphc.export.code_generation import compiled
+from mallorn.core.targets import Target
+from searchers.space import Candidate
+from workers.interfaces.candidate_compiler import CandidateCompiler
+from workers.interfaces.tensor_arguments import Arguments
+from workers.measure.base import Program
+from workers.tvm.linker import link_shared
+from workers.tvm.parsed_program_cache import parse_tvm_target
+from workers.tvm.rebuild_schedule import rebuild
+from workers.tvm.tvm_space import TvmSpace
+
+SEED: Final = 0
+_DRAWS: Final = 8  # sampled for each candidate that is wanted, as many are invalid
+
+
+def main() -> None:
+    """Build what the index lacks, so far as the process is not ended."""
+    task, target, folder = BY_NAME[sys.argv[1]], Target(sys.argv[2]), Path(sys.argv[3])
+    cells = Cells(folder / INDEX)
+    tir = tvm.ir.save_json(module_of(task))
+    with CandidateCompiler() as compiler:
+        for cell, means, schedule in _schedules(task, tir, target, compiler, int(sys.argv[4])):
+            file = folder / f"{cell.rpartition('/')[2].replace(' ', '-')}.so"
+            about: Row = {"task": task.name, "means": means}
+            cells.measure(cell, partial(_build, about, schedule, file, target))
+
+
+def compile_to(module: Any, target: str, file: Path) -> Value:
+    """Write a library of a scheduled module; return ptxas's figures of its kernels, none for a processor."""
+    parsed, options = parse_tvm_target(target), {"tirx.disable_assert": True}
+    if parsed.kind.name != "cuda":
+        library, figures = compiled(module, parsed, **options), []
+    else:
+        from workers.tvm.kernel_figures import compile_for_cuda
+
+        built = compile_for_cuda(module, parsed, **options)
+        library, figures = built.library, [asdict(kernel) for kernel in built.kernels]
+    library.export_library(str(file), fcompile=link_shared)
+    return figures
+
+
+def _schedules(
+    task: Task, tir: str, target: Target, compiler: CandidateCompiler, chance: int
+) -> Iterator[tuple[str, str, Callable[[], tuple[Any, Row]]]]:
+    """Yield the cell and the means of each kernel, with what makes its scheduled module and tells of it."""
+    if not target.is_cpu:
+        yield f"{task.name}/{DLIGHT}", DLIGHT, lambda: (_dlight(tir, target), {})
+    space = TvmSpace(
+        compiler.design_space(tir, target.text), Program("", tir, Arguments(()), 1.0), target, (), compiler
+    )
+
+    def module(candidate: Candidate) -> tuple[Any, Row]:
+        sketch = space.by_key[candidate.sketch]
+        schedule = rebuild(tir, target.text, sketch.trace, candidate.decisions)
+        if schedule is None:
+            raise ValueError("the candidate is invalid")
+        return schedule.mod, {"sketch": sketch.ordinal, "decisions": list(map(int, candidate.decisions))}
+
+    yield f"{task.name}/{FIRST_GUESS}", FIRST_GUESS, lambda: module(_only(space.likeliest(1)))
+    for number, candidate in enumerate(_by_chance(space, chance)):
+        yield f"{task.name}/{CHANCE} {number}", CHANCE, lambda candidate=candidate: module(candidate)
+
+
+def _only(candidates: list[Candidate]) -> Candidate:
+    if not candidates:
+        raise ValueError("no candidate of the space is valid")
+    return candidates[0]
+
+
+def _by_chance(space: TvmSpace, count: int) -> list[Candidate]:
+    """Return valid candidates drawn at random, of sketches that leave something open if there are any."""
+    drawn = list(dict.fromkeys(space.sample(np.random.default_rng(SEED), _DRAWS * count)))
+    found: list[Candidate] = []
+    for candidate in [each for each in drawn if each.decisions] or drawn:
+        if len(found) == count:
+            break
+        found += [candidate] if all(space.valid([candidate])) else []
+    return found
+
+
+def _dlight(tir: str, target: Target) -> Any:
+    from workers.tvm.cuda_rules import dlight_schedule
+
+    schedule = dlight_schedule(tvm.ir.load_json(tir), parse_tvm_target(target.text))
+    if schedule is None:
+        raise ValueError("DLight has no schedule")
+    return schedule.mod
+
+
+def _build(about: Row, make: Callable[[], tuple[Any, Row]], file: Path, target: Target) -> Row:
+    started_sec = time.monotonic()
+    module, told = make()
+    module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
+    figures = compile_to(module, target.text, file)
+    built: Row = {"file": file.name, "bytes": file.stat().st_size, "kernels": figures}
+    built["tensor_cores"] = "mma" in str(module)
+    return about | told | built | {"build_sec": round(time.monotonic() - started_sec, 2)}
+
+
+if __name__ == "__main__":
+    main()

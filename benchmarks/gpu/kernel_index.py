@@ -1,0 +1,32 @@
+"""The prepared kernels: a folder for each task, with an index of what was built there."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.gpu.cells import read_rows
+
+INDEX: Final = "index.jsonl"
+FIRST_GUESS: Final = "first guess"
+DLIGHT: Final = "DLight"
+CHANCE: Final = "chance"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A library of one task, and by which means its schedule was found."""
+
+    cell: str
+    task: str
+    means: str
+    file: str  # below the folder of all kernels
+
+
+def kernels_below(folder: Path) -> Iterator[Kernel]:
+    """Yield the kernels that were built, task by task, in the order in which they were built."""
+    for index in sorted(folder.glob(f"*/{INDEX}")):
+        for row in read_rows(index):
+            if row.get("file"):
+                file = f"{index.parent.name}/{row['file']}"
+                yield Kernel(str(row["cell"]), str(row["task"]), str(row["means"]), file)

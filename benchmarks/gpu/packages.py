@@ -1,0 +1,93 @@
+"""The Python packages that the other machine lacks, laid into one folder."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import requires
+from pathlib import Path
+from shutil import rmtree
+from typing import Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+LOCK: Final = ROOT / "requirements" / "lock.txt"
+# What the other machine has, with all that these require. Small packages travel even if it has them: its
+# versions are not known.
+THERE: Final = ("cloudpickle", "numpy", "onnx", "psutil", "pyarrow", "scikit-learn", "scipy")
+# With the default cost model nothing imports these.
+UNUSED: Final = frozenset({"lightgbm"})
+# Beyond the lock file: NVML's answers in Python, and the reader that makes a torch module of an ONNX file.
+ADDED: Final = ("nvidia-ml-py==13.580.82", "onnx2torch==1.5.15")
+_PLATFORMS: Final = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
+_SPARE: Final = ("include", "3rdparty", "src", "tests", "__pycache__")  # nothing imports or loads these
+
+
+def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
+    """Install pinned requirements, and nothing else, for a Python version into a new folder."""
+    rmtree(folder, ignore_errors=True)
+    platforms = [f"--platform={name}_x86_64" for name in _PLATFORMS]
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"),
+            *("--no-compile", "--only-binary=:all:", "--ignore-requires-python", "--implementation=cp"),
+            f"--python-version={python}",
+            *(*platforms, "--target", str(folder), *requirements),
+        ],
+        check=True,
+    )
+    for name in _SPARE:
+        for spare in [path for path in folder.rglob(name) if path.is_dir() and _is_spare(path)]:
+            rmtree(spare, ignore_errors=True)
+
+
+def _is_spare(path: Path) -> bool:
+    return path.name == "__pycache__" or path.parent.name in ("tvm", "tvm_ffi", "lightgbm", "xgboost")
+
+
+def lacking(python: str) -> list[str]:
+    """Return what a service needs and the other machine lacks, pinned as in the lock file."""
+    pins, left_out = _pins(python), UNUSED | {"mallorn"} | set(needed_by(THERE, python))
+    wanted = needed_by(("mallorn[server,worker]",), python)
+    return [pins[name] for name in wanted if name not in left_out] + list(ADDED)
+
+
+def there(python: str) -> list[str]:
+    """Return the packages that the other machine has and the product uses, as the lock file pins them."""
+    pins = _pins(python)
+    return [pins[name] for name in needed_by(THERE, python)]
+
+
+def needed_by(roots: tuple[str, ...], python: str) -> list[str]:
+    """Return the canonical names of packages and of all that they require, in alphabetic order."""
+    found: set[tuple[str, str]] = set()
+    open_requirements = [Requirement(root) for root in roots]
+    while open_requirements:
+        requirement = open_requirements.pop()
+        for extra in ("", *requirement.extras):
+            name = canonicalize_name(requirement.name)
+            if (name, extra) not in found:
+                found.add((name, extra))
+                open_requirements += _requirements(name, _environment(python) | {"extra": extra})
+    return sorted({name for name, _ in found})
+
+
+def _requirements(name: str, environment: Mapping[str, str]) -> Iterator[Requirement]:
+    for requirement in map(Requirement, requires(name) or ()):
+        if requirement.marker is None or requirement.marker.evaluate(dict(environment)):
+            yield requirement
+
+
+def _pins(python: str) -> dict[str, str]:
+    lines = (line.strip() for line in LOCK.read_text().splitlines())
+    pinned = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {
+        canonicalize_name(each.name): f"{each.name}{each.specifier}"
+        for each in pinned
+        if each.marker is None or each.marker.evaluate(_environment(python))
+    }
+
+
+def _environment(python: str) -> dict[str, str]:
+    return {"python_version": python, "python_full_version": f"{python}.3"}

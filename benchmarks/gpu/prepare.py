@@ -1,0 +1,97 @@
+"""Builds the kernels and packs what travels."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from shutil import rmtree
+from typing import Final
+
+from benchmarks.gpu.archive import TooLarge, pack, tree_bytes
+from benchmarks.gpu.kernel_index import INDEX
+from benchmarks.gpu.tasks import GPU, REHEARSAL, Task
+from mallorn.core.targets import Target, parse_target
+
+MEGABYTE: Final = 10**6
+REPORT: Final = "prepared.json"
+_POLL_SEC: Final = 0.2
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Build what is missing below `options.out`, pack it, and print the size of every transfer."""
+    started_sec, out = time.monotonic(), options.out.absolute()
+    target = parse_target(options.target)
+    tasks = {"gpu": GPU, "rehearsal": REHEARSAL}[options.tasks]
+    kernels = out / "kernels"
+    mark = kernels / "target.json"
+    if not mark.exists() or mark.read_text() != target.text:
+        rmtree(kernels, ignore_errors=True)
+        kernels.mkdir(parents=True)
+        mark.write_text(target.text)
+    _special(kernels, target)
+    _build(tasks, target, kernels, options)
+    built_sec = time.monotonic() - started_sec
+    tree = tree_bytes()
+    limit = int(options.transfer_mb * MEGABYTE) - tree
+    if limit <= 0:
+        raise TooLarge(f"the tracked files alone have {tree} bytes, more than {options.transfer_mb:g} MB")
+    sizes = pack(out, options.python, limit, options.preset, _say)
+    told = {
+        "target": target.text,
+        "transfers_bytes": sizes,
+        "tracked_bytes": tree,
+        "limit_bytes": int(options.transfer_mb * MEGABYTE),
+        "kernels_bytes": _bytes(kernels),
+        "build_sec": round(built_sec, 1),
+        "seconds": round(time.monotonic() - started_sec, 1),
+    }
+    (out / REPORT).write_text(json.dumps(told, indent=1) + "\n")
+    for number, size in sizes.items():
+        whole = (size + tree) / MEGABYTE
+        _say(f"transfer {number}: {size / MEGABYTE:.1f} MB, with the tracked files {whole:.1f} MB")
+
+
+def _special(kernels: Path, target: Target) -> None:
+    """Build the libraries of the assertions in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.gpu.special", target.text, str(kernels)]
+    subprocess.run(command, check=True)
+
+
+def _build(tasks: tuple[Task, ...], target: Target, kernels: Path, options: argparse.Namespace) -> None:
+    """Build kernels, a process for each task and one task for each core, until time or room is used up."""
+    until_sec = time.monotonic() + options.build_seconds
+    waiting = [(f"{number:02d}", task) for number, task in enumerate(tasks)]
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        while waiting or running:
+            running = [process for process in running if process.poll() is None]
+            if time.monotonic() > until_sec or _bytes(kernels) > options.kernels_mb * MEGABYTE:
+                _say("no more time or room: the kernels are what was built so far")
+                return
+            while waiting and len(running) < (os.cpu_count() or 1):
+                folder, task = waiting.pop(0)
+                _say(f"kernels of {task.name}")
+                running.append(_start(task, target, kernels / folder, options.chance))
+            time.sleep(_POLL_SEC)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def _start(task: Task, target: Target, folder: Path, chance: int) -> "subprocess.Popen[bytes]":
+    folder.mkdir(parents=True, exist_ok=True)
+    arguments = [task.name, target.text, str(folder), str(chance)]
+    return subprocess.Popen([sys.executable, "-m", "benchmarks.gpu.candidates", *arguments])
+
+
+def _bytes(kernels: Path) -> int:
+    return sum(file.stat().st_size for file in kernels.rglob("*") if file.is_file() and file.name != INDEX)
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()

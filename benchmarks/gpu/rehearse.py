@@ -1,0 +1,199 @@
+"""Both parts as on the other machine, with this machine's processor in the GPU's place.
+
+They run in an empty directory, in a Python that has only the packages of the other machine, and without a
+network. Each part is killed half-way and started again.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, TypedDict
+
+from benchmarks.gpu.cells import BEGUN, Row, read_rows
+from benchmarks.gpu.device import CPU
+from benchmarks.gpu.packages import ROOT, lay_packages, there
+from benchmarks.gpu.prepare import REPORT
+from benchmarks.hosts import describe_host
+
+TRANSFER_MB: Final = 100
+_TARGET: Final = '{"kind":"llvm","num-cores":2}'
+_CHANCE: Final = 2
+_THERE: Final = "3.12"
+_VERSION: Final = "import sys; print('%d.%d' % sys.version_info[:2])"
+_POLL_SEC: Final = 0.05
+_PART_SEC: Final = 900.0
+_KEPT: Final = ("PATH", "LANG", "TMPDIR")
+# Their end ends all processes inside.
+_NAMESPACES: Final = (
+    "unshare",
+    "--map-root-user",
+    "--net",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+)
+_LOOPBACK: Final = ("sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+_NOWHERE: Final = "http://127.0.0.1:9"
+
+
+class Transfers(TypedDict):
+    """What `prepare` reports."""
+
+    target: str
+    transfers_bytes: dict[str, int]
+    tracked_bytes: int
+    limit_bytes: int
+    kernels_bytes: int
+    build_sec: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What became of both parts."""
+
+    python: str
+    network: str
+    seconds: dict[str, float]
+    cells: dict[str, list[Row]]
+    begun: dict[str, list[str]]  # every start of a cell
+
+
+def interpreter(version: str) -> str | None:
+    """Return a Python of this version: on PATH, or beside the one that runs this; None if there is none."""
+    beside = Path(sys.base_prefix).resolve().parent.glob(f"{version}*/bin/python{version}")
+    for candidate in filter(
+        None, [sys.executable, shutil.which(f"python{version}"), *map(str, sorted(beside))]
+    ):
+        told = subprocess.run([candidate, "-c", _VERSION], capture_output=True, text=True, check=False)
+        if told.stdout.strip() == version:
+            return candidate
+    return None
+
+
+def prepare_rehearsal(out: Path, version: str) -> Transfers:
+    """Build kernels for a processor and pack the transfers below `out`; return what `prepare` reported."""
+    options = ["--tasks", "rehearsal", "--target", _TARGET, "--chance", str(_CHANCE), "--python", version]
+    options += ["--preset", "1", "--transfer-mb", str(TRANSFER_MB), "--out", str(out)]
+    subprocess.run([sys.executable, "-m", "benchmarks.gpu", "prepare", *options], cwd=ROOT, check=True)
+    report: Transfers = json.loads((out / REPORT).read_text())
+    return report
+
+
+def version_there() -> str:
+    """Return the version of Python on the other machine, or this one's where that is not installed."""
+    return _THERE if interpreter(_THERE) else f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def rehearse(out: Path, empty: Path, version: str) -> Rehearsal:
+    """Run both parts with the transfers below `out`, for Python `version`, in the empty directory."""
+    machine, python = out / "machine", interpreter(version)
+    if python is None:
+        raise FileNotFoundError(f"there is no Python {version}")
+    if not machine.exists():
+        lay_packages(machine, version, there(version))
+    shutil.copytree(ROOT / "benchmarks" / "gpu", empty / "benchmarks" / "gpu")
+    shutil.copy(ROOT / "benchmarks" / "__init__.py", empty / "benchmarks")
+    bare = python if python != sys.executable else _base_python()
+    network, prefix = _without_network()
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment |= {"HOME": str(empty), "PYTHONPATH": str(machine)}
+    if not prefix:
+        environment |= dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), _NOWHERE)
+    rehearsal = Rehearsal(version, network, {}, {}, {})
+    sends = sorted((out / "send").iterdir(), key=lambda folder: int(folder.name))
+    for number, transfers, half in ((1, sends[:1], _half_of_part1), (2, sends[1:], _half_of_part2)):
+        began_sec = time.monotonic()
+        results = empty / "results" / f"part{number}.jsonl"
+        command = [*prefix, bare, "-m", "benchmarks.gpu", "part", str(number), "--device", CPU]
+        command += ["--home", str(empty / "home"), "--out", str(results.parent)]
+        command += ["--seconds", str(_PART_SEC), "--transfer", *map(str, transfers)]
+        _run_and_kill(command, environment, empty, lambda half=half: half(empty))
+        subprocess.run(command, env=environment, cwd=empty, check=True)
+        rows = list(read_rows(results))
+        name = f"part {number}"
+        rehearsal.seconds[name] = round(time.monotonic() - began_sec, 1)
+        rehearsal.cells[name] = [row for row in rows if BEGUN not in row]
+        rehearsal.begun[name] = [str(row["cell"]) for row in rows if row.get(BEGUN)]
+    return rehearsal
+
+
+def _base_python() -> str:
+    """Return the interpreter without this environment's packages."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return str(Path(sys.base_prefix) / "bin" / f"python{version}")
+
+
+def _without_network() -> tuple[str, Sequence[str]]:
+    """Return how the network is cut off, and what a command begins with for that."""
+    prefix = (*_NAMESPACES, *_LOOPBACK)
+    tried = subprocess.run([*prefix, "true"], capture_output=True, check=False)
+    return ("a namespace without one", prefix) if tried.returncode == 0 else ("proxies that lead nowhere", ())
+
+
+def _run_and_kill(
+    command: Sequence[str], environment: dict[str, str], folder: Path, is_half: Callable[[], bool]
+) -> None:
+    """Run a part until it is half done, then kill it with all its processes."""
+    process = subprocess.Popen(command, env=environment, cwd=folder, start_new_session=True)
+    try:
+        while process.poll() is None and not is_half():
+            time.sleep(_POLL_SEC)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _half_of_part1(empty: Path) -> bool:
+    """Whether kernels are being timed."""
+    rows = read_rows(empty / "results" / "part1.jsonl")
+    return sum("task" in row for row in rows) >= 2
+
+
+def _half_of_part2(empty: Path) -> bool:
+    """Whether a job has candidates that were measured."""
+    return any((empty / "home" / "data").glob("mallorn.db")) and _measured(
+        empty / "home" / "data" / "mallorn.db"
+    )
+
+
+def _measured(database: Path) -> bool:
+    import sqlite3
+
+    try:
+        with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as rows:
+            return bool(rows.execute("select count(*) from measurements").fetchone()[0])
+    except sqlite3.Error:  # its tables are being made
+        return False
+
+
+def main(out: Path, report: Path | None) -> None:
+    """Prepare and rehearse; write sizes, seconds and how each cell ended to `report`."""
+    version = version_there()
+    transfers = prepare_rehearsal(out.absolute(), version)
+    with TemporaryDirectory(prefix="mallorn-rehearsal-") as empty:
+        rehearsal = rehearse(out.absolute(), Path(empty), version)
+    ends = {
+        part: {str(row["cell"]): row.get("error") or row.get("left_out") or row["ok"] for row in rows}
+        for part, rows in rehearsal.cells.items()
+    }
+    headline = rehearsal.seconds
+    if report:
+        raw = {
+            "benchmark": "gpu rehearsal",
+            **describe_host(),
+            "python": version,
+            "network": rehearsal.network,
+        }
+        told = {**raw, "prepared": transfers, "cells": ends, "headline": headline}
+        report.write_text(json.dumps(told, indent=1) + "\n")
+    for part, seconds in headline.items():
+        sys.stdout.write(f"{part}: {seconds:.0f} s, killed half-way and gone on with\n")

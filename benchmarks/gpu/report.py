@@ -1,0 +1,121 @@
+"""Tables of results: what held, and kernels and whole models beside libraries."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+from benchmarks.gpu.cells import BEGUN, Row, Value, read_rows
+from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS
+
+_ASSERTION = "assertion: "
+
+
+def report(folder: Path) -> str:
+    """Return markdown of the results of both parts; what is not there yet has no table."""
+    first, second = (
+        [row for row in read_rows(folder / f"part{number}.jsonl") if BEGUN not in row] for number in (1, 2)
+    )
+    parts = [_assertions(first), _device(first), _kernels(first), _models(second)]
+    return "\n".join(part for part in parts if part)
+
+
+def _assertions(rows: Sequence[Row]) -> str:
+    asserted = [row for row in rows if str(row["cell"]).startswith(_ASSERTION)]
+    words = {True: "holds", False: "FAILS", None: "left out"}
+    lines = [
+        (
+            str(row["cell"]).removeprefix(_ASSERTION),
+            words[_ok(row)],
+            _brief(row.get("error") or row.get("left_out")),
+        )
+        for row in asserted
+    ]
+    return _table("Assertions", ("assertion", "", "why"), lines)
+
+
+def _device(rows: Sequence[Row]) -> str:
+    found = {str(row["cell"]): row for row in rows}
+    identity = found.get(f"{_ASSERTION}device identity", {})
+    nvml = identity.get("nvml")
+    facts = [
+        (name, identity[name]) for name in ("name", "uuid", "memory_bytes", "driver") if name in identity
+    ]
+    facts += list(nvml.items()) if isinstance(nvml, dict) else []
+    if rate := found.get("copy bandwidth", {}).get("gigabytes_per_sec"):
+        facts.append(("copy, GB/s read and written", rate))
+    for name, row in found.items():
+        if "tflops" in row:
+            facts.append((f"{name}, {row['library']}, TFLOP/s", row["tflops"]))
+    return _table("Device", ("", ""), [(name, str(value)) for name, value in facts])
+
+
+def _kernels(rows: Sequence[Row]) -> str:
+    """Return a line for each task: its rival's time over that of the first guess, of DLight and of chance."""
+    by_task: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if "task" in row:
+            by_task[str(row["task"])].append(row)
+    lines, ratios = [], defaultdict[str, list[float]](list)
+    for task, tried in by_task.items():
+        right = [row for row in tried if _ok(row) and "us" in row]
+        rivals_us = [_number(row["rival_us"]) for row in right if "rival_us" in row]
+        rival_us = median(rivals_us) if rivals_us else None
+        cells = []
+        for means in (FIRST_GUESS, DLIGHT, CHANCE):
+            times_us = [_number(row["us"]) for row in right if row["means"] == means]
+            cells.append(_beside(min(times_us, default=None), rival_us))
+            if times_us and rival_us:
+                ratios[means].append(rival_us / min(times_us))
+        chance_us = [_number(row["us"]) for row in right if row["means"] == CHANCE]
+        spread = f"{median(chance_us) / min(chance_us):.1f}" if chance_us else ""
+        library = next((str(row["rival"]) for row in right if "rival" in row), "none")
+        told_us = "" if rival_us is None else f"{rival_us:.1f}"
+        lines.append((task, library, told_us, *cells, spread, f"{len(right)} of {len(tried)}"))
+    head = ("task", "beside", "its us", FIRST_GUESS, DLIGHT, f"best by {CHANCE}", "median/best", "right")
+    if ratios:
+        medians = [
+            f"{median(ratios[means]):.2f}" if ratios[means] else "" for means in (FIRST_GUESS, DLIGHT, CHANCE)
+        ]
+        lines.append(("median", "", "", *medians, "", ""))
+    return _table("Kernels: the library's time over ours (microseconds where there is none)", head, lines)
+
+
+def _models(rows: Sequence[Row]) -> str:
+    lines = []
+    for row in rows:
+        us = row.get("us")
+        if isinstance(us, dict):
+            told = ", ".join(f"{name} {_number(value):.0f} us" for name, value in us.items())
+        elif us is not None:
+            told = f"{_number(us):.0f} us"
+        else:
+            told = _brief(row.get("verdict") or row.get("error") or row.get("left_out") or row.get("reason"))
+        lines.append((str(row["cell"]), {True: "done", False: "FAILED", None: "left out"}[_ok(row)], told))
+    return _table("Whole models", ("step", "", ""), lines)
+
+
+def _beside(ours_us: float | None, rival_us: float | None) -> str:
+    if ours_us is None:
+        return ""
+    return f"{ours_us:.1f} us" if rival_us is None else f"{rival_us / ours_us:.2f}"
+
+
+def _ok(row: Row) -> bool | None:
+    ok = row.get("ok")
+    return None if ok is None else bool(ok)
+
+
+def _number(value: Value) -> float:
+    return float(value) if isinstance(value, int | float | str) else float("nan")
+
+
+def _brief(value: Value) -> str:
+    return " ".join(str(value or "").replace("|", "/").split())[:160]
+
+
+def _table(title: str, head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [f"| {' | '.join(line)} |" for line in lines]
+    if not rows:
+        return ""
+    return "\n".join([f"## {title}", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *rows, ""])

@@ -1,0 +1,136 @@
+"""A process behind the product's walls that runs kernels of a folder.
+
+    python -m benchmarks.gpu.session KIND ROOM KERNELS
+
+It answers one JSON line for each call: `result`, or `error` where the call failed and the process lives.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks.gpu.cells import Row, Value
+from benchmarks.gpu.device import CUDA, device_of, load_runtime
+from benchmarks.gpu.parent import end_with_parent
+
+
+class SessionEnded(Exception):
+    """The process of a session ended before it answered."""
+
+
+class Session:
+    """A session as its user sees it."""
+
+    def __init__(self, kind: str, kernels: Path) -> None:
+        self._room = TemporaryDirectory(prefix="mallorn-session-")
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.gpu.session", kind, self._room.name, str(kernels)],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )
+        self.sandbox = str(self._answer())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._room.cleanup()
+
+    def call(self, method: str, **arguments: Value) -> Value:
+        """Return the answer to a call. Raises RuntimeError for its error, SessionEnded if there is none."""
+        if self._process.stdin is None or self._process.poll() is not None:
+            raise SessionEnded("it had ended before the call")
+        self._process.stdin.write(json.dumps({"method": method, **arguments}) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Value:
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        if not line:
+            status = self._process.wait()
+            said = self._process.stderr.read().strip() if self._process.stderr else ""
+            raise SessionEnded(f"exit status {status}: {said[-500:]}")
+        answer: Row = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(str(answer["error"]))
+        return answer["result"]
+
+
+class Kernels:
+    """What a session does for its user, with libraries of one folder."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        import numpy as np
+        import tvm
+
+        self._folder, self._device = folder, device_of(kind)
+        self._numpy, self._runtime = np, tvm.runtime
+
+    def add(self, library: str, count: int) -> bool:
+        """Add two vectors with a prepared kernel; return whether every sum is right."""
+        values = self._numpy.arange(count, dtype="float32")
+        tensors = [self._runtime.tensor(values, self._device) for _ in range(2)]
+        result = self._runtime.tensor(self._numpy.full_like(values, self._numpy.nan), self._device)
+        self._load(library)["main"](*tensors, result)
+        self._device.sync()
+        return bool((result.numpy() == values + values).all())
+
+    def allocate(self, count: int) -> bool:
+        """Allocate bytes on the device, and free them."""
+        self._runtime.empty((count,), "uint8", self._device)
+        return True
+
+    def write_far(self, library: str) -> bool:
+        """Run a prepared kernel that writes where no memory is."""
+        self._load(library)["main"](self._runtime.empty((1,), "float32", self._device))
+        self._device.sync()
+        return True
+
+    def _load(self, library: str) -> Any:
+        return self._runtime.load_module(str(self._folder / library))
+
+
+def main() -> None:
+    """Close the walls, then answer until there is no more call."""
+    end_with_parent()
+    kind, room, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+    from workers.sandbox.landlock import READ
+    from workers.sandbox.sandbox import SandboxSpec, enter_sandbox
+    from workers.sandbox.system_paths import accelerator_paths
+
+    os.environ |= dict.fromkeys(("HOME", "TMPDIR", "CUDA_CACHE_PATH"), str(room))
+    load_runtime(kind)
+    others = (*accelerator_paths(kind), (str(folder), READ))
+    _say(answers, {"result": enter_sandbox(SandboxSpec(room, drives_gpu=kind == CUDA, others=others))})
+    kernels: Kernels | None = None
+    for line in sys.stdin:
+        call = json.loads(line)
+        try:
+            kernels = kernels or Kernels(kind, folder)
+            _say(answers, {"result": getattr(kernels, call.pop("method"))(**call)})
+        except Exception as error:
+            _say(answers, {"error": f"{type(error).__name__}: {error}"[:500]})
+
+
+def _say(answers: Any, answer: Row) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Unpacks the transfers on the other machine with the standard library alone."""
+
+import json
+import lzma
+import os
+import tarfile
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from shutil import copyfile
+from typing import Final
+
+BASE: Final = "base.tar.xz"
+PIECE: Final = "compiler.xz."
+MANIFEST: Final = "digests.json"
+COMPILER: Final = Path("tvm", "lib", "libtvm_compiler.so")
+_UNPACKED: Final = "unpacked"
+_CHUNK: Final = 1 << 22
+
+
+class Incomplete(Exception):
+    """A transfer that is needed has not come, or not whole."""
+
+
+def unpack(transfers: Sequence[Path], home: Path) -> None:
+    """Add transfers to the folder `home`, where earlier ones may be; unpack what is complete.
+
+    Raises Incomplete if the first transfer has not come or a file is damaged.
+    """
+    kept = home / "transfers"
+    kept.mkdir(parents=True, exist_ok=True)
+    for file in (file for transfer in transfers for file in sorted(transfer.iterdir())):
+        half = kept / f"{file.name}.part"
+        copyfile(file, half)
+        half.rename(kept / file.name)
+    if not (kept / MANIFEST).exists():
+        raise Incomplete(f"{home} has no transfer 1 yet")
+    digests: dict[str, str] = json.loads((kept / MANIFEST).read_text())
+    mark = home / f"{_UNPACKED}-{digests[BASE]}"
+    if not mark.exists():
+        _check(kept / BASE, digests[BASE])
+        with tarfile.open(kept / BASE) as archive:
+            archive.extractall(home, filter="tar")
+        mark.touch()
+    pieces = [kept / name for name in digests if name.startswith(PIECE)]
+    compiler = home / "site" / COMPILER
+    if all(piece.exists() for piece in pieces) and not compiler.exists():
+        _join(pieces, digests, compiler)
+
+
+def has_compiler(home: Path) -> bool:
+    """Whether all transfers of TVM's compiler have come."""
+    return (home / "site" / COMPILER).exists()
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the environment of processes that run from `home`: its packages come before this machine's."""
+    paths = [str(home / "tree"), str(home / "tree" / "examples"), str(home / "site")]
+    paths += filter(None, [os.environ.get("PYTHONPATH")])
+    own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+    return os.environ | own
+
+
+def _join(pieces: Sequence[Path], digests: dict[str, str], library: Path) -> None:
+    decompressor = lzma.LZMADecompressor()
+    half = library.with_suffix(".part")
+    with half.open("wb") as target:
+        for piece in pieces:
+            _check(piece, digests[piece.name])
+            with piece.open("rb") as source:
+                while chunk := source.read(_CHUNK):
+                    target.write(decompressor.decompress(chunk))
+    if not decompressor.eof:
+        raise Incomplete(f"{library.name} ends too early")
+    half.chmod(0o755)
+    half.rename(library)
+
+
+def _check(file: Path, digest: str) -> None:
+    if not file.exists() or sha256(file.read_bytes()).hexdigest() != digest:
+        raise Incomplete(f"{file} has not come, or not whole: send its transfer again")

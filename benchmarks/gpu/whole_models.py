@@ -1,0 +1,165 @@
+"""Times a tuned model in turn with torch's forms of it.
+
+python -m benchmarks.gpu.whole_models KIND HOME OUT MODEL
+"""
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.gpu.cells import Cells, Row
+from benchmarks.gpu.device import device_of, load_runtime
+from benchmarks.gpu.parent import end_with_parent
+
+TUNED: Final = "tuned"
+EAGER: Final = "torch eager"
+COMPILED: Final = "torch.compile"
+PASSES: Final = 10
+PASS_SEC: Final = 0.2
+SEED: Final = 0
+Run = Callable[[], list[Any]]  # one run, awaited; its outputs as arrays
+
+
+def main() -> None:
+    """Load one form after the other; time each by itself at once, then all that are there in turn."""
+    end_with_parent()
+    kind, home, out, model = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+    cells = Cells(home / "part2.jsonl", out / "part2.jsonl")
+    file = home / "models" / f"{model}.onnx"
+    inputs = _inputs(file)
+    has_torch = importlib.util.find_spec("torch") is not None
+    forms = cache(lambda: Torch(kind, file, inputs))
+    runs: dict[str, Run] = {}
+    makers: list[tuple[str, Callable[[], Run]]] = [
+        (TUNED, lambda: _tuned(kind, home / f"{model}.so", inputs)),
+        (EAGER, lambda: forms().eager()),
+        (COMPILED, lambda: forms().compiled()),
+    ]
+    for name, make in makers:
+        known = f"{model}: {name} alone" in cells
+
+        def alone(name: str = name, make: Callable[[], Run] = make) -> Row:
+            if name != TUNED and not has_torch:
+                return {"ok": None, "left_out": "torch is not installed"}
+            runs[name] = make()
+            return {"us": _pass_us(runs[name])}
+
+        cells.measure(f"{model}: {name} alone", alone)
+        if known and (name == TUNED or has_torch):
+            with suppress(Exception):  # its cell says why
+                runs[name] = make()
+        if len(runs) > 1:
+            together = " and ".join(runs)
+            cells.measure(f"{model}: {together} in turn", lambda: _in_turn(dict(runs)))
+
+
+class Torch:
+    """The model as torch runs it."""
+
+    def __init__(self, kind: str, file: Path, inputs: list[Any]) -> None:
+        import onnx
+        import onnx2torch
+        import torch
+        from onnx.compose import add_prefix
+
+        self._torch: Any = torch
+        # A weight named like a method of a module would hide it.
+        module = onnx2torch.convert(add_prefix(onnx.load(str(file)), "onnx_")).eval()
+        self._module = module.to(kind)
+        self._inputs = [torch.from_numpy(array).to(kind) for array in inputs]
+
+    def eager(self) -> Run:
+        """Return the model as it is written."""
+        return self._run_of(self._module)
+
+    def compiled(self) -> Run:
+        """Return the model after Inductor chose its kernels by timing; on a GPU it runs as CUDA graphs."""
+        run = self._run_of(self._torch.compile(self._module, mode="max-autotune"))
+        run()
+        return run
+
+    def _run_of(self, module: Any) -> Run:
+        def run() -> list[Any]:
+            with self._torch.inference_mode():
+                result = module(*self._inputs)
+            outputs = list(result) if isinstance(result, tuple | list) else [result]
+            return [output.cpu().numpy() for output in outputs]
+
+        return run
+
+
+def _tuned(kind: str, library: Path, inputs: list[Any]) -> Run:
+    load_runtime(kind)
+    import tvm
+    from tvm.runtime.vm import VirtualMachine
+
+    device = device_of(kind)
+    machine = VirtualMachine(tvm.runtime.load_module(str(library)), device)
+    tensors = [tvm.runtime.tensor(array, device) for array in inputs]
+
+    def run() -> list[Any]:
+        result = machine["main"](*tensors)
+        return [each.numpy() for each in ([result] if hasattr(result, "numpy") else result)]
+
+    return run
+
+
+def _inputs(file: Path) -> list[Any]:
+    import numpy as np
+    import onnx
+
+    model = onnx.load(str(file), load_external_data=False)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    rng, values = np.random.default_rng(SEED), []
+    for value in model.graph.input:
+        if value.name not in weights:
+            kind = value.type.tensor_type
+            shape = [dimension.dim_value for dimension in kind.shape.dim]
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+            whole = np.issubdtype(dtype, np.integer)
+            drawn = rng.integers(0, 2, shape) if whole else rng.standard_normal(shape)
+            values.append(drawn.astype(dtype))
+    return values
+
+
+def _in_turn(runs: dict[str, Run]) -> Row:
+    """Return the median time of each over passes that go round, and its outputs' error beside the first."""
+    import numpy as np
+
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(PASSES):
+        for name in sorted(runs, reverse=bool(number % 2)):
+            times[name].append(round(_pass_us(runs[name]), 2))
+    outputs = {name: run() for name, run in runs.items()}
+    first = next(iter(outputs.values()))
+    errors = {
+        name: max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(given, first, strict=True))
+        for name, given in outputs.items()
+    }
+    return {
+        "us": {name: median(values) for name, values in times.items()},
+        "all_us": {name: list(values) for name, values in times.items()},
+        "errors": dict(errors),
+    }
+
+
+def _pass_us(run: Run) -> float:
+    """Return the median time of runs that fill one pass, at least three."""
+    run()
+    taken_us: list[float] = []
+    began_sec = time.perf_counter()
+    while len(taken_us) < 3 or time.perf_counter() - began_sec < PASS_SEC:
+        started_sec = time.perf_counter()
+        run()
+        taken_us.append((time.perf_counter() - started_sec) * 1e6)
+    return median(taken_us)
+
+
+if __name__ == "__main__":
+    main()

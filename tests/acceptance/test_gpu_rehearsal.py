@@ -1,0 +1,80 @@
+"""The minutes with a GPU, rehearsed in an empty directory without a network, on this machine's processor."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu.prepare import MEGABYTE
+from benchmarks.gpu.rehearse import (
+    TRANSFER_MB,
+    Rehearsal,
+    Transfers,
+    prepare_rehearsal,
+    rehearse,
+    version_there,
+)
+from benchmarks.gpu.report import report
+from benchmarks.gpu.tasks import REHEARSAL
+
+# The packages and the packed compiler stay for the next run.
+OUT = Path(__file__).resolve().parents[2] / "build" / "gpu-rehearsal"
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+@pytest.fixture(scope="module")
+def transfers() -> Transfers:
+    return prepare_rehearsal(OUT, version_there())
+
+
+@pytest.fixture(scope="module")
+def rehearsal(transfers: Transfers, empty: Path) -> Rehearsal:
+    return rehearse(OUT, empty, version_there())
+
+
+def test_no_transfer_is_larger_than_its_limit(transfers: Transfers) -> None:
+    assert len(transfers["transfers_bytes"]) > 2, "the compiler alone is larger than one transfer"
+    for size in transfers["transfers_bytes"].values():
+        assert size + transfers["tracked_bytes"] <= TRANSFER_MB * MEGABYTE
+
+
+def test_every_assertion_holds_or_says_why_it_is_left_out(rehearsal: Rehearsal) -> None:
+    asserted = [row for row in rehearsal.cells["part 1"] if str(row["cell"]).startswith("assertion")]
+    assert len(asserted) == 7
+    assert [row for row in asserted if row["ok"] is False] == []
+    assert all(row["left_out"] for row in asserted if row["ok"] is None)
+
+
+def test_every_kernel_is_right_and_timed(rehearsal: Rehearsal) -> None:
+    kernels = [row for row in rehearsal.cells["part 1"] if "task" in row]
+    assert {row["task"] for row in kernels} == {task.name for task in REHEARSAL}
+    assert [row for row in kernels if not (row["ok"] and row["us"])] == []
+    assert all(row["rival_left_out"] == "torch is not installed" for row in kernels)
+
+
+def test_a_part_that_was_killed_does_nothing_twice(rehearsal: Rehearsal) -> None:
+    for name, cells in rehearsal.cells.items():
+        assert max(Counter(str(row["cell"]) for row in cells).values()) == 1
+        again = [cell for cell, starts in Counter(rehearsal.begun[name]).items() if starts > 1]
+        assert len(again) <= 1, "only what was under way when it was killed begins again"
+
+
+def test_a_job_that_was_killed_goes_on_and_its_model_is_timed(rehearsal: Rehearsal) -> None:
+    found = {str(row["cell"]): row for row in rehearsal.cells["part 2"]}
+    assert found["mlp: tuned"]["state"] == "done", found["mlp: tuned"]
+    assert found["mlp: compiled"]["ok"]
+    assert found["mlp: tuned alone"]["us"]
+    for rival in ("torch eager", "torch.compile"):
+        assert found[f"mlp: {rival} alone"]["left_out"] == "torch is not installed"
+
+
+def test_the_report_has_a_table_of_each_kind(rehearsal: Rehearsal, empty: Path) -> None:
+    told = report(empty / "results")
+    for title in ("## Assertions", "## Device", "## Kernels", "## Whole models"):
+        assert title in told

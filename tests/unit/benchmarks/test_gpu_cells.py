@@ -1,0 +1,75 @@
+"""Cells of the GPU benchmark: each is measured once, whatever ends the process that measures."""
+
+import json
+from pathlib import Path
+
+from benchmarks.gpu.cells import BEGUN, Cells, Row, Unfinished
+
+
+def counted(calls: list[str]) -> Row:
+    calls.append("called")
+    return {"us": 1.5}
+
+
+def test_a_known_cell_is_not_measured_again(tmp_path: Path) -> None:
+    calls: list[str] = []
+    for _ in range(2):
+        Cells(tmp_path / "own.jsonl").measure("product", lambda: counted(calls))
+    assert calls == ["called"]
+    (row,) = Cells(tmp_path / "own.jsonl").rows()
+    assert (row["cell"], row["ok"], row["us"]) == ("product", True, 1.5)
+
+
+def test_half_a_line_is_dropped_and_the_lines_before_it_stay(tmp_path: Path) -> None:
+    file = tmp_path / "own.jsonl"
+    Cells(file).keep("first", ok=True)
+    with file.open("a") as lines:
+        lines.write('{"cell": "second", "ok"')
+    cells = Cells(file)
+    cells.keep("third", ok=True)
+    assert [row["cell"] for row in cells.rows()] == ["first", "third"]
+    assert [json.loads(line)["cell"] for line in file.read_text().splitlines()] == ["first", "third"]
+
+
+def test_a_measurement_that_raises_is_a_cell_with_its_error(tmp_path: Path) -> None:
+    def fails() -> Row:
+        raise ValueError("no such kernel")
+
+    cells = Cells(tmp_path / "own.jsonl")
+    cells.measure("product", fails)
+    (row,) = cells.rows()
+    assert (row["ok"], row["error"]) == (False, "ValueError: no such kernel")
+
+
+def test_a_cell_that_ended_its_process_twice_is_kept_as_failed(tmp_path: Path) -> None:
+    file = tmp_path / "own.jsonl"
+    for _ in range(2):
+        assert Cells(file).begin("product")
+    cells = Cells(file)
+    assert not cells.begin("product")
+    assert "product" in cells
+    assert cells.rows()[0]["ok"] is False
+
+
+def test_a_measurement_whose_time_was_over_begins_again_as_often_as_it_takes(tmp_path: Path) -> None:
+    def stops() -> Row:
+        raise Unfinished
+
+    file, calls = tmp_path / "own.jsonl", list[str]()
+    for _ in range(4):
+        Cells(file).measure("job", stops)
+    assert "job" not in Cells(file)
+    Cells(file).measure("job", lambda: counted(calls))
+    assert calls == ["called"]
+
+
+def test_both_files_hold_what_either_held(tmp_path: Path) -> None:
+    own, copy = tmp_path / "home" / "part1.jsonl", tmp_path / "out" / "part1.jsonl"
+    Cells(own).keep("in the home", ok=True)
+    Cells(copy).keep("in the results", ok=True)
+    cells = Cells(own, copy)
+    cells.keep("new", ok=True)
+    names = ["in the home", "in the results", "new"]
+    for file in (own, copy):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        assert [row["cell"] for row in rows if BEGUN not in row] == names

@@ -1,0 +1,67 @@
+"""Transfers of the GPU benchmark: what is cut here is whole there, in whatever order it comes."""
+
+import json
+import lzma
+import tarfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu.archive import _cut
+from benchmarks.gpu.unpack import BASE, COMPILER, MANIFEST, Incomplete, has_compiler, unpack
+
+LIBRARY = bytes(range(256)) * 400
+
+
+@pytest.fixture
+def send(tmp_path: Path) -> Path:
+    """Return a folder of transfers: one with the product, and three with pieces of the compiler."""
+    first = tmp_path / "send" / "1"
+    first.mkdir(parents=True)
+    source = tmp_path / "module.py"
+    source.write_text("VALUE = 1\n")
+    with tarfile.open(first / BASE, "w:xz") as archive:
+        archive.add(source, "tree/module.py")
+        archive.add(source, str("site" / COMPILER.parent / "version.py"))
+    packed = tmp_path / "compiler.xz"
+    packed.write_bytes(lzma.compress(LIBRARY))
+    limit = -(-packed.stat().st_size // 3)
+    pieces = [first / BASE, *_cut(packed, tmp_path / "send", limit)]
+    assert all(piece.stat().st_size <= limit for piece in pieces[1:])
+    digests = {piece.name: sha256(piece.read_bytes()).hexdigest() for piece in pieces}
+    (first / MANIFEST).write_text(json.dumps(digests))
+    return tmp_path / "send"
+
+
+def test_the_compiler_is_whole_when_all_its_pieces_came(send: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    unpack([send / "1"], home)
+    assert (home / "tree" / "module.py").read_text() == "VALUE = 1\n"
+    for number in ("4", "2"):
+        unpack([send / number], home)
+        assert not has_compiler(home)
+    unpack([send / "3"], home)
+    assert (home / "site" / COMPILER).read_bytes() == LIBRARY
+
+
+def test_a_transfer_that_comes_again_changes_nothing(send: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    unpack([send / "1"], home)
+    (home / "tree" / "module.py").write_text("what a part wrote meanwhile\n")
+    unpack([send / "1"], home)
+    assert (home / "tree" / "module.py").read_text() == "what a part wrote meanwhile\n"
+
+
+def test_without_the_first_transfer_nothing_runs(send: Path, tmp_path: Path) -> None:
+    with pytest.raises(Incomplete, match="no transfer 1 yet"):
+        unpack([send / "2"], tmp_path / "home")
+
+
+@pytest.mark.parametrize("number", ["1", "3"])
+def test_a_damaged_file_is_refused(send: Path, tmp_path: Path, number: str) -> None:
+    file = next(file for file in (send / number).iterdir() if file.name != MANIFEST)
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(Incomplete, match="send its transfer again"):
+        unpack([send / each for each in ("1", "2", "3", "4")], tmp_path / "home")
+    assert not has_compiler(tmp_path / "home")
