@@ -11,7 +11,7 @@ from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, CUDA_EXAMPLE, Target, parse_target
 from workers.device.detect_host import ask_tvm
 
-# The numbers are those of CUdevice_attribute: major and minor compute capability, size of the L2 cache.
+# The numbers are those of CUdevice_attribute: major and minor compute capability.
 GPU_PROGRAM: Final = """
 import ctypes, json
 
@@ -29,15 +29,15 @@ def attribute(number):
 try:
     driver = ctypes.CDLL("libcuda.so.1")
     ask(driver.cuInit, 0)
-    found = {"capability": 10 * attribute(75) + attribute(76), "l2_bytes": attribute(38)}
+    found = {"capability": 10 * attribute(75) + attribute(76)}
 except OSError as error:
     found = {"missing": str(error)}
 print(json.dumps(found))
 """
 
 
-def first_gpu() -> tuple[int, int]:
-    """Return the compute capability (10 * major + minor) and the bytes of L2 cache of the first visible GPU.
+def first_gpu() -> int:
+    """Return the compute capability (10 * major + minor) of the first visible GPU.
 
     Raises InvalidTarget where CUDA finds none.
     """
@@ -50,10 +50,9 @@ def first_gpu() -> tuple[int, int]:
             f"CUDA finds no GPU here: {found['missing']}",
             hint=f"mallorn check --target cuda   (or, for a GPU elsewhere,   --target '{CUDA_EXAMPLE}')",
         )
-    return int(found["capability"]), int(found["l2_bytes"])
+    return int(found["capability"])
 
 
 def detect_gpu_target() -> Target:
     """Return the target of this machine's first GPU. Raises InvalidTarget where there is none."""
-    number, l2_bytes = first_gpu()
-    return parse_target({"kind": CUDA, "arch": arch_of_gpu(number), "l2_cache_size_bytes": l2_bytes})
+    return parse_target({"kind": CUDA, "arch": arch_of_gpu(first_gpu())})

@@ -147,7 +147,7 @@ def _no_accelerator(target: Target) -> str:
 def _other_gpu(target: Target) -> str:
     try:
         arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
-        number, _ = first_gpu()
+        number = first_gpu()
     except InvalidTarget as error:
         return error.message
     return "" if runs_on(arch, number) else f"the target is for {arch}, its GPU is sm_{number}"

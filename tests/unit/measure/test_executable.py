@@ -86,7 +86,7 @@ NO_DRIVER = "libcuda.so.1: cannot open shared object file"
 def test_a_gpu_must_run_what_is_compiled_for_the_target(
     monkeypatch: pytest.MonkeyPatch, capability: int, target: str, why: str
 ) -> None:
-    answer_about_gpu(monkeypatch, {"capability": capability, "l2_bytes": 1})
+    answer_about_gpu(monkeypatch, {"capability": capability})
     assert why_not(parse_target(target)) == why
 
 
@@ -107,14 +107,14 @@ def test_a_gpu_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_is_compared_with_the_tag_of_a_target_that_was_stored_earlier(
     monkeypatch: pytest.MonkeyPatch, stored: str, why: str
 ) -> None:
-    answer_about_gpu(monkeypatch, {"capability": 80, "l2_bytes": 1})
+    answer_about_gpu(monkeypatch, {"capability": 80})
     found = why_not(Target(stored))
     assert found.startswith(why)
     assert bool(found) == bool(why)
 
 
 def test_cuda_is_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_about_gpu(monkeypatch, {"capability": 90, "l2_bytes": 52428800})
+    answer_about_gpu(monkeypatch, {"capability": 90})
     assert target_on_this_machine("cuda") == parse_target("nvidia/nvidia-h100")
 
 
@@ -122,7 +122,7 @@ def test_cuda_is_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> Non
     ("answer", "message"),
     [
         ({"missing": NO_DRIVER}, NO_DRIVER),
-        ({"capability": 61, "l2_bytes": 1}, "no longer compiles for sm_61"),
+        ({"capability": 61}, "no longer compiles for sm_61"),
     ],
 )
 def test_cuda_without_a_gpu_that_can_be_used_is_refused(
@@ -177,7 +177,7 @@ def install_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     return install
 
 
-def test_the_driver_is_asked_for_the_capability_and_the_cache_of_the_first_gpu(
+def test_the_driver_is_asked_for_the_capability_of_the_first_gpu(
     install_driver: Callable[[int], None],
 ) -> None:
     install_driver(0)
