@@ -21,7 +21,7 @@ UNUSED: Final = frozenset({"lightgbm"})
 # Beyond the lock file: NVML's answers in Python, and the reader that makes a torch module of an ONNX file.
 ADDED: Final = ("nvidia-ml-py==13.580.82", "onnx2torch==1.5.15")
 _PLATFORMS: Final = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
-_SPARE: Final = ("include", "3rdparty", "src", "tests", "__pycache__")  # nothing imports or loads these
+SPARE: Final = ("cutlass", "src", "tests", "__pycache__")  # nothing imports, loads or includes these
 
 
 def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
@@ -37,13 +37,13 @@ def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
         ],
         check=True,
     )
-    for name in _SPARE:
+    for name in SPARE:
         for spare in [path for path in folder.rglob(name) if path.is_dir() and _is_spare(path)]:
             rmtree(spare, ignore_errors=True)
 
 
 def _is_spare(path: Path) -> bool:
-    return path.name == "__pycache__" or path.parent.name in ("tvm", "tvm_ffi", "lightgbm", "xgboost")
+    return path.name == "__pycache__" or path.parent.name in ("tvm", "3rdparty", "tvm_ffi", "xgboost")
 
 
 def lacking(python: str) -> list[str]:
