@@ -16,6 +16,7 @@ LOCK: Final = ROOT / "requirements" / "lock.txt"
 # What the other machine has, with all that these require. Small packages travel even if it has them: its
 # versions are not known.
 THERE: Final = ("cloudpickle", "numpy", "onnx", "psutil", "pyarrow", "scikit-learn", "scipy")
+SECOND_BACKEND: Final = "zstandard/_cffi*.so"  # used where the first one is not there
 # With the default cost model nothing imports these.
 UNUSED: Final = frozenset({"lightgbm"})
 # Beyond the lock file: NVML's answers in Python, and the reader that makes a torch module of an ONNX file.
@@ -37,6 +38,8 @@ def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
         ],
         check=True,
     )
+    for library in folder.glob(SECOND_BACKEND):
+        library.unlink()
     for name in SPARE:
         for spare in [path for path in folder.rglob(name) if path.is_dir() and _is_spare(path)]:
             rmtree(spare, ignore_errors=True)
