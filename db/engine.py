@@ -99,17 +99,13 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
     likes for a statement, as migrations need it.
     """
     parsed = parse_url(url)
-    if parsed.get_backend_name() == "postgresql":
-        return _postgres(parsed, answer_sec)
-    engine = sqlalchemy.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
-    _prepare_sqlite(engine, foreign_keys=foreign_keys)
-    return engine
-
-
-def _postgres(url: URL, answer_sec: float | None) -> Engine:
+    if parsed.get_backend_name() == "sqlite":
+        engine = sqlalchemy.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+        _prepare_sqlite(engine, foreign_keys=foreign_keys)
+        return engine
     wait_sec = CONNECT_TIMEOUT_SEC if answer_sec is None else min(CONNECT_TIMEOUT_SEC, answer_sec)
     engine = sqlalchemy.create_engine(
-        url,
+        parsed,
         pool_pre_ping=True,
         pool_recycle=1800,
         pool_timeout=wait_sec,

@@ -6,10 +6,9 @@ from typing import Final
 from sqlalchemy import func, select
 
 from db.repositories.base import ERROR_CHARS, Repository
-from db.repositories.claim_job_stage import STATES
 from db.repositories.fail_pause_cancel_job import fail_job, failure, pause_job
 from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
+from db.repositories.jobs import STATES, Jobs
 from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, Loss, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.workers import Workers
@@ -130,23 +129,21 @@ class WorkItems(Repository):
         Events(self.session).append(loss.job_id, told)
 
     def _lost_stage(self, loss: Loss, state: JobState, error: MallornError | None, most: int) -> None:
+        job_id = loss.job_id
         if loss.given_up:
-            self._fail_stage(loss.job_id, state, error, most)
+            if error is None:
+                reason = f"{SILENT} {MAX_DEATHS} times"
+                failed = FailedEvent(why=reason)
+            else:
+                reason = _broke_off(state, f"{most} times", error)
+                failed = failure(error)
+            Jobs(self.session).move(job_id, [state], JobState.FAILED, reason)
+            Events(self.session).append(job_id, failed)
             return
         if error is not None:
-            Jobs(self.session).say(loss.job_id, _broke_off(state, "and is tried again", error))
-        told = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
-        Events(self.session).append(loss.job_id, told)
-
-    def _fail_stage(self, job_id: str, state: JobState, error: MallornError | None, most: int) -> None:
-        if error is None:
-            reason = f"{SILENT} {MAX_DEATHS} times"
-            told = FailedEvent(why=reason)
-        else:
-            reason = _broke_off(state, f"{most} times", error)
-            told = failure(error)
-        Jobs(self.session).move(job_id, [state], JobState.FAILED, reason)
-        Events(self.session).append(job_id, told)
+            Jobs(self.session).say(job_id, _broke_off(state, "and is tried again", error))
+        returned = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
+        Events(self.session).append(job_id, returned)
 
 
 def _broke_off(state: JobState, how: str, error: MallornError) -> str:

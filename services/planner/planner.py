@@ -111,7 +111,9 @@ class _Decision:
         size = min(first, arms[at].size) if new else choice.size or arms[at].size
         self._ledger.book(choice.task, size)
         self._tasks[at] = replace(choice.task, in_flight=size, blocked=True)
-        why = reason(choice, self._forecast(at, size), "first-pass" if new else self._job.policy)
+        same = size == self._size
+        forecasts = self._forecasts if same else self._belief.forecast(self._job.tasks, size)
+        why = reason(choice, forecasts[at], "first-pass" if new else self._job.policy)
         return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:
@@ -134,12 +136,6 @@ class _Decision:
     def _not_looked_at(self, among: list[int]) -> list[int]:
         known, total = self._job.tasks, self._total_us
         return [at for at in among if not had_fair_look(known[at], self._forecasts[at], total)]
-
-    def _forecast(self, at: int, size: int) -> Forecast:
-        """The forecast for the round at its final size."""
-        same = size == self._size
-        forecasts = self._forecasts if same else self._belief.forecast(self._job.tasks, size)
-        return forecasts[at]
 
     def _why_no_more(self) -> str:
         """Why a job without a budget ends; empty while it does not."""

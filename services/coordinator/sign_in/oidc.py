@@ -64,7 +64,9 @@ def come_back(
     error: Annotated[str, Query(description="Why the provider did not.")] = "",
 ) -> RedirectResponse:
     """Take a browser back from the identity provider, sign it in, and show it the page."""
-    kept = _kept(request)
+    # What the browser left with; empty where it brings nothing of ours.
+    words = request.cookies.get(cookie_name(request, COOKIE), "").split(".")
+    kept = dict(zip(KEPT, words, strict=True)) if len(words) == len(KEPT) and all(words) else {}
     if not kept or kept["state"] != state:
         raise Refused("this sign-in was not begun in this browser, or too long ago", hint="sign in again")
     if error or not code:
@@ -80,12 +82,6 @@ def come_back(
     response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="lax")
     hand_out(request, response, cookie)
     return response
-
-
-def _kept(request: Request) -> dict[str, str]:
-    """What the browser left with; empty where it brings nothing of ours."""
-    kept = request.cookies.get(cookie_name(request, COOKIE), "").split(".")
-    return dict(zip(KEPT, kept, strict=True)) if len(kept) == len(KEPT) and all(kept) else {}
 
 
 def _callback(request: Request) -> str:

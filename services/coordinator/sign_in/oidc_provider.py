@@ -43,21 +43,18 @@ class ProviderMetadata(Generic[Document]):
         """
         with self._lock:
             if (anew or not self._good()) and self._clock() - self._asked_sec >= AGAIN_SEC:
-                self._renew()
+                try:
+                    self._document, self._got_sec = self._ask(), self._clock()
+                except MallornError as error:
+                    self._why_not = error
+                finally:
+                    self._asked_sec = self._clock()
             if self._document is not None and self._good():
                 return self._document
             raise Unavailable(self._why_not.message, hint=self._why_not.hint)
 
     def _good(self) -> bool:
         return self._clock() - self._got_sec < KEPT_SEC
-
-    def _renew(self) -> None:
-        try:
-            self._document, self._got_sec = self._ask(), self._clock()
-        except MallornError as error:
-            self._why_not = error
-        finally:
-            self._asked_sec = self._clock()
 
 
 TIMEOUT_SEC: Final = 10.0
@@ -157,7 +154,11 @@ class Provider:
         known = self._client_id, self._client_secret
         said = self._ask("POST", self._description.read().token_endpoint, Tokens, data=form, auth=known)
         claims = self._checked(said.id_token, nonce)
-        owner = self._named(claims)
+        owner = claims.get(self._claim)
+        if not isinstance(owner, str) or not owner:
+            raise Refused(f"{self.name} does not tell `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
+        if self._claim == EMAIL and claims.get("email_verified") is not True:
+            raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
         if not (scopes := self._allowed.scopes(owner, claims)):
             raise Refused(
                 f"{owner} is on no list of this service", hint="ask an admin of it for an invitation"
@@ -199,14 +200,6 @@ class Provider:
             return claims(self._keys.read())
         except (errors.JoseError, ValueError):
             return claims(self._keys.read(anew=True))
-
-    def _named(self, claims: Claims) -> str:
-        owner = claims.get(self._claim)
-        if not isinstance(owner, str) or not owner:
-            raise Refused(f"{self.name} does not tell `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
-        if self._claim == EMAIL and claims.get("email_verified") is not True:
-            raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
-        return owner
 
     def _ask(self, method: str, url: str, kind: type[Said], **given: Any) -> Said:
         try:
