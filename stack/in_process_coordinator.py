@@ -34,7 +34,6 @@ class InProcess(httpx.BaseTransport):
         self._directory = directory
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Ask the app and return its whole answer."""
         if request.method != "GET":
             raise NothingRuns(f"no service runs on {self._directory.path}", hint="mallorn up")
         with ThreadPoolExecutor(1) as beside:  # a notebook's own thread has a loop already
@@ -63,7 +62,6 @@ class DataDirTransport(httpx.BaseTransport):
             return here.handle_request(request)
 
     def close(self) -> None:
-        """Let go of the service."""
         self._network.close()
 
 

@@ -74,8 +74,6 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class StackParts:
-    """The children of an embedded stack."""
-
     layout: StackLayout
     env: Mapping[str, str]
     key: FleetKey

@@ -46,7 +46,6 @@ class Shipped(BaseModel):
 
 
 def rows_in(folder: Path) -> Path:
-    """The directory of the measurements."""
     return folder / "rows"
 
 

@@ -29,10 +29,31 @@ class WorkItems(Repository):
         Of imports the one whose turn it is.
         """
         if item.kind is WorkKind.IMPORT:
-            item = WorkItem(WorkKind.IMPORT, ModelImportQueue(self.session).begin(item.subject))
+            item = WorkItem(WorkKind.IMPORT, self._begin_import(item.subject))
         if item.kind is WorkKind.ROUND:
             return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
         return Jobs(self.session).claim_stage(item.subject, STATES[item.kind], worker, lease_sec)
+
+    def _begin_import(self, job_id: str) -> str:
+        """Return the job to import for this one's message: that of the owner whose turn is longest ago.
+
+        Messages come in the order of submission, and name one job each. A job that came back is imported for
+        its own message alone: another may be all that it waits for.
+        """
+        free = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None), LeaseRow.sent_at.is_not(None)
+        begun = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
+        came_back = select(Job.id).where(*begun, *free)
+        last = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
+        turn = last.group_by(Job.owner).subquery()
+        queued = select(Job.id).join(turn, turn.c.owner == Job.owner).where(Job.state == JobState.QUEUED)
+        order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
+        next_job = queued.order_by(*order).limit(1)
+        while (
+            self.session.scalar(came_back) is None and (chosen := self.session.scalar(next_job)) is not None
+        ):
+            if Jobs(self.session).move(chosen, [JobState.QUEUED], JobState.IMPORTING):
+                return chosen
+        return job_id
 
     def put_off(self, hold: LeaseToken, error: MallornError) -> bool:
         """The same as `give_back`, for what will not be there in a moment: it is sent like a lost message."""
@@ -148,29 +169,3 @@ class WorkItems(Repository):
 
 def _broke_off(state: JobState, how: str, error: MallornError) -> str:
     return f"{state} broke off {how}: {error.headline}\n{error.hint}".strip()
-
-
-class ModelImportQueue(Repository):
-    """Jobs that wait to be imported. Their messages come in the order of submission, and name one each."""
-
-    def begin(self, job_id: str) -> str:
-        """The job to import for this one's message: that of the owner whose turn is longest ago.
-
-        One that came back is imported for its own message alone: another may be all that it waits for.
-        """
-        while not self._came_back(job_id) and (chosen := self._next()) is not None:
-            if Jobs(self.session).move(chosen, [JobState.QUEUED], JobState.IMPORTING):
-                return chosen
-        return job_id
-
-    def _came_back(self, job_id: str) -> bool:
-        free = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None), LeaseRow.sent_at.is_not(None)
-        begun = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
-        return self.session.scalar(select(Job.id).where(*begun, *free)) is not None
-
-    def _next(self) -> str | None:
-        last = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
-        turn = last.group_by(Job.owner).subquery()
-        queued = select(Job.id).join(turn, turn.c.owner == Job.owner).where(Job.state == JobState.QUEUED)
-        order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
-        return self.session.scalar(queued.order_by(*order).limit(1))

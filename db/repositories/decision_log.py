@@ -14,8 +14,6 @@ from mallorn.core.values.decision_log import RoundForecast, RoundStatus
 
 
 class DecisionLog(Repository):
-    """Reads rounds with their results."""
-
     def list(
         self,
         job_id: str,

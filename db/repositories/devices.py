@@ -49,8 +49,6 @@ _SEEN: Final = tuple(each.name for each in fields(SeenDevice))
 
 
 class Devices(Repository):
-    """Measuring endpoints by name."""
-
     def seen(self, device: SeenDevice) -> int:
         """It answers now: write or refresh its row and return the id."""
         self.seen_all([device])

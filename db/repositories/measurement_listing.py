@@ -13,8 +13,6 @@ from mallorn.core.values.dataset import Record
 
 
 class Records(Repository):
-    """Pages of measurements."""
-
     def page(
         self,
         owner: str | None,

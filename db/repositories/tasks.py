@@ -47,8 +47,6 @@ class TaskSummary:
 
 
 class Tasks(Repository):
-    """Tasks of all jobs."""
-
     def add_many(self, job_id: str, tasks: Sequence[NewTask]) -> None:
         """Write a job's tasks; a second import of the job changes nothing."""
         if tasks:

@@ -88,7 +88,6 @@ class TrialBudget:
         return len(self._busy_sec)
 
     def book(self, task: TaskView, size: int) -> None:
-        """Count a planned round."""
         self._spent += size
         self._busy_sec.append(self._takes(task, size))
 

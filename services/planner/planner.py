@@ -63,7 +63,6 @@ class _Decision:
         self._prospects = prospects(job.tasks, self._forecasts, self._retired, self._size)
 
     def fill(self) -> list[PlannedRound]:
-        """Rounds for the free slots."""
         rounds: list[PlannedRound] = []
         while self._ledger.open_rounds < self._job.slots and (arms := self._arms()):
             rounds.append(self._next_round(arms, self._job.rounds_planned + len(rounds)))
@@ -117,7 +116,6 @@ class _Decision:
         return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:
-        """The tasks that may be tuned now, by index."""
         free = [at for at in self._wanted() if not self._tasks[at].blocked]
         arms: dict[int, Arm] = {}
         for at in free:

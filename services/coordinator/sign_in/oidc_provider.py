@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from threading import Lock
-from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import httpx
@@ -64,12 +64,11 @@ LEEWAY_SEC: Final = 330
 VISITS_PER_MINUTE: Final = 60
 ALGORITHMS: Final = ("RS256", "ES256", "PS256")
 Claims = dict[str, object]
+Scopes = tuple[Scope, ...]
 Said = TypeVar("Said", bound=BaseModel)
 
 
 class Discovery(BaseModel):
-    """The provider's description of itself."""
-
     issuer: str
     authorization_endpoint: str
     token_endpoint: str
@@ -77,22 +76,11 @@ class Discovery(BaseModel):
 
 
 class Tokens(BaseModel):
-    """What a code is exchanged for."""
-
     id_token: str = ""
 
 
 class KeySet(BaseModel):
-    """The keys that the provider signs with."""
-
     keys: list[dict[str, object]]
-
-
-class Person(NamedTuple):
-    """Somebody who signed in."""
-
-    owner: str
-    scopes: tuple[Scope, ...]
 
 
 class Refused(Unauthorized):
@@ -125,7 +113,6 @@ class Provider:
 
     @property
     def name(self) -> str:
-        """As people know it."""
         return urlsplit(self.issuer).netloc
 
     def address(self, redirect_uri: str, state: str, nonce: str, verifier: str) -> str:
@@ -143,8 +130,8 @@ class Provider:
         }
         return f"{self._description.read().authorization_endpoint}?{urlencode(asked)}"
 
-    def person(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> Person:
-        """Return who came back with this code, and what they may do. Raises Refused, Unavailable."""
+    def person(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> tuple[str, Scopes]:
+        """Return the owner who came back with this code, and their scopes. Raises Refused, Unavailable."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -163,7 +150,7 @@ class Provider:
             raise Refused(
                 f"{owner} is on no list of this service", hint="ask an admin of it for an invitation"
             )
-        return Person(owner, scopes)
+        return owner, scopes
 
     def _describe(self) -> Discovery:
         described = self._ask("GET", f"{self.issuer}/.well-known/openid-configuration", Discovery)
@@ -216,7 +203,6 @@ class Provider:
 
 
 def get_provider(request: Request) -> Provider | None:
-    """The provider of the app that serves this request."""
     provider: Provider | None = request.app.state.provider
     return provider
 
