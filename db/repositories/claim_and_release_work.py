@@ -47,10 +47,8 @@ class WorkItems(Repository):
         turn = last.group_by(Job.owner).subquery()
         queued = select(Job.id).join(turn, turn.c.owner == Job.owner).where(Job.state == JobState.QUEUED)
         order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
-        next_job = queued.order_by(*order).limit(1)
-        while (
-            self.session.scalar(came_back) is None and (chosen := self.session.scalar(next_job)) is not None
-        ):
+        first = queued.order_by(*order).limit(1)
+        while self.session.scalar(came_back) is None and (chosen := self.session.scalar(first)) is not None:
             if Jobs(self.session).move(chosen, [JobState.QUEUED], JobState.IMPORTING):
                 return chosen
         return job_id

@@ -44,8 +44,8 @@ def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Seq
     unlike = ""  # how the first of them differs from where the job's times were taken, in words
     if job.context_id is not None and others:
         was, other = Contexts(session).get(job.context_id), others[0]
-        now = f"{_told(other)}, governor {other.info.governor or 'unknown'}"
-        unlike = unlike_words(job.id, _told(was), now)
+        device_words = f"{_told(other)}, governor {other.info.governor or 'unknown'}"
+        unlike = unlike_words(job.id, _told(was), device_words)
         Rounds(session).withdraw(job.id)  # times of rounds that nobody began yet would not compare, either
     # What happened while nobody looked was no waiting.
     waited_sec = read_clock(session) - max(
