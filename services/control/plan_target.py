@@ -55,15 +55,20 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     claims = FairShares(session).claims(target_id)
     workers = len(Workers(session).able())
     stands_in = stand_in(Target(Targets(session).get(target_id).text))
-    endpoints = workers if stands_in else len(devices)
-    # A round for every device that a worker can serve, and one more, so that none waits for the planner.
-    slots = max(1, min(endpoints, workers)) + 1 if endpoints else 0
+    slots = _slots(workers if stands_in else len(devices), workers)
     return TargetSurvey(
         devices=tuple(devices),
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
     )
+
+
+def _slots(devices: int, workers: int) -> int:
+    """Return a round for every device that a worker can serve, and one more: none waits for the planner."""
+    if not devices:
+        return 0
+    return max(1, min(devices, workers)) + 1
 
 
 def plan_target(
