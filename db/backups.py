@@ -28,8 +28,12 @@ def folder_of(file: Path) -> Path:
 
 def listed(file: Path) -> list[Path]:
     """The backups of a database, the newest first; last those that a clock dated which was ahead."""
-    now = datetime.now(UTC)
-    return sorted(_named_so(file), key=lambda each: (taken_at(each) <= now, each.name), reverse=True)
+    now, found = datetime.now(UTC), list[Path]()
+    for each in folder_of(file).glob(f"{file.stem}-*.db"):
+        with suppress(ValueError):
+            taken_at(each)
+            found.append(each)
+    return sorted(found, key=lambda each: (taken_at(each) <= now, each.name), reverse=True)
 
 
 def taken_at(backup: Path) -> datetime:
@@ -94,15 +98,6 @@ def take_before_migrations(url: str, keep: int) -> Path | None:
                     return None  # it is new: there is nothing to lose
             return take(file, keep)
     return None
-
-
-def _named_so(file: Path) -> list[Path]:
-    found = []
-    for each in folder_of(file).glob(f"{file.stem}-*.db"):
-        with suppress(ValueError):
-            taken_at(each)
-            found.append(each)
-    return found
 
 
 def _no_backup(folder: Path, why: str) -> StorageFull:

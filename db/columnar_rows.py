@@ -16,14 +16,12 @@ class Columns:
 
     @classmethod
     def of(cls, result: Result[Any]) -> Self:
-        """All that a query found."""
         return cls(list(result.keys()), result)
 
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())))
 
     def __getitem__(self, name: str) -> tuple[Any, ...]:
-        """One column."""
         return self._columns[name]
 
     def rows(self, *names: str) -> Iterator[tuple[Any, ...]]:

@@ -62,16 +62,6 @@ class AnsweringConnection(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"no answer within {limit_sec:g} s") from error
 
 
-def limit_answers(engine: Engine, answer_sec: float) -> None:
-    """Let no statement of an engine for Postgres last longer, whether the server is slow or silent."""
-
-    @event.listens_for(engine, "do_connect")
-    def connect(_dialect: Any, _record: Any, words: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        connection = AnsweringConnection.connect(*words, **named)
-        connection.limit_sec = answer_sec + GRACE_SEC
-        return connection
-
-
 def parse_url(url: str) -> URL:
     """The URL with its driver spelled out; InvalidRequest unless it is SQLite in a file or Postgres."""
     try:
@@ -99,17 +89,13 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
     likes for a statement, as migrations need it.
     """
     parsed = parse_url(url)
-    if parsed.get_backend_name() == "postgresql":
-        return _postgres(parsed, answer_sec)
-    engine = sqlalchemy.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
-    _prepare_sqlite(engine, foreign_keys=foreign_keys)
-    return engine
-
-
-def _postgres(url: URL, answer_sec: float | None) -> Engine:
+    if parsed.get_backend_name() == "sqlite":
+        engine = sqlalchemy.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+        _prepare_sqlite(engine, foreign_keys=foreign_keys)
+        return engine
     wait_sec = CONNECT_TIMEOUT_SEC if answer_sec is None else min(CONNECT_TIMEOUT_SEC, answer_sec)
     engine = sqlalchemy.create_engine(
-        url,
+        parsed,
         pool_pre_ping=True,
         pool_recycle=1800,
         pool_timeout=wait_sec,
@@ -120,13 +106,19 @@ def _postgres(url: URL, answer_sec: float | None) -> Engine:
         },
     )
     _prepare_postgres(engine, answer_sec)
-    if answer_sec is not None:
-        limit_answers(engine, answer_sec)
     return engine
 
 
 def _prepare_postgres(engine: Engine, answer_sec: float | None) -> None:
-    limit = "" if answer_sec is None else f"SET LOCAL statement_timeout = {answer_sec * 1000:.0f};"
+    limit = ""
+    if answer_sec is not None:  # no statement lasts longer, whether the server is slow or silent
+        limit = f"SET LOCAL statement_timeout = {answer_sec * 1000:.0f};"
+
+        @event.listens_for(engine, "do_connect")
+        def connect(_dialect: Any, _record: Any, words: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            connection = AnsweringConnection.connect(*words, **named)
+            connection.limit_sec = answer_sec + GRACE_SEC
+            return connection
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:

@@ -46,7 +46,6 @@ def pack_times(times_us: Sequence[float]) -> bytes:
 
 
 def unpack_times(packed: bytes) -> tuple[float, ...]:
-    """What pack_times packed."""
     values = array("f", packed)
     if byteorder == "big":
         values.byteswap()
@@ -59,5 +58,4 @@ def pack_text(text: str) -> bytes:
 
 
 def unpack_text(packed: bytes) -> str:
-    """What pack_text packed."""
     return zstandard.ZstdDecompressor().decompress(packed, max_output_size=_MAX_TEXT_BYTES).decode()

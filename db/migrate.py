@@ -66,15 +66,12 @@ def _make_home(url: str) -> None:
     try:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _home_error(error, parsed.database) from error
-
-
-def _home_error(error: OSError, file: str) -> StorageFull | Unavailable:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFull()
-    return Unavailable(
-        f"cannot create the directory of {file}: {error.strerror}", hint="set MALLORN_DATA_DIR"
-    )
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull() from error
+        raise Unavailable(
+            f"cannot create the directory of {parsed.database}: {error.strerror}",
+            hint="set MALLORN_DATA_DIR",
+        ) from error
 
 
 def _config() -> Config:

@@ -14,7 +14,6 @@ from db.database_clock import now
 from db.engine import WRITE, create_engine, parse_url
 from db.translate_driver_errors import translated
 
-__all__ = ["Database", "create_engine", "read_clock"]
 # Transactions take milliseconds; some of those who read take seconds.
 ANSWER_SEC: Final = 30.0
 

@@ -40,8 +40,10 @@ def translated(writes_to: str | None = None, answer_sec: float | None = None) ->
         yield
     except DBAPIError as error:
         known = _slow(error.orig, answer_sec) or _known(error.orig, invalidated=error.connection_invalidated)
-        if known is None and writes_to is not None:
-            known = _not_written(error.orig, writes_to)
+        name = getattr(error.orig, "sqlite_errorname", "")
+        if known is None and writes_to is not None and name.startswith(_SQLITE_NOT_WRITTEN):
+            # The host does not let us write the file: it is read-only, limited or broken.
+            known = StorageFull(f"{writes_to} cannot be written: {error.orig}", hint=_WRITABLE)
         if known is None:
             raise
         raise known from error
@@ -50,15 +52,11 @@ def translated(writes_to: str | None = None, answer_sec: float | None = None) ->
 
 
 def _known(original: BaseException | None, *, invalidated: bool) -> MallornError | None:
-    if isinstance(original, sqlite3.Error):
-        return _known_sqlite(original)
     if isinstance(original, psycopg.Error):
         return _known_postgres(original, invalidated=invalidated)
-    return None
-
-
-def _known_sqlite(error: sqlite3.Error) -> MallornError | None:
-    name = getattr(error, "sqlite_errorname", "")
+    if not isinstance(original, sqlite3.Error):
+        return None
+    name = getattr(original, "sqlite_errorname", "")
     if name in _SQLITE_FULL:
         return StorageFull()
     if name.startswith("SQLITE_CANTOPEN") and not handle_left():
@@ -66,16 +64,9 @@ def _known_sqlite(error: sqlite3.Error) -> MallornError | None:
     if name == "SQLITE_NOMEM":
         return os_error(MemoryError())
     if name.startswith(_SQLITE_AWAY):
-        return Unavailable(f"the database does not answer: {error}", hint=_CHECK)
+        return Unavailable(f"the database does not answer: {original}", hint=_CHECK)
     if name.startswith(_SQLITE_BROKEN):
-        return Unavailable(f"the database file cannot be read: {error}", hint=_RESTORE)
-    return None
-
-
-def _not_written(error: BaseException | None, place: str) -> StorageFull | None:
-    """For a SQLite file that the host does not let us write: read-only, limited or broken."""
-    if getattr(error, "sqlite_errorname", "").startswith(_SQLITE_NOT_WRITTEN):
-        return StorageFull(f"{place} cannot be written: {error}", hint=_WRITABLE)
+        return Unavailable(f"the database file cannot be read: {original}", hint=_RESTORE)
     return None
 
 

@@ -82,7 +82,13 @@ class DataDir:
 
     def prepare(self) -> None:
         """Make the directories. Raises InvalidRequest for a path that cannot hold data, StorageFull."""
-        self._check_mount()
+        mount = mount_of(self.path)
+        if mount is not None and mount.has_local_locks:
+            raise InvalidRequest(
+                f"{self.path} lies on {mount.point}, a network file system ({mount.kind}) whose locks other "
+                "machines do not see: two of them would write one database",
+                hint="choose a place on a disk of this machine with --data DIR",
+            )
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # models are nobody else's to read
             self.logs.mkdir(exist_ok=True)
@@ -103,15 +109,6 @@ class DataDir:
                 f"cannot create {self.path}: {error.strerror}", hint="choose another with --data DIR"
             ) from None
 
-    def _check_mount(self) -> None:
-        mount = mount_of(self.path)
-        if mount is not None and mount.has_local_locks:
-            raise InvalidRequest(
-                f"{self.path} lies on {mount.point}, a network file system ({mount.kind}) whose locks other "
-                "machines do not see: two of them would write one database",
-                hint="choose a place on a disk of this machine with --data DIR",
-            )
-
     def _make_key(self) -> None:
         """The key with which tracker, devices and workers here know each other; made once, and whole."""
         if self.key_file.exists():
@@ -121,17 +118,6 @@ class DataDir:
             file.flush()
             with suppress(FileExistsError):
                 os.link(file.name, self.key_file)
-
-    def _prepare_runtime(self) -> None:
-        self.runtime.mkdir(mode=0o700, exist_ok=True)
-        found = self.runtime.lstat()
-        # Whoever owns this directory could swap the broker's socket.
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            raise InvalidRequest(
-                f"{self.runtime} is not a private directory of yours", hint=f"rm -rf {self.runtime}"
-            )
-        for left in self.runtime.iterdir():  # by a stack that was killed: this one holds the lock
-            left.unlink()
 
     def read_stack(self) -> StackInfo | None:
         """What the stack that is ready here said of itself; None when there is none."""
@@ -166,7 +152,15 @@ class DataDir:
                 raise _in_use(self.path, _signature(file))
             _sign(file, "")
             self.stack_file.unlink(missing_ok=True)
-            self._prepare_runtime()
+            self.runtime.mkdir(mode=0o700, exist_ok=True)
+            found = self.runtime.lstat()
+            # Whoever owns this directory could swap the broker's socket.
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+                raise InvalidRequest(
+                    f"{self.runtime} is not a private directory of yours", hint=f"rm -rf {self.runtime}"
+                )
+            for left in self.runtime.iterdir():  # by a stack that was killed: this one holds the lock
+                left.unlink()
             try:
                 yield lambda url: _sign(file, url)
             finally:

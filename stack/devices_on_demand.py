@@ -55,7 +55,11 @@ class DeviceScout:
 
     def look(self) -> None:
         """Find out once. Raises Unavailable when database or tracker do not answer."""
-        self.has_device = self.has_device or self._is_device_known()
+        from db.repositories.devices import Devices
+
+        if not self.has_device:
+            with self._database.session() as session:
+                self.has_device = bool(Devices(session).list(fresh_sec=FRESH_SEC))
         devices = self._fleet.devices()
         # A device of this host's own target may be starting again: it gets no rival.
         self._own |= {
@@ -73,12 +77,6 @@ class DeviceScout:
         self._used_sec = {target: at for target, at in self._used_sec.items() if now_sec - at < UNUSED_SEC}
         self.wanted = frozenset(self._used_sec)
 
-    def _is_device_known(self) -> bool:
-        from db.repositories.devices import Devices
-
-        with self._database.session() as session:
-            return bool(Devices(session).list(fresh_sec=FRESH_SEC))
-
     def _asked_for(self) -> list[Target]:
         """Targets that jobs wait for, without stand-ins for devices."""
         from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
@@ -88,19 +86,16 @@ class DeviceScout:
         return [target for target in targets if not stand_in(target)]
 
     def _consider(self, target: Target, now_sec: float) -> None:
+        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+
         if target not in self._refusals:
             self._refusals[target] = self._why_not(target)
         if why := self._refusals[target]:
-            self._tell(target, why)
+            words = waiting_words(target.text, ServiceAddress.of(self._settings), why)
+            with self._database.transaction() as session:
+                JobsWaitingForDevice(session).tell(target.text, words, why)
         else:
             self._used_sec[target] = now_sec
-
-    def _tell(self, target: Target, why: str) -> None:
-        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
-
-        words = waiting_words(target.text, ServiceAddress.of(self._settings), why)
-        with self._database.transaction() as session:
-            JobsWaitingForDevice(session).tell(target.text, words, why)
 
     def _run(self) -> None:
         while not self._stopped.wait(LOOK_SEC):

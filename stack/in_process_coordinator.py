@@ -34,7 +34,6 @@ class InProcess(httpx.BaseTransport):
         self._directory = directory
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Ask the app and return its whole answer."""
         if request.method != "GET":
             raise NothingRuns(f"no service runs on {self._directory.path}", hint="mallorn up")
         with ThreadPoolExecutor(1) as beside:  # a notebook's own thread has a loop already
@@ -63,7 +62,6 @@ class DataDirTransport(httpx.BaseTransport):
             return here.handle_request(request)
 
     def close(self) -> None:
-        """Let go of the service."""
         self._network.close()
 
 
@@ -78,12 +76,21 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
     except ModuleNotFoundError as error:
         message = f"no coordinator is named, and to look into {directory.path} {error.name} is needed here"
         raise Unavailable(message, hint="--url URL, or set MALLORN_URL") from None
+    from db.migrate import OldTables, check
+
     # What the app logs of an error it answers, too, and the answer is printed.
     logging.getLogger("services").addHandler(logging.NullHandler())
     with ExitStack() as stack:
         app = create_app(stack.enter_context(_settings(directory)))
         stack.callback(app.state.parts.close)
-        _check_tables(app, directory)
+        try:
+            check(app.state.parts.database)
+        except OldTables:
+            raise Conflict(
+                f"the data in {directory.path} are of an older Mallorn; "
+                "a service that starts there renews them",
+                hint=f"MALLORN_DATA_DIR={directory.path} mallorn migrate",
+            ) from None
         app.state.parts.stopping.set()  # streams tell what is there, and wait for nobody
         yield InProcess(app, directory)
 
@@ -103,18 +110,6 @@ def _settings(directory: DataDir) -> Iterator[Settings]:
         empty = f"sqlite:///{folder}/mallorn.db"
         upgrade(empty)
         yield known.model_copy(update={"database_url": empty})
-
-
-def _check_tables(app: "FastAPI", directory: DataDir) -> None:
-    from db.migrate import OldTables, check
-
-    try:
-        check(app.state.parts.database)
-    except OldTables:
-        raise Conflict(
-            f"the data in {directory.path} are of an older Mallorn; a service that starts there renews them",
-            hint=f"MALLORN_DATA_DIR={directory.path} mallorn migrate",
-        ) from None
 
 
 @contextmanager

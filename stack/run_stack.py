@@ -9,6 +9,7 @@ from stack.data_directory import StackInfo
 from stack.devices_on_demand import DeviceScout, OnDemand
 from stack.stack_parts import COORDINATOR, StackLayout, StackParts, environment
 from stack.supervisor import Supervisor
+from stack.valkey import socket_url
 
 Say = Callable[[str], None]
 
@@ -21,7 +22,8 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> N
     from db.backups import take_before_migrations
     from db.bundled.load_bundled import bring_along
     from db.migrate import upgrade
-    from stack.valkey import socket_url
+    from db.repositories.devices import Devices
+    from db.session import Database
     from workers.sandbox.sandbox_support import reached
 
     env = environment(layout, known)
@@ -36,7 +38,9 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> N
         upgrade(known.database_url)
         if known.shipped:
             bring_along(known.database_url)
-        forget_devices(known.database_url)
+        # No device answers before it has described itself anew: its host may have changed.
+        with Database(known.database_url) as database, database.transaction() as session:
+            Devices(session).missed((), 0.0)
         if not supervisor.start():
             say("stopped before everything was ready")
             return
@@ -52,15 +56,6 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> N
 
             supervisor.watch(is_over)
         say("stopping")
-
-
-def forget_devices(url: str) -> None:
-    """None answers before it has said anew what it is: its host may have changed since it was last seen."""
-    from db.repositories.devices import Devices
-    from db.session import Database
-
-    with Database(url) as database, database.transaction() as session:
-        Devices(session).missed((), 0.0)
 
 
 @dataclass

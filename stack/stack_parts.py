@@ -16,6 +16,7 @@ from mallorn.core.targets import LOCAL, Target
 from stack.data_directory import DataDir
 from stack.readiness_probes import device_registered, http_ok, redis_answers, tracker_answers
 from stack.supervised_process import ChildSpec, python_path, search_path
+from stack.valkey import socket_url, valkey_command
 
 LOOPBACK = "127.0.0.1"
 COORDINATOR = "coordinator"
@@ -49,7 +50,6 @@ class StackLayout:
 def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
     """What the parts read: the same settings as if they were started by hand."""
     from db.repositories.api_keys import asks_for_keys
-    from stack.valkey import socket_url
 
     asks = asks_for_keys(known)
     is_ones_own = is_loopback(layout.host) and not asks
@@ -74,8 +74,6 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class StackParts:
-    """The children of an embedded stack."""
-
     layout: StackLayout
     env: Mapping[str, str]
     key: FleetKey
@@ -89,30 +87,19 @@ class StackParts:
             self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}", *tuning)
             for i in range(self.layout.workers)
         ]
-        serves = http_ok(f"{self.layout.url}/healthz")
+        socket, address = self.layout.socket, self.layout.tracker_address
+        serves, tracks = http_ok(f"{self.layout.url}/healthz"), tracker_answers(address, self.key)
+        measures, command = device_registered(address, self.key), self._device_command(LOCAL)
         return [
-            self._broker(),
-            self._tracker(),
+            ChildSpec("broker", valkey_command(socket), redis_answers(socket)),
+            ChildSpec("tracker", mallorn("tracker"), tracks, needs=("broker",), env=self.env),
             ChildSpec(COORDINATOR, mallorn("serve"), serves, needs=("broker",), env=self.env),
             self._celery("control", "control"),
             self._celery("beat", "control", "--beat"),
-            self._device(),
+            ChildSpec("device", command, measures, needs=("tracker",), env=self.env),
             importer,
             *slots,
         ]
-
-    def _broker(self) -> ChildSpec:
-        from stack.valkey import valkey_command
-
-        return ChildSpec("broker", valkey_command(self.layout.socket), redis_answers(self.layout.socket))
-
-    def _tracker(self) -> ChildSpec:
-        probe = tracker_answers(self.layout.tracker_address, self.key)
-        return ChildSpec("tracker", mallorn("tracker"), probe, needs=("broker",), env=self.env)
-
-    def _device(self) -> ChildSpec:
-        probe = device_registered(self.layout.tracker_address, self.key)
-        return ChildSpec("device", self._device_command(LOCAL), probe, needs=("tracker",), env=self.env)
 
     def device_for(self, target: Target) -> ChildSpec:
         """One more device, for a target that jobs ask for."""

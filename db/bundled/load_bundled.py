@@ -46,7 +46,6 @@ class Shipped(BaseModel):
 
 
 def rows_in(folder: Path) -> Path:
-    """The directory of the measurements."""
     return folder / "rows"
 
 
@@ -63,13 +62,12 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
     chose there stay the active ones. Files that cannot be read cost no start: the database begins without.
     Raises MallornError where the files are not there.
     """
-    if not (folder / LIST).is_file():
-        raise MallornError(
-            f"this installation lacks {folder}, the measurements and cost models that come along",
-            hint="install Mallorn again, or set MALLORN_SHIPPED=false to begin without them",
-        )
     try:
-        shipped = Shipped.model_validate_json((folder / LIST).read_bytes())
+        if (shipped := read_list(folder)) is None:
+            raise MallornError(
+                f"this installation lacks {folder}, the measurements and cost models that come along",
+                hint="install Mallorn again, or set MALLORN_SHIPPED=false to begin without them",
+            )
         with Database(url) as database:
             with database.session() as session:
                 if CostModels(session).knows(shipped.snapshot):

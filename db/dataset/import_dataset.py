@@ -81,8 +81,15 @@ def import_dataset(database: Database, directory: Path, progress: Progress = sil
 def import_parcel(database: Database, parcel: Parcel, progress: Progress = silent) -> Imported:
     """Store what an export holds and this dataset does not, without rows of programs or traces it refuses."""
     names = Names()
-    _store_workloads(database, parcel, names)
-    _store_sketches(database, parcel, names)
+    for batch in parcel.batches(WORKLOAD_TABLE, TEXTS):
+        workloads = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]
+        with database.transaction() as session:
+            names.workloads |= Workloads(session).ensure_many(workloads)
+    for batch in parcel.batches(SKETCH_TABLE, TEXTS):
+        rows = [_parsed(row, "choices") for row in batch]
+        sketches = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
+        with database.transaction() as session:
+            names.sketches |= Sketches(session).ensure_many(sketches, imported=True)
     result, done = Imported(), 0
     for batch in parcel.batches(MEASUREMENT_TABLE):
         good = _good(batch, parcel, result)
@@ -93,21 +100,6 @@ def import_parcel(database: Database, parcel: Parcel, progress: Progress = silen
         done += len(batch)
         progress(done, parcel.rows)
     return result
-
-
-def _store_workloads(database: Database, parcel: Parcel, names: Names) -> None:
-    for batch in parcel.batches(WORKLOAD_TABLE, TEXTS):
-        new = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]
-        with database.transaction() as session:
-            names.workloads |= Workloads(session).ensure_many(new)
-
-
-def _store_sketches(database: Database, parcel: Parcel, names: Names) -> None:
-    for batch in parcel.batches(SKETCH_TABLE, TEXTS):
-        rows = [_parsed(row, "choices") for row in batch]
-        new = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
-        with database.transaction() as session:
-            names.sketches |= Sketches(session).ensure_many(new, imported=True)
 
 
 def _parsed(row: Row, *json_columns: str) -> Row:

@@ -124,10 +124,6 @@ def flaw(row: Row, widths: Mapping[str, int]) -> str | None:
         return "text"
     if not math.isfinite(row["created_at"]) or row["created_at"] <= 0:
         return "date"
-    return _flaw_of_times(row)
-
-
-def _flaw_of_times(row: Row) -> str | None:
     ok = row["outcome"] == Outcome.OK
     time_us = row["latency_us"] if row["bound_us"] is None else row["bound_us"]
     if ok != bool(row["run_us"]) or ok != (time_us is not None):

@@ -61,7 +61,16 @@ def take_snapshot(
 
     Raises Conflict for a name that is taken, NotFound for a filter that nothing here could match.
     """
-    frozen = _freeze(database, name, selection)
+    if name is not None and not NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{name!r} is no name for a snapshot", hint="use letters, digits, and . _ - between them"
+        )
+    with database.transaction() as session:
+        if name is not None and Snapshots(session).find(name) is not None:
+            raise name_taken(name)
+        rows = SnapshotRows(session)
+        rows.check(selection)
+        frozen = SnapshotReader(selection, rows.settled_mark(), Sources(session).own().key)
     count, digest = _digest(database, frozen, progress)
     chosen = name or f"rows-{digest[:12]}"
     with database.transaction() as session:
@@ -86,19 +95,6 @@ def describe(snapshot: Snapshot, source: str) -> dict[str, object]:
         "digest": snapshot.digest,
         "created_at": snapshot.created_at,
     }
-
-
-def _freeze(database: Database, name: str | None, selection: Selection) -> SnapshotReader:
-    if name is not None and not NAME.fullmatch(name):
-        raise InvalidRequest(
-            f"{name!r} is no name for a snapshot", hint="use letters, digits, and . _ - between them"
-        )
-    with database.transaction() as session:
-        if name is not None and Snapshots(session).find(name) is not None:
-            raise name_taken(name)
-        rows = SnapshotRows(session)
-        rows.check(selection)
-        return SnapshotReader(selection, rows.settled_mark(), Sources(session).own().key)
 
 
 def _digest(database: Database, frozen: SnapshotReader, progress: Progress) -> tuple[int, str]:

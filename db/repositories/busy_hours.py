@@ -47,17 +47,16 @@ class BusyHours(Repository):
         for (job_id, hour), ratios in sorted(slower.items(), key=lambda item: item[0][1]):
             late = [ratio for ratio in ratios if ratio > BEYOND_NOISE]
             since = float(hour * HOUR_SEC)
-            if len(late) >= max(FEWEST, MOST * len(ratios)) and (rows := self._count(job_id, since)):
+            if len(late) < max(FEWEST, MOST * len(ratios)):
+                continue
+            trials = select(func.count()).select_from(Measurement).where(_of_hour(job_id, since))
+            if rows := self.session.scalar(trials):
                 found.append(BusyHour(job_id, since, rows, median(late)))
         return found
 
     def mark(self, hour: BusyHour) -> int:
         """Its times are upper bounds from now on; how many they are."""
         return Withdrawals(self.session).doubt(_of_hour(hour.job_id, hour.since), 1 - 1 / hour.times)
-
-    def _count(self, job_id: str, since: float) -> int:
-        query = select(func.count()).select_from(Measurement).where(_of_hour(job_id, since))
-        return self.session.scalar(query) or 0
 
 
 def _of_hour(job_id: str, since: float) -> ColumnElement[bool]:

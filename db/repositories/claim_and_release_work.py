@@ -6,10 +6,9 @@ from typing import Final
 from sqlalchemy import func, select
 
 from db.repositories.base import ERROR_CHARS, Repository
-from db.repositories.claim_job_stage import STATES
 from db.repositories.fail_pause_cancel_job import fail_job, failure, pause_job
 from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
+from db.repositories.jobs import STATES, Jobs
 from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, Loss, WorkItem
 from db.repositories.rounds import Rounds
 from db.repositories.workers import Workers
@@ -30,10 +29,29 @@ class WorkItems(Repository):
         Of imports the one whose turn it is.
         """
         if item.kind is WorkKind.IMPORT:
-            item = WorkItem(WorkKind.IMPORT, ModelImportQueue(self.session).begin(item.subject))
+            item = WorkItem(WorkKind.IMPORT, self._begin_import(item.subject))
         if item.kind is WorkKind.ROUND:
             return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
         return Jobs(self.session).claim_stage(item.subject, STATES[item.kind], worker, lease_sec)
+
+    def _begin_import(self, job_id: str) -> str:
+        """Return the job to import for this one's message: that of the owner whose turn is longest ago.
+
+        Messages come in the order of submission, and name one job each. A job that came back is imported for
+        its own message alone: another may be all that it waits for.
+        """
+        free = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None), LeaseRow.sent_at.is_not(None)
+        begun = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
+        came_back = select(Job.id).where(*begun, *free)
+        last = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
+        turn = last.group_by(Job.owner).subquery()
+        queued = select(Job.id).join(turn, turn.c.owner == Job.owner).where(Job.state == JobState.QUEUED)
+        order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
+        first = queued.order_by(*order).limit(1)
+        while self.session.scalar(came_back) is None and (chosen := self.session.scalar(first)) is not None:
+            if Jobs(self.session).move(chosen, [JobState.QUEUED], JobState.IMPORTING):
+                return chosen
+        return job_id
 
     def put_off(self, hold: LeaseToken, error: MallornError) -> bool:
         """The same as `give_back`, for what will not be there in a moment: it is sent like a lost message."""
@@ -130,50 +148,22 @@ class WorkItems(Repository):
         Events(self.session).append(loss.job_id, told)
 
     def _lost_stage(self, loss: Loss, state: JobState, error: MallornError | None, most: int) -> None:
+        job_id = loss.job_id
         if loss.given_up:
-            self._fail_stage(loss.job_id, state, error, most)
+            if error is None:
+                reason = f"{SILENT} {MAX_DEATHS} times"
+                failed = FailedEvent(why=reason)
+            else:
+                reason = _broke_off(state, f"{most} times", error)
+                failed = failure(error)
+            Jobs(self.session).move(job_id, [state], JobState.FAILED, reason)
+            Events(self.session).append(job_id, failed)
             return
         if error is not None:
-            Jobs(self.session).say(loss.job_id, _broke_off(state, "and is tried again", error))
-        told = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
-        Events(self.session).append(loss.job_id, told)
-
-    def _fail_stage(self, job_id: str, state: JobState, error: MallornError | None, most: int) -> None:
-        if error is None:
-            reason = f"{SILENT} {MAX_DEATHS} times"
-            told = FailedEvent(why=reason)
-        else:
-            reason = _broke_off(state, f"{most} times", error)
-            told = failure(error)
-        Jobs(self.session).move(job_id, [state], JobState.FAILED, reason)
-        Events(self.session).append(job_id, told)
+            Jobs(self.session).say(job_id, _broke_off(state, "and is tried again", error))
+        returned = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
+        Events(self.session).append(job_id, returned)
 
 
 def _broke_off(state: JobState, how: str, error: MallornError) -> str:
     return f"{state} broke off {how}: {error.headline}\n{error.hint}".strip()
-
-
-class ModelImportQueue(Repository):
-    """Jobs that wait to be imported. Their messages come in the order of submission, and name one each."""
-
-    def begin(self, job_id: str) -> str:
-        """The job to import for this one's message: that of the owner whose turn is longest ago.
-
-        One that came back is imported for its own message alone: another may be all that it waits for.
-        """
-        while not self._came_back(job_id) and (chosen := self._next()) is not None:
-            if Jobs(self.session).move(chosen, [JobState.QUEUED], JobState.IMPORTING):
-                return chosen
-        return job_id
-
-    def _came_back(self, job_id: str) -> bool:
-        free = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None), LeaseRow.sent_at.is_not(None)
-        begun = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
-        return self.session.scalar(select(Job.id).where(*begun, *free)) is not None
-
-    def _next(self) -> str | None:
-        last = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
-        turn = last.group_by(Job.owner).subquery()
-        queued = select(Job.id).join(turn, turn.c.owner == Job.owner).where(Job.state == JobState.QUEUED)
-        order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
-        return self.session.scalar(queued.order_by(*order).limit(1))

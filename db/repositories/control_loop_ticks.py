@@ -16,8 +16,6 @@ AHEAD_SEC: Final = 1.0
 
 
 class LoopTicks(Repository):
-    """Loops by name."""
-
     def begin(self, name: str, every_sec: float) -> float | None:
         """For how long, in seconds, its turns have been coming; None where one began just now.
 

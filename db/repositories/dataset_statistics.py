@@ -19,7 +19,11 @@ class Statistics(Repository):
     def of(self, owner: str | None) -> DatasetStats:
         """Imported rows and other tuners' records belong to no owner: only None sees them."""
         found = Counts(self.session).of(None if owner is None else select(Job.id).where(owned(owner)))
-        told = self._told(found)
+        # By facet and name, whatever job it was; names without rows are left out.
+        told = defaultdict[str, dict[str, int]](dict)
+        by, count = (found.c.facet, found.c.name), func.sum(found.c.rows)
+        for facet, name, rows in self.session.execute(select(*by, count).group_by(*by).having(count > 0)):
+            told[facet][name] = int(rows)
         workloads = {int(name): rows for name, rows in told["workload"].items()}
         targets = dict(self.session.execute(select(TargetRow.id, TargetRow.text)).all())
         ops = select(Workload.id, Workload.op).where(self.among(Workload.id, workloads))
@@ -34,14 +38,6 @@ class Statistics(Repository):
             days=_growth({int(day): rows for day, rows in told["day"].items()}),
             foreign=self._foreign() if owner is None else [],
         )
-
-    def _told(self, found: Subquery) -> Mapping[str, dict[str, int]]:
-        """By facet and name, whatever job it was; names without rows are left out."""
-        by, rows = (found.c.facet, found.c.name), func.sum(found.c.rows)
-        told = defaultdict[str, dict[str, int]](dict)
-        for facet, name, count in self.session.execute(select(*by, rows).group_by(*by).having(rows > 0)):
-            told[facet][name] = int(count)
-        return told
 
     def _models(self, found: Subquery, owner: str | None) -> list[NamedCount]:
         named = select(Model.id, func.min(Model.name)).group_by(Model.id)

@@ -14,8 +14,6 @@ from mallorn.core.values.decision_log import RoundForecast, RoundStatus
 
 
 class DecisionLog(Repository):
-    """Reads rounds with their results."""
-
     def list(
         self,
         job_id: str,
@@ -43,7 +41,12 @@ def _decisions() -> Select[*tuple[Any, ...]]:
     counts = _count().label("trials"), _count(failed()).label("failures")
     best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), is_same_context())
     found_us = best.correlate(Round, Job).scalar_subquery()
-    times = _before().label("before_us"), found_us.label("found_us")
+    # A workload has one round in flight, so all rows up to a round's mark were known before it.
+    same = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
+    earlier = *same, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
+    known = select(Measurement.latency_us).where(*earlier).order_by(Measurement.latency_us).limit(1)
+    before_us = known.correlate(Round, Job).scalar_subquery()
+    times = before_us.label("before_us"), found_us.label("found_us")
     query = select(Round, *model, *task, *counts, *times, LeaseRow.attempt)
     held = LeaseRow.kind == WorkKind.ROUND, LeaseRow.subject == cast(Round.id, String)
     return (
@@ -57,14 +60,6 @@ def _decisions() -> Select[*tuple[Any, ...]]:
 def _count(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
     query = select(func.count(Measurement.id)).where(*_own_trials(), *conditions)
     return query.correlate(Round).scalar_subquery()
-
-
-def _before() -> ScalarSelect[float | None]:
-    """The best before a round: a workload has one round in flight, so all rows up to its mark were known."""
-    same = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
-    known = *same, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
-    query = select(Measurement.latency_us).where(*known).order_by(Measurement.latency_us).limit(1)
-    return query.correlate(Round, Job).scalar_subquery()
 
 
 def _own_trials() -> tuple[ColumnElement[bool], ...]:

@@ -1,6 +1,6 @@
 """Devices: who measures, and who was seen lately."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Final
 
@@ -49,8 +49,6 @@ _SEEN: Final = tuple(each.name for each in fields(SeenDevice))
 
 
 class Devices(Repository):
-    """Measuring endpoints by name."""
-
     def seen(self, device: SeenDevice) -> int:
         """It answers now: write or refresh its row and return the id."""
         self.seen_all([device])
@@ -69,17 +67,15 @@ class Devices(Repository):
             if is_fresh and all(getattr(row, each) == getattr(named[name], each) for each in _SEEN)
         }
         alike = {name for name, (row, _) in rows.items() if like_of(row) == like_of(named[name])}
-        if stale := [device for name, device in named.items() if name not in so]:
-            new = {like_of(device) for device in stale if device.name not in alike}
-            self._write(stale, {like: self.machine_of(like) for like in new})
-
-    def _write(
-        self, devices: Sequence[SeenDevice], machines: Mapping[MachineKey, DeviceMachine | None]
-    ) -> None:
-        rows = [
-            asdict(each) | {"machine": machines.get(like_of(each)), "last_seen": now()} for each in devices
+        stale = [device for name, device in named.items() if name not in so]
+        if not stale:
+            return
+        new = {like_of(device) for device in stale if device.name not in alike}
+        machines = {like: self.machine_of(like) for like in new}
+        values = [
+            asdict(each) | {"machine": machines.get(like_of(each)), "last_seen": now()} for each in stale
         ]
-        insert = self.insert(Device).values(rows)
+        insert = self.insert(Device).values(values)
         same = and_(*(getattr(Device, name) == insert.excluded[name] for name in _LIKE))
         kept = case((same, Device.machine), else_=insert.excluded.machine)
         told = {name: insert.excluded[name] for name in _SEEN} | {"last_seen": now(), "machine": kept}

@@ -16,8 +16,6 @@ WAITING = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISH
 
 
 class Activity(Repository):
-    """Reads the newest rounds as spans of time."""
-
     def rounds(self, owner: str | None, since_sec: float, limit: int) -> list[RoundOnWorker]:
         """Of the newest `limit` rounds those that ran within the last `since_sec`, oldest first."""
         since = self.session.scalar(select(until(-since_sec)))  # as a number: then the index is used
@@ -66,8 +64,6 @@ LONGEST_SEC = 6 * 3600.0
 
 
 class StageRuns(Repository):
-    """Stretches of workers' time."""
-
     def begin(self, job_id: str, kind: StageKind, worker: str) -> int:
         """A worker begins now; the id to end it with."""
         begun = insert(StageRun).values(job_id=job_id, kind=kind, worker=worker)

@@ -3,9 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from db.repositories.measurement_filters import best_of_task, left_unbuilt
@@ -13,7 +13,7 @@ from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
 from mallorn.core.states import MeasurementKind, RoundState
 
-OfJob = TypeVar("OfJob", "_Task", "_Visit")
+Rows = Sequence[Row[*tuple[Any, ...]]]
 Outcomes = Mapping[str | None, dict[str, int]]  # how many, by job and outcome
 
 
@@ -41,7 +41,6 @@ class Progress:
 
 
 def progress(session: Session, job: Job) -> Progress:
-    """That of one job."""
     return progress_of(session, [job])[job.id]
 
 
@@ -51,26 +50,29 @@ def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
     Build errors are read themselves: their text tells what was left unbuilt.
     """
     ids = [job.id for job in jobs]
-    outcomes, tasks = _told_apart(session, count_by_outcome(session, ids)), _tasks(session, ids)
-    in_flight, visits = _in_flight(session, ids), _visits(session, ids)
+    outcomes, in_flight = _told_apart(session, count_by_outcome(session, ids)), _in_flight(session, ids)
+    called = select(Task.job_id, Task.id, Task.weight, best_of_task().label("best_us"))
+    called = called.join(Job, Job.id == Task.job_id).where(Task.job_id.in_(ids), Task.weight > 0)
+    key = Round.job_id, Task.id, Task.retired
+    visited = select(*key, func.count(Round.id).label("rounds")).join(Round, Round.task_id == Task.id)
+    visited = visited.where(Round.job_id.in_(ids)).group_by(*key)
+    tasks, visits = _by_job(session.execute(called)), _by_job(session.execute(visited))
     return {
         job.id: _progress(outcomes[job.id], tasks[job.id], visits[job.id], in_flight.get(job.id, 0))
         for job in jobs
     }
 
 
-def _progress(
-    outcomes: dict[str, int], tasks: Sequence["_Task"], visits: Sequence["_Visit"], in_flight: int
-) -> Progress:
-    best_us = {task.task_id: task.best_us for task in tasks if task.best_us is not None}
+def _progress(outcomes: dict[str, int], tasks: Rows, visits: Rows, in_flight: int) -> Progress:
+    best_us = {task.id: task.best_us for task in tasks if task.best_us is not None}
     return Progress(
         spent=sum(outcomes.values()),
         in_flight=in_flight,
         outcomes=outcomes,
         best_us=best_us,
-        weights={task.task_id: task.weight for task in tasks},
+        weights={task.id: task.weight for task in tasks},
         steered=any(visit.rounds > 1 for visit in visits),
-        awaited=sum(visit.task_id not in best_us and not visit.retired for visit in visits),
+        awaited=sum(visit.id not in best_us and not visit.retired for visit in visits),
     )
 
 
@@ -106,37 +108,8 @@ def _in_flight(session: Session, job_ids: Sequence[str]) -> dict[str, int]:
     return left
 
 
-class _Task(NamedTuple):
-    job_id: str
-    task_id: int
-    weight: int
-    best_us: float | None
-
-
-def _tasks(session: Session, job_ids: Sequence[str]) -> Mapping[str, list[_Task]]:
-    query = select(Task.job_id, Task.id, Task.weight, best_of_task()).join(Job, Job.id == Task.job_id)
-    return _by_job(
-        _Task(*row) for row in session.execute(query.where(Task.job_id.in_(job_ids), Task.weight > 0))
-    )
-
-
-class _Visit(NamedTuple):
-    job_id: str
-    task_id: int
-    retired: str
-    rounds: int
-
-
-def _visits(session: Session, job_ids: Sequence[str]) -> Mapping[str, list[_Visit]]:
-    """The number of rounds of each task that has any."""
-    key = Round.job_id, Task.id, Task.retired
-    query = select(*key, func.count(Round.id)).join(Round, Round.task_id == Task.id)
-    rows = session.execute(query.where(Round.job_id.in_(job_ids)).group_by(*key))
-    return _by_job(_Visit(*row) for row in rows)
-
-
-def _by_job(rows: Iterable[OfJob]) -> Mapping[str, list[OfJob]]:
-    found: defaultdict[str, list[OfJob]] = defaultdict(list)
+def _by_job(rows: Iterable[Row[*tuple[Any, ...]]]) -> Mapping[str, Rows]:
+    found = defaultdict[str, list[Row[*tuple[Any, ...]]]](list)
     for row in rows:
         found[row.job_id].append(row)
     return found

@@ -73,7 +73,11 @@ class Removals(Jobs):
         told = update(Round).where(Round.job_id == job_id)
         self.changed(told.values(reason={}, error="", worker=None))
         self._forget_log(job_id)
-        self._forget_features(job_id)
+        # Computed of programs that only private jobs brought, and that no job has any more.
+        living = select(Task.id).join(Job).where(Job.deleted_at.is_(None), Task.workload_id == Workload.id)
+        own = select(Task.workload_id).where(Task.job_id == job_id)
+        unused = select(Workload.id).where(Workload.id.in_(own), Workload.kept_upto == KEPT, ~exists(living))
+        self.changed(delete(FeatureRow).where(FeatureRow.workload_id.in_(unused)))
 
     def _change_ended(self, job_id: str, owner: str | None, verb: str, **changes: object) -> None:
         job = self.get(job_id, owner)
@@ -90,13 +94,6 @@ class Removals(Jobs):
         FinishSteps(self.session).forget(job_id)
         rounds = select(Round.id).where(Round.job_id == job_id)
         self.changed(delete(SearchState).where(SearchState.round_id.in_(rounds)))
-
-    def _forget_features(self, job_id: str) -> None:
-        """Delete what was computed of programs that only private jobs brought, and none has any more."""
-        living = select(Task.id).join(Job).where(Job.deleted_at.is_(None), Task.workload_id == Workload.id)
-        own = select(Task.workload_id).where(Task.job_id == job_id)
-        unused = select(Workload.id).where(Workload.id.in_(own), Workload.kept_upto == KEPT, ~exists(living))
-        self.changed(delete(FeatureRow).where(FeatureRow.workload_id.in_(unused)))
 
     def delete_export(self, job_id: str, owner: str | None) -> None:
         """Nobody loads the exported files of an ended job from now on; they go as those of a deleted job do.

@@ -9,13 +9,12 @@ from sqlalchemy import case, func, or_, select, true, tuple_, update
 
 from db.database_clock import now
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import owned, said
-from db.repositories.claim_job_stage import Stages
+from db.repositories.base import Repository, owned, said
 from db.repositories.job_progress import count_by_outcome
-from db.repositories.leases import LeaseToken, held
+from db.repositories.leases import Leases, LeaseToken, WorkItem, held
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState
+from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState, WorkKind
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
 
@@ -23,6 +22,14 @@ ACTIVE = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHI
 LATEST: Final = 8  # jobs that are asked whether they imported the same
 NEWEST: Final = 40  # reports that tell what jobs bring
 MOST_NAMED = 5  # of the jobs that an abbreviated id may mean
+#: The stages of a job that one worker does alone.
+STAGES: Final = {
+    JobState.QUEUED: WorkKind.IMPORT,
+    JobState.IMPORTING: WorkKind.IMPORT,
+    JobState.FINISHING: WorkKind.FINISH,
+}
+#: In which state a job is worked at.
+STATES: Final = {WorkKind.IMPORT: JobState.IMPORTING, WorkKind.FINISH: JobState.FINISHING}
 # Whatever state a job comes to, it takes part in the fair share of its target as a newcomer or not at all.
 NO_TURN: Final = {"share_pass": None, "owner_pass": None, "planned_at": None}
 
@@ -44,7 +51,7 @@ class NewJob:
     request_hash: str | None = None
 
 
-class Jobs(Stages):
+class Jobs(Repository):
     """Jobs of all owners, with the leases of their stages."""
 
     def create(self, new: NewJob) -> tuple[Job, bool]:
@@ -63,14 +70,25 @@ class Jobs(Stages):
         if job_id is not None:
             self._enter(job_id, JobState.QUEUED)
             return self.get(job_id, new.owner), True
-        return self._repeated(new), False
-
-    def _repeated(self, new: NewJob) -> Job:
         same_key = select(Job).where(Job.owner == new.owner, Job.idempotency_key == new.idempotency_key)
         job = self.session.scalars(same_key).one()
         if job.request_hash != new.request_hash:
             raise Conflict(f"this Idempotency-Key belongs to job {job.id}, which asks for something else")
-        return job
+        return job, False
+
+    def claim_stage(self, job_id: str, state: JobState, worker: str, lease_sec: float) -> LeaseToken | None:
+        """Take the stage of a job in this state; None if it is not to be had."""
+        self.lock_job(job_id)
+        if self.session.scalar(select(Job.id).where(Job.id == job_id, Job.state == state)) is None:
+            return None
+        return Leases(self.session).claim(WorkItem(STAGES[state], job_id), worker, lease_sec)
+
+    def _enter(self, job_id: str, state: JobState) -> None:
+        """Whoever held a stage of the job holds it no more; that of the new state waits for a worker."""
+        leases = Leases(self.session)
+        leases.rest(STATES, [job_id])
+        if state in STAGES:
+            leases.open(WorkItem(STAGES[state], job_id), job_id)
 
     def get(self, job_id: str, owner: str | None) -> Job:
         """Raises NotFound, also for another owner's job, and for one that is deleted where an owner asks."""
@@ -192,17 +210,14 @@ class Jobs(Stages):
             state, back = JobState(job.state), JobState.TUNING
         elif finish_left_something(job):
             state, back = JobState(job.state), JobState.FINISHING
-        changes = {"finished_at": None, "archived_at": None, **self._budget(job, more_trials, auto)}
-        return self._act(job_id, owner, [state], back, said(""), resume_state=None, **changes)
-
-    def _budget(self, job: Job, more_trials: int, auto: bool) -> dict[str, object]:
+        changes: dict[str, object] = {"finished_at": None, "archived_at": None}
         if auto:
-            return {"trials": None, "minutes": None}
-        if not more_trials:
-            return {}
-        counted = or_(Job.state != JobState.PAUSED, Job.minutes.is_(None))
-        spent = case((counted, sum(count_by_outcome(self.session, [job.id])[job.id].values())))
-        return {"trials": func.coalesce(Job.trials, spent) + more_trials}
+            changes |= {"trials": None, "minutes": None}
+        elif more_trials:
+            counted = or_(Job.state != JobState.PAUSED, Job.minutes.is_(None))
+            spent = case((counted, sum(count_by_outcome(self.session, [job.id])[job.id].values())))
+            changes["trials"] = func.coalesce(Job.trials, spent) + more_trials
+        return self._act(job_id, owner, [state], back, said(""), resume_state=None, **changes)
 
     def _act(
         self,

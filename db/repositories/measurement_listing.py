@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Row, select
 
 from db.measurement_codec import unpack_decisions, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
@@ -13,8 +13,6 @@ from mallorn.core.values.dataset import Record
 
 
 class Records(Repository):
-    """Pages of measurements."""
-
     def page(
         self,
         owner: str | None,
@@ -27,7 +25,16 @@ class Records(Repository):
         limit: int = 100,
     ) -> Page[Record]:
         """Newest first; `workload` and `target` are keys. An owner sees the rows of their own jobs."""
-        query = _records().order_by(Measurement.id.desc()).limit(check_limit(limit) + 1)
+        names = Workload.key, Workload.name, TargetRow.text, SketchRow.key, Device.name
+        query = (
+            select(Measurement, *names)
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .join(TargetRow, TargetRow.id == Measurement.target_id)
+            .join(SketchRow, SketchRow.id == Measurement.sketch_id)
+            .join(Device, Device.id == Measurement.device_id, isouter=True)
+            .order_by(Measurement.id.desc())
+            .limit(check_limit(limit) + 1)
+        )
         if owner is not None:
             query = query.where(Measurement.job_id.in_(select(Job.id).where(owned(owner))))
         measured = (Measurement.job_id, job_id), (Measurement.outcome, outcome)
@@ -38,17 +45,6 @@ class Records(Repository):
             query = query.where(Measurement.id < decode_cursor(cursor, int)[0])
         found = [_record(row) for row in self.session.execute(query)]
         return page(found, limit, lambda record: (record.id,))
-
-
-def _records() -> Select[*tuple[Any, ...]]:
-    names = Workload.key, Workload.name, TargetRow.text, SketchRow.key, Device.name
-    return (
-        select(Measurement, *names)
-        .join(Workload, Workload.id == Measurement.workload_id)
-        .join(TargetRow, TargetRow.id == Measurement.target_id)
-        .join(SketchRow, SketchRow.id == Measurement.sketch_id)
-        .join(Device, Device.id == Measurement.device_id, isouter=True)
-    )
 
 
 def _record(row: Row[*tuple[Any, ...]]) -> Record:

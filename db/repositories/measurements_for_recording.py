@@ -23,8 +23,6 @@ class MeasuredTask:
 
 
 class Recordings(Repository):
-    """Reads whole tasks."""
-
     def measured(self) -> Sequence[MeasuredTask]:
         """All that was measured here and is everybody's, in the order it was first met."""
         same = Measurement.workload_id, Measurement.target_id, Measurement.context_id

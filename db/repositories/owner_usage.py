@@ -9,8 +9,6 @@ from mallorn.core.states import MeasurementKind
 
 
 class Usage(Repository):
-    """Jobs, trials and bytes by owner."""
-
     def hold(self, owner: str) -> None:
         """Let nobody else count this owner's until the transaction ends."""
         super().hold(f"usage of {owner}")

@@ -40,8 +40,6 @@ PLACE = Workload.name, TargetRow.text, CONTEXT, Schedule.workload_id, Schedule.l
 
 
 class Schedules(Repository):
-    """Verified schedules of all jobs."""
-
     def promote(self, new: NewSchedule) -> Schedule:
         """Store a verified best; promoting the same measurement again keeps the first."""
         values = asdict(new) | {"trace": pack_text(new.trace), "run_us": pack_times(new.run_us)}

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Executable, select
+from sqlalchemy import select
 
 from db.measurement_codec import pack_text, unpack_text
 from db.repositories.base import Repository
@@ -29,20 +29,26 @@ class Sketches(Repository):
     def ensure_many(self, sketches: Collection[NewSketch], *, imported: bool = False) -> dict[str, int]:
         """Ids by key, new ones written. One that a space generated here replaces one that was imported."""
         values = [
-            _columns(new) | {"imported": imported} for new in sorted(sketches, key=lambda new: new.sketch.key)
+            {
+                "key": new.sketch.key,
+                "trace": pack_text(new.sketch.trace),
+                "choices": pack_choices(new.sketch.choices),
+                "ordinal": new.sketch.ordinal,
+                "space": new.space,
+                "tvm_version": new.tvm_version,
+                "imported": imported,
+            }
+            for new in sorted(sketches, key=lambda new: new.sketch.key)
         ]
         if values:
-            self.for_each(self._upsert(imported), values)
+            insert = self.insert(SketchRow)
+            replaced = {name: insert.excluded[name] for name in REPLACED}
+            keeps = insert.on_conflict_do_nothing(index_elements=["key"])
+            replaces = insert.on_conflict_do_update(
+                index_elements=["key"], set_=replaced, where=SketchRow.imported.is_(True)
+            )
+            self.for_each(keeps if imported else replaces, values)
         return self.ids([new.sketch.key for new in sketches])
-
-    def _upsert(self, imported: bool) -> Executable:
-        insert = self.insert(SketchRow)
-        if imported:
-            return insert.on_conflict_do_nothing(index_elements=["key"])
-        replaced = {name: insert.excluded[name] for name in REPLACED}
-        return insert.on_conflict_do_update(
-            index_elements=["key"], set_=replaced, where=SketchRow.imported.is_(True)
-        )
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Ids by key of those that are stored."""
@@ -61,17 +67,6 @@ class Sketches(Repository):
         """As they are stored, in the order of their ids."""
         query = select(SketchRow).where(self.among(SketchRow.id, sketch_ids)).order_by(SketchRow.id)
         return self.session.scalars(query).all()
-
-
-def _columns(new: NewSketch) -> dict[str, object]:
-    return {
-        "key": new.sketch.key,
-        "trace": pack_text(new.sketch.trace),
-        "choices": pack_choices(new.sketch.choices),
-        "ordinal": new.sketch.ordinal,
-        "space": new.space,
-        "tvm_version": new.tvm_version,
-    }
 
 
 def trace_of(sketch: SketchRow) -> str:

@@ -66,8 +66,14 @@ class SnapshotRows(Repository):
         # The limit keeps both databases from starting at another end than the ids.
         ids = select(Measurement.id).where(*_between(after, upto)).order_by(Measurement.id)
         window = ids.limit(upto - after).subquery()
-        query = _named(window).where(*_conditions(selection)).order_by(window.c.id)
-        return Columns.of(self.session.execute(query))
+        query = _named(window).where(shared(), *(column == value for column, value in _wanted(selection)))
+        if selection.model is not None:
+            query = query.where(~Job.private)
+        if selection.since is not None:
+            query = query.where(Measurement.created_at >= selection.since)
+        if selection.until is not None:
+            query = query.where(Measurement.created_at < selection.until)
+        return Columns.of(self.session.execute(query.order_by(window.c.id)))
 
     def contexts(self) -> dict[int, Context]:
         """Every measuring context."""
@@ -87,18 +93,6 @@ def _between(after: int, upto: int) -> tuple[ColumnElement[bool], ...]:
 def _wanted(selection: Selection) -> list[tuple[InstrumentedAttribute[str], str]]:
     columns = (TargetRow.text, selection.target), (Workload.op, selection.op), (Job.model_id, selection.model)
     return [(column, value) for column, value in columns if value is not None]
-
-
-def _conditions(selection: Selection) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = [column == value for column, value in _wanted(selection)]
-    conditions.append(shared())
-    if selection.model is not None:
-        conditions.append(~Job.private)
-    if selection.since is not None:
-        conditions.append(Measurement.created_at >= selection.since)
-    if selection.until is not None:
-        conditions.append(Measurement.created_at < selection.until)
-    return conditions
 
 
 def _named(window: Subquery) -> Select[*tuple[Any, ...]]:

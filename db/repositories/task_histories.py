@@ -72,21 +72,18 @@ class TaskHistories(Repository):
 def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     columns = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.known_at_start, Task.retired
     known = case((~_was_tried(), _Finish.latency_us))
+    same = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
+    timed = Measurement.kind == MeasurementKind.FINISH, eligible(), is_same_context()
+    finishes = select(Measurement.id).where(*same, *timed).order_by(Measurement.latency_us).limit(1)
+    best = finishes.correlate(Task, Job).scalar_subquery()
     return (
         select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known)
         .join(Workload, Workload.id == Task.workload_id)
         .join(Job, Job.id == Task.job_id)
-        .join(_Finish, _Finish.id == _best_of_finishes(), isouter=True)
+        .join(_Finish, _Finish.id == best, isouter=True)
         .where(Task.job_id == job.id)
         .order_by(Task.index)
     )
-
-
-def _best_of_finishes() -> ColumnElement[int | None]:
-    same = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    timed = Measurement.kind == MeasurementKind.FINISH, eligible(), is_same_context()
-    query = select(Measurement.id).where(*same, *timed).order_by(Measurement.latency_us).limit(1)
-    return query.correlate(Task, Job).scalar_subquery()
 
 
 def _was_tried() -> ColumnElement[bool]:

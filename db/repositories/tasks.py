@@ -47,8 +47,6 @@ class TaskSummary:
 
 
 class Tasks(Repository):
-    """Tasks of all jobs."""
-
     def add_many(self, job_id: str, tasks: Sequence[NewTask]) -> None:
         """Write a job's tasks; a second import of the job changes nothing."""
         if tasks:
@@ -113,7 +111,20 @@ class Tasks(Repository):
 
     def summaries(self, job_id: str) -> Sequence[TaskSummary]:
         """Every task and its state, in the order of the model."""
-        counted = self._counted(job_id)
+        # Committed trials, those that failed, and what open rounds still have to measure, by task.
+        counted = {name: Counter[int]() for name in ("trials", "failures", "in_flight")}
+        trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
+        columns = Round.task_id, Round.state, Round.size
+        rounds = (
+            select(*columns, func.count(Measurement.id), func.sum(case((failed(), 1), else_=0)))
+            .join(Measurement, trial, isouter=True)
+            .where(Round.job_id == job_id)
+            .group_by(Round.id, *columns)
+        )
+        for task_id, state, size, trials, failures in self.session.execute(rounds):
+            counted["trials"][task_id] += trials
+            counted["failures"][task_id] += failures
+            counted["in_flight"][task_id] += size - trials if RoundState(state).open else 0
         # Columns, not rows: a job may have ten thousand tasks, and each workload carries its whole program.
         task = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.family_why, Task.retired
         workload = Workload.key.label("workload_key"), Workload.flops
@@ -128,23 +139,6 @@ class Tasks(Repository):
             TaskSummary(**row._asdict() | {name: of_task[row.id] for name, of_task in counted.items()})
             for row in self.session.execute(query)
         ]
-
-    def _counted(self, job_id: str) -> Mapping[str, Counter[int]]:
-        """Committed trials, those that failed, and what open rounds still have to measure, by task."""
-        trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
-        columns = Round.task_id, Round.state, Round.size
-        query = (
-            select(*columns, func.count(Measurement.id), func.sum(case((failed(), 1), else_=0)))
-            .join(Measurement, trial, isouter=True)
-            .where(Round.job_id == job_id)
-            .group_by(Round.id, *columns)
-        )
-        counted = {name: Counter[int]() for name in ("trials", "failures", "in_flight")}
-        for task_id, state, size, trials, failures in self.session.execute(query):
-            counted["trials"][task_id] += trials
-            counted["failures"][task_id] += failures
-            counted["in_flight"][task_id] += size - trials if RoundState(state).open else 0
-        return counted
 
 
 def _of(job_id: str) -> ColumnElement[bool]:

@@ -33,8 +33,6 @@ _ENOUGH = 16  # rows in which the best candidate is found, repeats and all
 
 
 class Trials(Repository):
-    """Reads measurements to learn from."""
-
     def history(
         self,
         workload_id: int,

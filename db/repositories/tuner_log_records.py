@@ -87,32 +87,29 @@ class ForeignRecords(Repository):
         """Store records that are not here yet and return how many those were."""
         if not records:
             return 0
-        tasks = self._ensure_tasks({record.task_key: record for record in records})
-        once = self.insert(ForeignRecord).on_conflict_do_nothing(index_elements=["key"])
-        values = [_columns(record, tasks[record.task_key]) for record in records]
-        return self.for_each(once, values)
-
-    def _ensure_tasks(self, records: dict[str, ForeignTrial]) -> dict[str, int]:
-        rows = [
+        tasks = [
             {"key": key, "format": record.format, "task": record.task, "target": record.target}
-            for key, record in sorted(records.items())
+            for key, record in sorted({record.task_key: record for record in records}.items())
         ]
-        self.for_each(self.insert(ForeignTask).on_conflict_do_nothing(index_elements=["key"]), rows)
-        query = select(ForeignTask.key, ForeignTask.id).where(self.among(ForeignTask.key, records))
-        return dict(self.session.execute(query).all())
-
-
-def _columns(record: ForeignTrial, task_id: int) -> dict[str, object]:
-    return {
-        "key": record.key,
-        "task_id": task_id,
-        "steps": pack_text(record.steps),
-        "outcome": record.outcome,
-        "failure": record.failure,
-        "latency_us": record.latency_us,
-        "run_us": pack_times(record.run_us) if record.run_us else None,
-        "measured_at": record.measured_at,
-    }
+        self.for_each(self.insert(ForeignTask).on_conflict_do_nothing(index_elements=["key"]), tasks)
+        keys = self.among(ForeignTask.key, [task["key"] for task in tasks])
+        task_ids = dict(self.session.execute(select(ForeignTask.key, ForeignTask.id).where(keys)).all())
+        values = [
+            {
+                "key": record.key,
+                "task_id": task_ids[record.task_key],
+                "steps": pack_text(record.steps),
+                "outcome": record.outcome,
+                "failure": record.failure,
+                "latency_us": record.latency_us,
+                "run_us": pack_times(record.run_us) if record.run_us else None,
+                "measured_at": record.measured_at,
+            }
+            for record in records
+        ]
+        return self.for_each(
+            self.insert(ForeignRecord).on_conflict_do_nothing(index_elements=["key"]), values
+        )
 
 
 def _hash(*parts: object) -> bytes:

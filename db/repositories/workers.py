@@ -14,8 +14,6 @@ FRESH_SEC: Final = 30.0  # a worker that was silent for longer is not counted on
 
 
 class Workers(Repository):
-    """Worker slots by id."""
-
     def seen(self, worker_id: str, host_id: str, info: WorkerInfo, busy_with: str = "") -> None:
         """It is alive now: write or refresh its row."""
         fresh = {"host_id": host_id, "info": info, "busy_with": busy_with, "last_seen": now()}

@@ -55,9 +55,17 @@ class WorkloadFamilies(Repository):
         if "" in families.values():
             ops = select(Workload.op).where(self.among(Workload.id, families))
             near = or_(near, Workload.op.in_(ops))
-        found = {
-            row[0]: FamilyMember(*row) for row in self.session.execute(_placed(target_id, grouping, near))
-        }
+        newest = (
+            select(func.max(Task.id))
+            .join(Job, Job.id == Task.job_id)
+            .join(Workload, Workload.id == Task.workload_id)
+            .where(Job.target_id == target_id, Task.family.startswith(f"{grouping}:", autoescape=True), near)
+            .group_by(Task.workload_id)
+        )
+        # The newest task represents its workload; all its tasks move together.
+        placed = _seats(Task.family, Task.family_why, Task.family_since)
+        placed = placed.join(Task, Task.workload_id == Workload.id).where(Task.id.in_(newest))
+        found = {row[0]: FamilyMember(*row) for row in self.session.execute(placed)}
         for row in self.session.execute(_seats().where(self.among(Workload.id, families))):
             found.setdefault(row[0], FamilyMember(*row))
         return [found[workload_id] for workload_id in sorted(found)]
@@ -95,19 +103,6 @@ class WorkloadFamilies(Repository):
         jobs = select(Job.id).where(Job.target_id == target_id)
         same = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
         self.changed(update(Task).where(*same).values(_place(new)))
-
-
-def _placed(target_id: int, grouping: str, near: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    newest = (
-        select(func.max(Task.id))
-        .join(Job, Job.id == Task.job_id)
-        .join(Workload, Workload.id == Task.workload_id)
-        .where(Job.target_id == target_id, Task.family.startswith(f"{grouping}:", autoescape=True), near)
-        .group_by(Task.workload_id)
-    )
-    # The newest task represents its workload; all its tasks move together.
-    columns = Task.family, Task.family_why, Task.family_since
-    return _seats(*columns).join(Task, Task.workload_id == Workload.id).where(Task.id.in_(newest))
 
 
 def _seats(*columns: Any) -> Select[*tuple[Any, ...]]:

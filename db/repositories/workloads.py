@@ -51,7 +51,11 @@ class Workloads(Repository):
         if values:
             self.for_each(self._upsert(code, private), values)
         if not private:
-            self._share([new.key for new in workloads])
+            # From now on everybody's; what is frozen goes on to leave out the rows that there are.
+            alone = self.among(Workload.key, [new.key for new in workloads]), Workload.kept_upto == KEPT
+            if self.session.scalar(select(exists().where(*alone))):
+                upto = SnapshotRows(self.session).settled_mark()
+                self.changed(update(Workload).where(*alone).values(kept_upto=upto))
         return self.ids([new.key for new in workloads])
 
     def _upsert(self, code: str | None, private: bool) -> Executable:
@@ -64,13 +68,6 @@ class Workloads(Repository):
             other = and_(other, Workload.kept_upto == KEPT)
         replaced = {name: new[name] for name in (*REPLACED, "code")}
         return insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=other)
-
-    def _share(self, keys: Collection[str]) -> None:
-        """From now on everybody's; what is frozen goes on to leave out the rows that there are."""
-        kept = self.among(Workload.key, keys), Workload.kept_upto == KEPT
-        if self.session.scalar(select(exists().where(*kept))):
-            upto = SnapshotRows(self.session).settled_mark()
-            self.changed(update(Workload).where(*kept).values(kept_upto=upto))
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Ids by key of those that the dataset knows."""

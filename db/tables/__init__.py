@@ -5,14 +5,15 @@ from db.tables.base import Base
 from db.tables.dataset import (
     Context,
     CostModelRow,
+    FeatureRow,
     Measurement,
     MeasurementCount,
     Schedule,
+    SearchState,
     SketchRow,
     TargetRow,
     Workload,
 )
 from db.tables.exchange import ForeignRecord, ForeignTask, Snapshot, SourceDataset
-from db.tables.feature_cache_and_search_states import FeatureRow, SearchState
 from db.tables.fleet import Device, LeaseRow, Tick, Worker
 from db.tables.jobs import Event, FinishStep, Job, Model, Round, StageRun, Task

@@ -7,7 +7,7 @@ differ agree on leases.
 from typing import Annotated, Any, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import JSON, BigInteger, Dialect, Float, Integer, MetaData
+from sqlalchemy import JSON, BigInteger, Dialect, Float, Index, Integer, MetaData, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 from sqlalchemy.types import TypeDecorator
@@ -37,6 +37,12 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """Return an index over the rows that meet a condition, in the SQL that both databases share."""
+    condition = text(where)
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
 
 
 class ValueType(TypeDecorator[Kind]):

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint, text, true
+from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, SmallInteger, UniqueConstraint, true
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType
+from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, JsonType, partial_index
 from mallorn.core.values.manifest import MeasuredOn
 
 
@@ -93,23 +93,21 @@ class Measurement(Base):
         Index("ix_measurements_workload", "workload_id", "target_id", "id"),
         Index("ix_measurements_device", "device_id", "id"),
         # Few rows; each of the fastest is looked up among them before it counts as the best.
-        Index(
+        partial_index(
             "ix_measurements_refuted",
             "workload_id",
             "target_id",
             "sketch_id",
-            sqlite_where=text("outcome = 'wrong_result'"),
-            postgresql_where=text("outcome = 'wrong_result'"),
+            where="outcome = 'wrong_result'",
         ),
         # A row of another dataset is stored once. Copies of a database count on alone: hence the date.
-        Index(
+        partial_index(
             "uq_measurements_source",
             "source_id",
             "source_row",
             "created_at",
+            where="source_id is not null",
             unique=True,
-            sqlite_where=text("source_id is not null"),
-            postgresql_where=text("source_id is not null"),
         ),
     )
 
@@ -183,15 +181,7 @@ class CostModelRow(Base):
     __tablename__ = "cost_models"
     __table_args__ = (
         UniqueConstraint("family", "target_id", "name", "version"),
-        Index(
-            "uq_cost_models_active",
-            "family",
-            "target_id",
-            "name",
-            unique=True,
-            sqlite_where=text("active"),
-            postgresql_where=text("active"),
-        ),
+        partial_index("uq_cost_models_active", "family", "target_id", "name", where="active", unique=True),
     )
 
     id: Mapped[IdPk]
@@ -207,3 +197,29 @@ class CostModelRow(Base):
     metrics: Mapped[Json]
     blob: Mapped[bytes] = mapped_column(LargeBinary)
     created_at: Mapped[CreatedAt]
+
+
+class FeatureRow(Base):
+    """A candidate in a view that needs a compiler. A cache: rows may be deleted at any time."""
+
+    __tablename__ = "feature_rows"
+
+    workload_id: Mapped[int] = mapped_column(BigId, ForeignKey("workloads.id"), primary_key=True)
+    target_id: Mapped[int] = mapped_column(BigId, ForeignKey("targets.id"), primary_key=True)
+    view: Mapped[str] = mapped_column(primary_key=True)  # its name, e.g. "statements"
+    version: Mapped[int] = mapped_column(SmallInteger, primary_key=True)  # of the view
+    tvm_version: Mapped[str] = mapped_column(primary_key=True)  # with the digest of the code around it
+    candidate: Mapped[str] = mapped_column(primary_key=True)  # searchers.space.Candidate.key
+    numbers: Mapped[bytes | None] = mapped_column(LargeBinary)  # zstd of float32; None: cannot be lowered
+
+
+class SearchState(Base):
+    """What a round's searcher left for the task's next round: a task keeps the newest few (ADR 0024)."""
+
+    __tablename__ = "search_states"
+    __table_args__ = (Index("ix_search_states_task", "task_id"),)
+
+    round_id: Mapped[int] = mapped_column(BigId, ForeignKey("rounds.id"), primary_key=True)
+    task_id: Mapped[int] = mapped_column(BigId, ForeignKey("tasks.id"))
+    searcher: Mapped[str]
+    blob: Mapped[bytes] = mapped_column(LargeBinary)

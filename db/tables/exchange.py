@@ -1,9 +1,9 @@
 """Snapshots, imported datasets, and other tuners' logs."""
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, text
+from sqlalchemy import ForeignKey, Index, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, BigId, CreatedAt, IdPk, Json
+from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, partial_index
 
 
 class SourceDataset(Base):
@@ -12,7 +12,7 @@ class SourceDataset(Base):
     __tablename__ = "sources"
     __table_args__ = (
         # Exactly one row is this dataset.
-        Index("uq_sources_own", "own", unique=True, sqlite_where=text("own"), postgresql_where=text("own")),
+        partial_index("uq_sources_own", "own", where="own", unique=True),
     )
 
     id: Mapped[IdPk]

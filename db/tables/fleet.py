@@ -1,9 +1,9 @@
 """Who measures, who works, who holds what."""
 
-from sqlalchemy import ForeignKey, Index, text
+from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, IdPk, Timestamp, ValueType
+from db.tables.base import Base, IdPk, Timestamp, ValueType, partial_index
 from mallorn.core.values.fleet import DeviceInfo, DeviceMachine, WorkerInfo
 
 
@@ -53,18 +53,8 @@ class LeaseRow(Base):
 
     __tablename__ = "held_work"
     __table_args__ = (
-        Index(
-            "ix_held_work_until",
-            "until",
-            sqlite_where=text("until is not null"),
-            postgresql_where=text("until is not null"),
-        ),
-        Index(
-            "ix_held_work_waiting",
-            "sent_at",
-            sqlite_where=text("until is null and sent_at is not null"),
-            postgresql_where=text("until is null and sent_at is not null"),
-        ),
+        partial_index("ix_held_work_until", "until", where="until is not null"),
+        partial_index("ix_held_work_waiting", "sent_at", where="until is null and sent_at is not null"),
     )
 
     kind: Mapped[str] = mapped_column(primary_key=True)  # mallorn.core.states.WorkKind

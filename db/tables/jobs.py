@@ -1,9 +1,9 @@
 """Models, jobs and what a job is made of."""
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, false, text
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp, ValueType
+from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp, ValueType, partial_index
 from mallorn.core.states import Cause, JobState, RoundState
 from mallorn.core.values.decided_task import DecidedTask
 from mallorn.core.values.decision_log import RoundNotes, RoundStats
@@ -35,23 +35,16 @@ class Job(Base):
         Index("ix_jobs_state", "state"),
         Index("ix_jobs_finished", "finished_at"),
         # Few rows: those whose files are still to go.
-        Index(
-            "ix_jobs_leftovers",
-            "deleted_at",
-            sqlite_where=text("deleted_at is not null and export_uri is not null"),
-            postgresql_where=text("deleted_at is not null and export_uri is not null"),
+        partial_index(
+            "ix_jobs_leftovers", "deleted_at", where="deleted_at is not null and export_uri is not null"
         ),
-        Index(
-            "ix_jobs_unmeasured",
-            "deleted_at",
-            sqlite_where=text("deleted_at is not null and context_id is null"),
-            postgresql_where=text("deleted_at is not null and context_id is null"),
+        partial_index(
+            "ix_jobs_unmeasured", "deleted_at", where="deleted_at is not null and context_id is null"
         ),
-        Index(
+        partial_index(
             "ix_jobs_dropped_exports",
             "export_deleted_at",
-            sqlite_where=text("export_deleted_at is not null and export_uri is not null"),
-            postgresql_where=text("export_deleted_at is not null and export_uri is not null"),
+            where="export_deleted_at is not null and export_uri is not null",
         ),
     )
 
@@ -139,13 +132,12 @@ class Round(Base):
         Index("ix_rounds_finished", "finished_at"),
         Index("ix_rounds_workload", "workload_id", "target_id", "state"),
         # One round in flight per workload and target: proposals then see all that is known.
-        Index(
+        partial_index(
             "uq_rounds_in_flight",
             "workload_id",
             "target_id",
+            where="state in ('queued', 'leased')",
             unique=True,
-            sqlite_where=text("state in ('queued', 'leased')"),
-            postgresql_where=text("state in ('queued', 'leased')"),
         ),
     )
 

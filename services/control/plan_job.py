@@ -24,7 +24,7 @@ from mallorn.core import queues
 from mallorn.core.allowed_classes import check_classes
 from mallorn.core.cost_model_name import in_scope, scope_of
 from mallorn.core.device_wait_hint import WAITING
-from mallorn.core.errors import ClassRefused, MallornError, PluginFailed, UnknownName
+from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import resolve
@@ -32,9 +32,7 @@ from mallorn.core.settings import settings
 from mallorn.core.stand_in_measurers import DEVICE, stand_in
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.targets import Target
-from mallorn.core.values.decision_log import PlannedRound
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
-from mallorn.core.values.expected_gain import Outlook
 from services.control.planner_input import job_view, measuring_context
 from services.control.wait_for_device import WaitLimit, wait_for_device
 from services.control.wake_messages import Message
@@ -94,13 +92,21 @@ def plan_job(
         Jobs(session).say(job_id, error.reason)
         return PlannedJob(over=True)
     except (ClassRefused, PluginFailed) as error:
-        return _give_up(step, error)
+        # Without its policy or its families a job cannot go on as its owner asked.
+        log.error("the job fails: %s", error, exc_info=error)
+        fail_job(session, job_id, JobState.TUNING, error)
+        return PlannedJob(over=True)
 
 
 def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit) -> PlannedJob:
-    turn = PlannedJob(messages=group(step.session, step.job, step.options))
+    turn, jobs = PlannedJob(messages=group(step.session, step.job, step.options)), Jobs(step.session)
     if fitting := _fitting(step, devices):
-        _bind(step, fitting[0])
+        if step.job.cause in WAITING:
+            jobs.say(step.job.id, "")
+        if step.job.context_id is None:  # the first device of its target gives a job its measuring context
+            context_id = measuring_context(step.session, fitting[0], step.options)
+            jobs.bind_context(step.job.id, context_id)
+            step.session.refresh(step.job)
     elif step.options.mode == ZERO_SHOT:  # it runs nothing, and waits for nobody
         _write(step, turn, (), JobPlan(finished=ANSWERS))
     elif not stand_in(Target(Targets(step.session).get(step.job.target_id).text)):
@@ -119,13 +125,6 @@ def _turn_of_detached(step: _JobStep, slots: int) -> PlannedJob:
         Jobs(step.session).say(step.job.id, f"mallorn batch next {step.job.id} -o FILE")
     _write(step, turn, *_decide(step, slots))
     return turn
-
-
-def _give_up(step: _JobStep, error: MallornError) -> PlannedJob:
-    """Without its policy or its families a job cannot go on as it was asked for."""
-    log.error("the job fails: %s", error, exc_info=error)
-    fail_job(step.session, step.job.id, JobState.TUNING, error)
-    return PlannedJob(over=True)
 
 
 def _fitting(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
@@ -152,16 +151,6 @@ def _upgraded(step: _JobStep, context: Context, devices: Sequence[Device]) -> Se
     return found
 
 
-def _bind(step: _JobStep, device: Device) -> None:
-    """The first device of its target gives a job its measuring context."""
-    jobs, job = Jobs(step.session), step.job
-    if job.cause in WAITING:
-        jobs.say(job.id, "")
-    if job.context_id is None:
-        jobs.bind_context(job.id, measuring_context(step.session, device, step.options))
-        step.session.refresh(job)
-
-
 def _decide(step: _JobStep, slots: int) -> tuple[Sequence[TaskHistory], JobPlan]:
     if not step.options.searches:
         return (), JobPlan(finished=ANSWERS)
@@ -179,36 +168,25 @@ def _view(step: _JobStep) -> tuple[Sequence[TaskHistory], JobView]:
 
 def _write(step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decision: JobPlan) -> None:
     Tasks(step.session).retire(decision.retired)
-    if decision.finished:
+    jobs, events, job_id = Jobs(step.session), Events(step.session), step.job.id
+    if why := decision.finished:
         turn.over = True
-        turn.messages += _finish(step, decision)
+        jobs.move(job_id, [JobState.TUNING], JobState.FINISHING, why)
+        jobs.record(job_id, tuning_ended=why)
+        events.append(job_id, FinishingEvent(why=why, outlook=decision.outlook))
+        turn.messages.append((queues.FINISH_JOB, job_id))
     known = {task.id: task for task in tasks}
     for planned in decision.rounds:
-        if (message := _open(step, planned, known[planned.task_id], decision.outlook)) is not None:
-            turn.messages.append(message)
-            turn.opened += 1
-            turn.candidates += planned.size
-
-
-def _open(
-    step: _JobStep, planned: PlannedRound, task: TaskHistory, outlook: Outlook | None
-) -> Message | None:
-    searcher = planned.searcher or step.options.search
-    row = Rounds(step.session).add(step.job, task.workload_id, planned, searcher)
-    if row is None:  # another job tunes this workload right now
-        return None
-    place = {"round": row.index, "task": task.index, "name": task.name, "size": row.size}
-    told = place | planned.reason.stored() | ({"outlook": outlook} if outlook else {})
-    Events(step.session).append(step.job.id, RoundPlannedEvent.model_validate(told))
-    return queues.RUN_ROUND, row.id
-
-
-def _finish(step: _JobStep, decision: JobPlan) -> list[Message]:
-    why = decision.finished
-    Jobs(step.session).move(step.job.id, [JobState.TUNING], JobState.FINISHING, why)
-    Jobs(step.session).record(step.job.id, tuning_ended=why)
-    Events(step.session).append(step.job.id, FinishingEvent(why=why, outlook=decision.outlook))
-    return [(queues.FINISH_JOB, step.job.id)]
+        task, searcher = known[planned.task_id], planned.searcher or step.options.search
+        row = Rounds(step.session).add(step.job, task.workload_id, planned, searcher)
+        if row is None:  # another job tunes this workload right now
+            continue
+        place = {"round": row.index, "task": task.index, "name": task.name, "size": row.size}
+        event = place | planned.reason.stored() | ({"outlook": decision.outlook} if decision.outlook else {})
+        events.append(job_id, RoundPlannedEvent.model_validate(event))
+        turn.messages.append((queues.RUN_ROUND, row.id))
+        turn.opened += 1
+        turn.candidates += planned.size
 
 
 def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
@@ -228,7 +206,17 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     for was, seat in moved:
         stored.move(job.target_id, was, seat)
     stored.seat(job.id, [seat for seat in new if seat.workload_id in unplaced])
-    return _announce(session, job, moved)
+    # The job hears of it, and a changed family's model is trained before its next round is proposed.
+    tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
+    train: dict[str, Message] = {}
+    for was, seat in moved:
+        if (task := tasks.get(seat.workload_id)) is not None:
+            event = FamilyChangedEvent(
+                task=task.index, name=task.name, old=was.family, new=seat.family, why=seat.why
+            )
+            Events(session).append(job.id, event)
+            train.setdefault(seat.family, (queues.TRAIN_COST_MODEL, job.id, task.id))
+    return list(train.values())
 
 
 def _member(seat: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
@@ -255,19 +243,3 @@ def _new_seats(
         else replace(seat, why=places[seat.workload_id].why, since=max(was.since, judged))
         for was, seat in zip(old, new, strict=True)
     ]
-
-
-def _announce(
-    session: Session, job: Job, moved: Sequence[tuple[FamilyMember, FamilyMember]]
-) -> list[Message]:
-    """Tell the job, and have a changed family's model trained before its next round is proposed."""
-    tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
-    train: dict[str, Message] = {}
-    for was, seat in moved:
-        if (task := tasks.get(seat.workload_id)) is not None:
-            told = FamilyChangedEvent(
-                task=task.index, name=task.name, old=was.family, new=seat.family, why=seat.why
-            )
-            Events(session).append(job.id, told)
-            train.setdefault(seat.family, (queues.TRAIN_COST_MODEL, job.id, task.id))
-    return list(train.values())

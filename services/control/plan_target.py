@@ -65,7 +65,7 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
 
 
 def _slots(devices: int, workers: int) -> int:
-    """A round for every device that a worker can serve, and one more, so that none waits for the planner."""
+    """Return a round for every device that a worker can serve, and one more: none waits for the planner."""
     if not devices:
         return 0
     return max(1, min(devices, workers)) + 1
@@ -135,6 +135,14 @@ class _TargetStep:
         self._jobs[job_id] = paid
         self._note(job_id, slots, turn)
 
+    def _note(self, job_id: str, slots: int, turn: PlannedJob) -> None:
+        self._messages += turn.messages
+        self._free -= turn.opened
+        if turn.over:
+            del self._jobs[job_id]
+        if turn.opened < slots:
+            self._able.discard(job_id)
+
     def _set_aside(self, job_id: str, error: Exception) -> None:
         """Such a job rests until somebody has looked: the fault may be ours, and resumed it loses nothing."""
         del self._jobs[job_id]
@@ -144,11 +152,3 @@ class _TargetStep:
             what = f"planning this job raised {type(error).__name__}: {error}"
             with self._database.transaction() as session:
                 pause_job(session, job_id, MallornError(what, hint="the log of control has the details"))
-
-    def _note(self, job_id: str, slots: int, turn: PlannedJob) -> None:
-        self._messages += turn.messages
-        self._free -= turn.opened
-        if turn.over:
-            del self._jobs[job_id]
-        if turn.opened < slots:
-            self._able.discard(job_id)

@@ -1,10 +1,8 @@
 """Takes work back from workers that went silent."""
 
-from collections.abc import Sequence
-
 from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
-from db.repositories.leases import Leases, Loss
+from db.repositories.leases import Leases
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.settings import Settings
@@ -34,12 +32,12 @@ def reap(
     for job_id in jobs:
         if not turn.away:
             with turn.part("work of the dead is not taken back"), database.transaction() as session:
-                messages += _taken(Leases(session), WorkItems(session).expire(job_id))
+                lost = WorkItems(session).expire(job_id)
+                freed = [each.hold.item for each in lost if not each.given_up]
+                again = [item for item in freed if item.kind in TASKS]
+                Leases(session).mark_sent(again)
+                messages += map(message_of, again)
+                given_up = [each for each in lost if each.given_up]
+                poisoned = [each.job_id for each in given_up if each.hold.item.kind is WorkKind.ROUND]
+                messages += [(queues.PLAN, job_id) for job_id in poisoned]
     return messages
-
-
-def _taken(holds: Leases, lost: Sequence[Loss]) -> list[Message]:
-    again = [each.hold.item for each in lost if each.hold.item.kind in TASKS and not each.given_up]
-    holds.mark_sent(again)
-    poisoned = [each for each in lost if each.hold.item.kind is WorkKind.ROUND and each.given_up]
-    return [*map(message_of, again), *((queues.PLAN, each.job_id) for each in poisoned)]

@@ -41,8 +41,12 @@ def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Seq
     `others` answer for its target, and times of theirs do not compare with the job's.
     """
     target = Targets(session).get(job.target_id).text
-    if unlike := _unlike(session, job, others):  # nor would the rounds that nobody began yet
-        Rounds(session).withdraw(job.id)
+    unlike = ""  # how the first of them differs from where the job's times were taken, in words
+    if job.context_id is not None and others:
+        was, other = Contexts(session).get(job.context_id), others[0]
+        device_words = f"{_told(other)}, governor {other.info.governor or 'unknown'}"
+        unlike = unlike_words(job.id, _told(was), device_words)
+        Rounds(session).withdraw(job.id)  # times of rounds that nobody began yet would not compare, either
     # What happened while nobody looked was no waiting.
     waited_sec = read_clock(session) - max(
         LoopTicks(session).since(queues.SWEEP), JobsWaitingForDevice(session).since(job)
@@ -58,14 +62,6 @@ def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Seq
     elif job.cause != Cause.NOT_HERE:  # whoever knows better why there is none has said so in more words
         Jobs(session).say(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
     return False
-
-
-def _unlike(session: Session, job: Job, others: Sequence[Device]) -> str:
-    """How the first of them differs from where the job's times were taken, in words."""
-    if job.context_id is None or not others:
-        return ""
-    was, other = Contexts(session).get(job.context_id), others[0]
-    return unlike_words(job.id, _told(was), f"{_told(other)}, governor {other.info.governor or 'unknown'}")
 
 
 def _told(row: Context | Device) -> str:

@@ -21,8 +21,6 @@ class _Part(BaseModel):
 
 
 class JsonSchema(_Part):
-    """A JSON schema."""
-
     ref: str = Field("", alias="$ref")
     type: str = ""
     any_of: tuple["JsonSchema", ...] = ()
@@ -56,8 +54,6 @@ class Parameter(_Part):
 
 
 class Content(_Part):
-    """Bytes of one media type."""
-
     shape: JsonSchema = Field(JsonSchema(), alias="schema")
 
 
@@ -87,8 +83,6 @@ class Route(NamedTuple):
 
 
 class ApiDescription(_Part):
-    """The whole document."""
-
     title: str = Field(validation_alias=AliasPath("info", "title"))
     version: str = Field(validation_alias=AliasPath("info", "version"))
     paths: Mapping[str, Mapping[str, Operation]]

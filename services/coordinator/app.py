@@ -63,7 +63,6 @@ class Coordinator(FastAPI):
     """Describes what comes in streams, too."""
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document."""
         document = super().openapi()
         document["components"]["schemas"] |= EVENT_SCHEMAS
         return document

@@ -77,8 +77,6 @@ def list_audit(
 
 
 class JobLogMiddleware:
-    """Middleware around all routes."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 

@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 
 from db.migrate import NewerTables, check
 from db.repositories.control_loop_ticks import LoopTicks
-from db.session import Database
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, Unavailable
 from mallorn.core.version import API, VERSION
@@ -72,16 +71,13 @@ def _look(parts: AppContext) -> Ready:
     except Conflict as error:
         raise Unavailable(f"migrations: {error.message}", hint=error.hint) from error
     parts.waker.ping()
-    return Ready(migrations=migrations, control=_control(parts.database), events=parts.pulse.trouble or OK)
-
-
-def _control(database: Database) -> str:
-    """In words: whom a proxy sends nobody any more would take a service that is merely slow away from all."""
-    with database.session() as session:
+    # In words, not as 503: a proxy would take a service that is merely slow away from all.
+    with parts.database.session() as session:
         ages = LoopTicks(session).ages_sec(queues.TICKS)
     late = [
         f"{loop} had none yet" if age_sec is None else f"{loop} had its last one {age_sec:.0f} s ago"
         for loop, age_sec in ages.items()
         if age_sec is None or age_sec > max(LATE_SEC, 3 * queues.TICKS[loop])
     ]
-    return f"its loops want a turn: {', '.join(late)}" if late else OK
+    control = f"its loops want a turn: {', '.join(late)}" if late else OK
+    return Ready(migrations=migrations, control=control, events=parts.pulse.trouble or OK)

@@ -1,7 +1,7 @@
 """Uploaded models."""
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Annotated, Final
 
@@ -45,7 +45,14 @@ async def put_model(
     upload.expect(announced_bytes)
     with parts.arriving.upload(owner) as grow:
         grow(announced_bytes)
-        return await _receive(parts, owner, name, upload, _blocks(request.stream()), grow)
+        await run_in_threadpool(upload.__enter__)
+        try:  # nothing is kept of a model that is empty, too large or torn
+            async for block in _blocks(request.stream()):
+                grow(upload.size_bytes + len(block))
+                await run_in_threadpool(upload.write, block)
+            return await run_in_threadpool(_keep, parts, owner, name, upload)
+        finally:
+            await run_in_threadpool(upload.__exit__, None, None, None)
 
 
 @router.get("")
@@ -69,25 +76,6 @@ def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> UploadedModel:
 def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
     """Delete a model and its bytes, unless a job refers to it; what was measured stays."""
     artifact_removal.delete_model(parts.database, parts.settings.artifacts, model_id, owner)
-
-
-async def _receive(
-    parts: AppContext,
-    owner: str,
-    name: str,
-    upload: Upload,
-    blocks: AsyncIterator[bytes],
-    grow: Callable[[int], None],
-) -> UploadedModel:
-    """Store a model as it streams in; nothing is kept of one that is empty, too large or torn."""
-    await run_in_threadpool(upload.__enter__)
-    try:
-        async for block in blocks:
-            grow(upload.size_bytes + len(block))
-            await run_in_threadpool(upload.write, block)
-        return await run_in_threadpool(_keep, parts, owner, name, upload)
-    finally:
-        await run_in_threadpool(upload.__exit__, None, None, None)
 
 
 async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -8,7 +8,6 @@ from fastapi.responses import HTMLResponse
 
 from db.paging import MAX_LIMIT
 from mallorn.core.outcomes import Outcome
-from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus
 from mallorn.report.page import page
@@ -31,7 +30,12 @@ def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
     """Show all there is to know of a job as one HTML page, the same that `mallorn report` writes."""
     job = get_job(parts, owner, job_id)
     tasks = list_tasks(parts, owner, job.id).items
-    story = ReportData.of(job, tasks, _rounds(parts, owner, job), _failed(parts, owner, job))
+    newest_failures = [
+        record
+        for outcome in map(Outcome, job.progress.failures)
+        for record in list_records(parts, owner, job=job.id, outcome=outcome, limit=FAILURES_READ).items
+    ]
+    story = ReportData.of(job, tasks, _rounds(parts, owner, job), newest_failures)
     return HTMLResponse(page(story, time.time()), headers={"Content-Security-Policy": SERVED})
 
 
@@ -43,12 +47,3 @@ def _rounds(parts: AppContext, owner: str, job: JobStatus) -> Iterator[RoundStat
         yield from found.items
         cursor = found.next_cursor
         more = cursor is not None
-
-
-def _failed(parts: AppContext, owner: str, job: JobStatus) -> list[Record]:
-    """Of each outcome the newest."""
-    pages = (
-        list_records(parts, owner, job=job.id, outcome=Outcome(outcome), limit=FAILURES_READ)
-        for outcome in job.progress.failures
-    )
-    return [record for page in pages for record in page.items]

@@ -11,7 +11,7 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
-from services.coordinator.web.app_context import AppContext, PartsDep
+from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.caller_dependencies import OwnerDep
 from services.coordinator.web.openapi_responses import BYTES, described
 from services.coordinator.web.paging import MAX_BIG_INT, CursorQuery, LimitQuery, PageOut
@@ -55,13 +55,6 @@ def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> Whole
 @router.get("/jobs/{job_id}/schedules", response_class=StreamingResponse, responses=ZIP)
 def job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingResponse:
     """Download the logs that a job exported, as a zip archive."""
-    content = parts.store.zip_directory(_export_uri(parts, owner, job_id))
-    name = f'attachment; filename="mallorn-{job_id}.zip"'
-    return StreamingResponse(content, media_type=MEDIA_TYPE, headers={"Content-Disposition": name})
-
-
-def _export_uri(parts: AppContext, owner: str, job_id: str) -> str:
-    """Where a job's exported logs lie. Raises Conflict while there are none."""
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)
     if job.export_deleted_at is not None:
@@ -77,4 +70,9 @@ def _export_uri(parts: AppContext, owner: str, job_id: str) -> str:
         raise Conflict(
             f"job {job_id} has no schedules yet, it is {job.state}", hint=f"mallorn watch {job_id}"
         )
-    return job.export_uri
+    name = f'attachment; filename="mallorn-{job_id}.zip"'
+    return StreamingResponse(
+        parts.store.zip_directory(job.export_uri),
+        media_type=MEDIA_TYPE,
+        headers={"Content-Disposition": name},
+    )

@@ -35,13 +35,11 @@ class CoordinatorHttp(H11Protocol):
     _waiting: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """Called when a client connects."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, PEER: LocalPeer(transport.get_extra_info("socket"))}
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Called with whatever comes."""
         super().data_received(data)
         self._wait_for_head()
 
@@ -62,7 +60,6 @@ class Server(uvicorn.Server):
         self._stopping = stopping
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called on SIGINT and SIGTERM."""
         self._stopping.set()
         super().handle_exit(sig, frame)
 

@@ -34,17 +34,11 @@ def steepest(tasks: Sequence[TaskView]) -> TaskView:
 
 def gradient_us(task: TaskView) -> float:
     """The weighted drop expected of one more round of a task."""
-    latency = _latency_us(task)
-    rounds = max(1, len(task.curve_us))
-    optimistic = latency / rounds
+    latency_us = task.best_us
+    if latency_us is None:
+        latency_us = max(task.flops, 1.0) / (ASSUMED_GFLOPS * 1e3) / (1 + task.failed_rounds)
+    optimistic = latency_us / max(1, len(task.curve_us))
     return task.weight * (BACKWARD_SHARE * _recent_gain(task) + (1 - BACKWARD_SHARE) * optimistic)
-
-
-def _latency_us(task: TaskView) -> float:
-    if task.best_us is not None:
-        return task.best_us
-    guess = max(task.flops, 1.0) / (ASSUMED_GFLOPS * 1e3)
-    return guess / (1 + task.failed_rounds)
 
 
 def _recent_gain(task: TaskView) -> float:

@@ -88,7 +88,6 @@ class TrialBudget:
         return len(self._busy_sec)
 
     def book(self, task: TaskView, size: int) -> None:
-        """Count a planned round."""
         self._spent += size
         self._busy_sec.append(self._takes(task, size))
 
@@ -100,15 +99,11 @@ class TrialBudget:
         if job.task_trials is not None:
             left = min(left, job.task_trials - task.trials - task.in_flight)
         if job.seconds_left is not None:
-            left = min(left, int(self._free_sec(job.seconds_left) / seconds_per_trial(job, task)))
+            # One round more than workers is open, so that no worker waits. If all are busy, a round waits.
+            workers = max(1, job.slots - 1)
+            wait_sec = sum(self._busy_sec) / workers if self.open_rounds >= workers else 0.0
+            left = min(left, int((job.seconds_left - wait_sec) / seconds_per_trial(job, task)))
         return max(0, left)
-
-    def _free_sec(self, seconds_left: float) -> float:
-        """The time left once a worker is free: if all are busy, a round waits for those in flight."""
-        # One round more than workers is open, so that none of them waits.
-        workers = max(1, self._job.slots - 1)
-        wait = sum(self._busy_sec) / workers if self.open_rounds >= workers else 0.0
-        return seconds_left - wait
 
     def _takes(self, task: TaskView, size: int) -> float:
         return size * seconds_per_trial(self._job, task)

@@ -117,16 +117,13 @@ def _posterior(weight: Array, level: Array, fall: Array, prior: CurvePrior) -> _
     start = (d * right_start - b * right_drop) / determinant
     drop = (a * right_drop - b * right_start) / determinant
     misfit = (level**2 @ weight) * precise + firm * prior.drop**2 - start * right_start - drop * right_drop
-    evidence = _log_prior(prior) - np.log(determinant) / 2 - weight.sum() * _LOG_NOISE - misfit / 2
-    share = np.exp(evidence - evidence.max())
-    return _Posterior(share / share.sum(), start, drop, d / determinant, a / determinant, -b / determinant)
-
-
-def _log_prior(prior: CurvePrior) -> Array:
     knot = (_LOG_KNOT - prior.log_knot) / KNOT_SD
     power = (_LOG_POWER - prior.log_power) / POWER_SD
     noise = (_LOG_NOISE - prior.log_noise) / NOISE_SD
-    return np.asarray(-(knot**2 + power**2 + noise**2) / 2)
+    log_prior = -(knot**2 + power**2 + noise**2) / 2
+    evidence = log_prior - np.log(determinant) / 2 - weight.sum() * _LOG_NOISE - misfit / 2
+    share = np.exp(evidence - evidence.max())
+    return _Posterior(share / share.sum(), start, drop, d / determinant, a / determinant, -b / determinant)
 
 
 def _figure(prior_var: float, share: Array, mean: Array, var: Array | float = 0.0) -> Figure:

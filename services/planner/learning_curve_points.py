@@ -45,7 +45,9 @@ def _draws(size: int) -> float:
 @lru_cache(maxsize=MEMO)
 def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
     """The rounds as observations; None without a valid result."""
-    first = _first_trials(points, known_us)
+    first = 0.0  # trials before the first point; the size of a first round is unknown
+    if known_us is not None:
+        first = float(max(0, points[0].trials - STANDARD_SIZE) if points else WARM_TRIALS)
     seen = [(first, log(known_us))] if known_us else []
     trials = (first, *(float(point.trials) for point in points))
     for (before, after), point in zip(pairwise(trials), points, strict=True):
@@ -64,10 +66,3 @@ def last_gain(points: Sequence[Point], known_us: float | None, first: float) -> 
         if point.best_us is not None and point.best_us < best * (1 - NOISE):
             best, last = point.best_us, float(point.trials)
     return last
-
-
-def _first_trials(points: Sequence[Point], known_us: float | None) -> float:
-    """How many trials came before the first point; the size of a first round is unknown."""
-    if known_us is None:
-        return 0.0
-    return float(max(0, points[0].trials - STANDARD_SIZE) if points else WARM_TRIALS)

@@ -63,7 +63,6 @@ class _Decision:
         self._prospects = prospects(job.tasks, self._forecasts, self._retired, self._size)
 
     def fill(self) -> list[PlannedRound]:
-        """Rounds for the free slots."""
         rounds: list[PlannedRound] = []
         while self._ledger.open_rounds < self._job.slots and (arms := self._arms()):
             rounds.append(self._next_round(arms, self._job.rounds_planned + len(rounds)))
@@ -111,11 +110,12 @@ class _Decision:
         size = min(first, arms[at].size) if new else choice.size or arms[at].size
         self._ledger.book(choice.task, size)
         self._tasks[at] = replace(choice.task, in_flight=size, blocked=True)
-        why = reason(choice, self._forecast(at, size), "first-pass" if new else self._job.policy)
+        same = size == self._size
+        forecasts = self._forecasts if same else self._belief.forecast(self._job.tasks, size)
+        why = reason(choice, forecasts[at], "first-pass" if new else self._job.policy)
         return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:
-        """The tasks that may be tuned now, by index."""
         free = [at for at in self._wanted() if not self._tasks[at].blocked]
         arms: dict[int, Arm] = {}
         for at in free:
@@ -134,12 +134,6 @@ class _Decision:
     def _not_looked_at(self, among: list[int]) -> list[int]:
         known, total = self._job.tasks, self._total_us
         return [at for at in among if not had_fair_look(known[at], self._forecasts[at], total)]
-
-    def _forecast(self, at: int, size: int) -> Forecast:
-        """The forecast for the round at its final size."""
-        same = size == self._size
-        forecasts = self._forecasts if same else self._belief.forecast(self._job.tasks, size)
-        return forecasts[at]
 
     def _why_no_more(self) -> str:
         """Why a job without a budget ends; empty while it does not."""

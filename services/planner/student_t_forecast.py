@@ -37,12 +37,17 @@ class StudentT:
 
 def forecasts(known: StudentT) -> list[Forecast]:
     """The forecast for each task's best latency."""
-    low, expected, high = (np.exp(_clipped(ends)) for ends in _interval(known))
+    freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
+    ends: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
+    low, expected, high = np.exp(_clipped(_at(known, ends[row]).T))
     reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
     # That a round on its curve gains more than noise.
     beats = stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach))
     likely = np.minimum(1.0, known.record / np.maximum(beats, SMALLEST))
-    drop, weights = _drops(known), _rule()[1]
+    weights = _rule()[1]
+    quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])
+    # How far each quadrature node lies below the best, as a share of it: one row per task.
+    drop = -np.expm1(np.minimum(_clipped(_at(known, quantiles[row])) - known.best[:, None], 0.0))
     mean = known.valid * _either(likely * (drop @ weights), LEAP_DROP, known.leap)
     square = known.valid * _either(likely * (drop**2 @ weights), LEAP_DROP**2, known.leap)
     promise = known.valid * _either(np.minimum(beats, known.record), 1.0, known.leap)
@@ -50,21 +55,6 @@ def forecasts(known: StudentT) -> list[Forecast]:
     sd = best * np.sqrt(np.maximum(square - mean**2, 0.0))
     columns = (expected, low, high, best * mean, sd, promise)
     return [Forecast(*row) for row in np.stack(columns, axis=1).tolist()]
-
-
-def _interval(known: StudentT) -> Array:
-    """Low end, median and high end of each prediction."""
-    freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
-    ends: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
-    return _at(known, ends[row]).T
-
-
-def _drops(known: StudentT) -> Array:
-    """How far each quadrature node lies below the best, as a share of it: one row per task."""
-    freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
-    quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])[row]
-    ahead = _clipped(_at(known, quantiles))
-    return np.asarray(-np.expm1(np.minimum(ahead - known.best[:, None], 0.0)))
 
 
 def _at(known: StudentT, quantiles: Array) -> Array:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from db.repositories.claim_job_stage import STAGES
 from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
+from db.repositories.jobs import STAGES, Jobs
 from db.repositories.leases import LeaseToken, WorkItem
 from db.repositories.targets import Targets
 from db.repositories.uploaded_models import Models

@@ -10,8 +10,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.claim_job_stage import STATES
-from db.repositories.jobs import Jobs
+from db.repositories.jobs import STATES, Jobs
 from db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.core.allowed_classes import check_classes, check_fit
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, Unavailable, UnknownName

@@ -36,7 +36,6 @@ def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | No
 
 
 def job_out(session: Session, job: Job) -> JobStatus:
-    """A job with its target and progress."""
     return jobs_out(session, [job])[0]
 
 

@@ -48,7 +48,8 @@ class AllowList:
 
         A name with an @ means an address, and an address counts where the provider has verified it.
         """
-        address = _verified_address(claims)
+        email, is_verified = claims.get(EMAIL), claims.get("email_verified") is True
+        address = email.casefold() if isinstance(email, str) and is_verified else ""
         names = {address} if "@" in owner else {address, owner.casefold()}
         if names & self.admins:
             return ALL_SCOPES
@@ -60,11 +61,6 @@ class AllowList:
             if isinstance(group, str):
                 found |= self.groups.get(group, frozenset())
         return tuple(sorted(found))
-
-
-def _verified_address(claims: Claims) -> str:
-    address = claims.get(EMAIL)
-    return address.casefold() if isinstance(address, str) and claims.get("email_verified") is True else ""
 
 
 def _scopes(group: str, words: str) -> frozenset[Scope]:

@@ -55,22 +55,24 @@ def why_refused(request: Request) -> str | None:
     return unquote(request.cookies.get(cookie_name(request, REFUSED_COOKIE), "")) or None
 
 
-def forget(request: Request, response: Response) -> None:
-    """It is signed in."""
-    response.delete_cookie(cookie_name(request, REFUSED_COOKIE), httponly=True, samesite="strict")
+def set_cookie(
+    request: Request, response: Response, name: str, value: str, seconds: float, *, is_lax: bool = False
+) -> None:
+    """Let a browser keep a cookie that no script reads; a page of another site sends it only if it is lax."""
+    response.set_cookie(
+        cookie_name(request, name),
+        value,
+        max_age=int(seconds),
+        httponly=True,
+        samesite="lax" if is_lax else "strict",
+        secure=request.url.scheme == "https",
+    )
 
 
 def _back(request: Request, error: MallornError) -> Response:
     # Not in the address: whoever makes a link would choose what the page says.
     response = RedirectResponse(home(request), HTTPStatus.SEE_OTHER)
-    response.set_cookie(
-        cookie_name(request, REFUSED_COOKIE),
-        quote(error.message[:MOST_CHARS], safe=""),
-        max_age=TOLD_SEC,
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-    )
+    set_cookie(request, response, REFUSED_COOKIE, quote(error.message[:MOST_CHARS], safe=""), TOLD_SEC)
     return response
 
 
@@ -109,17 +111,10 @@ def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
 
 
 def hand_out(request: Request, response: Response, cookie: str) -> None:
-    """No script reads it, and no other site's page sends it."""
+    """Sign a browser in with this cookie; why it was refused before is forgotten."""
     if why_refused(request):
-        forget(request, response)
-    response.set_cookie(
-        cookie_name(request, COOKIE),
-        cookie,
-        max_age=int(SIGNED_IN_SEC),
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-    )
+        response.delete_cookie(cookie_name(request, REFUSED_COOKIE), httponly=True, samesite="strict")
+    set_cookie(request, response, COOKIE, cookie, SIGNED_IN_SEC)
 
 
 def _session(caller: Caller, asks: bool) -> Session:

@@ -11,7 +11,7 @@ from db.repositories.sign_ins import SignIns
 from mallorn.core.api_keys import new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.version import API
-from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC, OnThePage, hand_out, home
+from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC, OnThePage, hand_out, home, set_cookie
 from services.coordinator.sign_in.oidc_provider import Provider, ProviderDep, Refused
 from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.authenticator import LET_IN
@@ -42,15 +42,9 @@ def leave(request: Request, provider: OpenProvider) -> RedirectResponse:
     """Send this browser to the identity provider; it comes back to `/session/oidc/callback`."""
     kept = {name: new_secret() for name in KEPT}
     response = RedirectResponse(provider.address(_callback(request), **kept), REDIRECT)
-    # Lax: it comes back with a navigation that another site began.
-    response.set_cookie(
-        cookie_name(request, COOKIE),
-        ".".join(kept.values()),  # secrets hold no dot, and nothing that a cookie has to escape
-        max_age=AWAY_SEC,
-        httponly=True,
-        samesite="lax",
-        secure=request.url.scheme == "https",
-    )
+    # Secrets hold no dot, and nothing that a cookie has to escape.
+    # Lax: the browser comes back with a navigation that another site began.
+    set_cookie(request, response, COOKIE, ".".join(kept.values()), AWAY_SEC, is_lax=True)
     return response
 
 
@@ -64,7 +58,9 @@ def come_back(
     error: Annotated[str, Query(description="Why the provider did not.")] = "",
 ) -> RedirectResponse:
     """Take a browser back from the identity provider, sign it in, and show it the page."""
-    kept = _kept(request)
+    # What the browser left with; empty where it brings nothing of ours.
+    words = request.cookies.get(cookie_name(request, COOKIE), "").split(".")
+    kept = dict(zip(KEPT, words, strict=True)) if len(words) == len(KEPT) and all(words) else {}
     if not kept or kept["state"] != state:
         raise Refused("this sign-in was not begun in this browser, or too long ago", hint="sign in again")
     if error or not code:
@@ -80,12 +76,6 @@ def come_back(
     response.delete_cookie(cookie_name(request, COOKIE), httponly=True, samesite="lax")
     hand_out(request, response, cookie)
     return response
-
-
-def _kept(request: Request) -> dict[str, str]:
-    """What the browser left with; empty where it brings nothing of ours."""
-    kept = request.cookies.get(cookie_name(request, COOKIE), "").split(".")
-    return dict(zip(KEPT, kept, strict=True)) if len(kept) == len(KEPT) and all(kept) else {}
 
 
 def _callback(request: Request) -> str:

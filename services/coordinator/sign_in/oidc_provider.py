@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from threading import Lock
-from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import httpx
@@ -43,21 +43,18 @@ class ProviderMetadata(Generic[Document]):
         """
         with self._lock:
             if (anew or not self._good()) and self._clock() - self._asked_sec >= AGAIN_SEC:
-                self._renew()
+                try:
+                    self._document, self._got_sec = self._ask(), self._clock()
+                except MallornError as error:
+                    self._why_not = error
+                finally:
+                    self._asked_sec = self._clock()
             if self._document is not None and self._good():
                 return self._document
             raise Unavailable(self._why_not.message, hint=self._why_not.hint)
 
     def _good(self) -> bool:
         return self._clock() - self._got_sec < KEPT_SEC
-
-    def _renew(self) -> None:
-        try:
-            self._document, self._got_sec = self._ask(), self._clock()
-        except MallornError as error:
-            self._why_not = error
-        finally:
-            self._asked_sec = self._clock()
 
 
 TIMEOUT_SEC: Final = 10.0
@@ -67,12 +64,11 @@ LEEWAY_SEC: Final = 330
 VISITS_PER_MINUTE: Final = 60
 ALGORITHMS: Final = ("RS256", "ES256", "PS256")
 Claims = dict[str, object]
+Scopes = tuple[Scope, ...]
 Said = TypeVar("Said", bound=BaseModel)
 
 
 class Discovery(BaseModel):
-    """The provider's description of itself."""
-
     issuer: str
     authorization_endpoint: str
     token_endpoint: str
@@ -80,22 +76,11 @@ class Discovery(BaseModel):
 
 
 class Tokens(BaseModel):
-    """What a code is exchanged for."""
-
     id_token: str = ""
 
 
 class KeySet(BaseModel):
-    """The keys that the provider signs with."""
-
     keys: list[dict[str, object]]
-
-
-class Person(NamedTuple):
-    """Somebody who signed in."""
-
-    owner: str
-    scopes: tuple[Scope, ...]
 
 
 class Refused(Unauthorized):
@@ -128,7 +113,6 @@ class Provider:
 
     @property
     def name(self) -> str:
-        """As people know it."""
         return urlsplit(self.issuer).netloc
 
     def address(self, redirect_uri: str, state: str, nonce: str, verifier: str) -> str:
@@ -146,8 +130,8 @@ class Provider:
         }
         return f"{self._description.read().authorization_endpoint}?{urlencode(asked)}"
 
-    def person(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> Person:
-        """Return who came back with this code, and what they may do. Raises Refused, Unavailable."""
+    def person(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> tuple[str, Scopes]:
+        """Return the owner who came back with this code, and their scopes. Raises Refused, Unavailable."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -157,12 +141,16 @@ class Provider:
         known = self._client_id, self._client_secret
         said = self._ask("POST", self._description.read().token_endpoint, Tokens, data=form, auth=known)
         claims = self._checked(said.id_token, nonce)
-        owner = self._named(claims)
+        owner = claims.get(self._claim)
+        if not isinstance(owner, str) or not owner:
+            raise Refused(f"{self.name} does not tell `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
+        if self._claim == EMAIL and claims.get("email_verified") is not True:
+            raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
         if not (scopes := self._allowed.scopes(owner, claims)):
             raise Refused(
                 f"{owner} is on no list of this service", hint="ask an admin of it for an invitation"
             )
-        return Person(owner, scopes)
+        return owner, scopes
 
     def _describe(self) -> Discovery:
         described = self._ask("GET", f"{self.issuer}/.well-known/openid-configuration", Discovery)
@@ -200,14 +188,6 @@ class Provider:
         except (errors.JoseError, ValueError):
             return claims(self._keys.read(anew=True))
 
-    def _named(self, claims: Claims) -> str:
-        owner = claims.get(self._claim)
-        if not isinstance(owner, str) or not owner:
-            raise Refused(f"{self.name} does not tell `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
-        if self._claim == EMAIL and claims.get("email_verified") is not True:
-            raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
-        return owner
-
     def _ask(self, method: str, url: str, kind: type[Said], **given: Any) -> Said:
         try:
             answer = httpx.request(method, url, timeout=TIMEOUT_SEC, **given)
@@ -223,7 +203,6 @@ class Provider:
 
 
 def get_provider(request: Request) -> Provider | None:
-    """The provider of the app that serves this request."""
     provider: Provider | None = request.app.state.provider
     return provider
 

@@ -56,7 +56,6 @@ class AppContext:
 
 
 def get_parts(request: Request) -> AppContext:
-    """The parts of the app that serves this request."""
     parts: AppContext = request.app.state.parts
     return parts
 

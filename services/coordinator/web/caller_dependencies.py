@@ -34,12 +34,8 @@ def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
     """Return the key and the cookie of a request, as they came, and which program sent it."""
     scheme, key = get_authorization_scheme_param(request.headers.get("authorization"))
     cookie = request.cookies.get(cookie_name(request, COOKIE))
-    return key if scheme.lower() == "bearer" and key else None, cookie, peer_of(request)
-
-
-def peer_of(request: Request) -> LocalPeer | None:
-    """Return the program that sent a request; None: this process."""
-    return getattr(request.state, PEER, None)
+    peer: LocalPeer | None = getattr(request.state, PEER, None)  # None: this process
+    return key if scheme.lower() == "bearer" and key else None, cookie, peer
 
 
 def admit(parts: AppContext, request: Request) -> Caller:

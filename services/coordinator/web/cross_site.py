@@ -31,8 +31,6 @@ HEADERS: Final = {
 
 
 class CrossSiteMiddleware:
-    """Middleware in front of all routes."""
-
     def __init__(self, app: ASGIApp, door: Authenticator) -> None:
         self._app = app
         self._door = door

@@ -118,7 +118,9 @@ def _http(request: Request, error: Exception) -> Response:
         return _known(request, InvalidRequest(f"the body cannot be read: {error.detail}", hint="see /docs"))
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the first route of a path names its own alone
-        headers["Allow"] = ", ".join(sorted(_methods(request)))
+        routes = (route for route in request.app.routes if isinstance(route, Route))
+        fitting = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+        headers["Allow"] = ", ".join(sorted({method for route in fitting for method in route.methods or ()}))
     name = HTTPStatus(error.status_code).phrase.title().replace(" ", "")
     body = {
         "error": name,
@@ -126,16 +128,6 @@ def _http(request: Request, error: Exception) -> Response:
         "hint": "see /docs",
     }
     return JSONResponse(body, error.status_code, headers)
-
-
-def _methods(request: Request) -> set[str]:
-    """What may be done with the path of a request."""
-    return {
-        method
-        for route in request.app.routes
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
-        for method in route.methods or ()
-    }
 
 
 def _gone(_request: Request, _error: Exception) -> Response:

@@ -33,8 +33,6 @@ UPLOAD: Final = "PUT", f"{API}/models"  # has a limit of its own, MALLORN_MAX_MO
 
 
 class RequestLimits:
-    """Middleware in front of all routes."""
-
     def __init__(self, app: ASGIApp, parts: AppContext) -> None:
         self._app = app
         self._parts = parts

@@ -1,17 +1,65 @@
 """The grouping `dynamic`: operators, split and merged by how models rank fresh batches."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
 from services.planner.families.base import Families, Member, Placement
-from services.planner.families.family_splits import ROUNDS, operator_family, splits
 
+BADLY_RANKED: Final = 0.6  # share of a batch's pairs in order, below which a model ranks badly
 WELL_RANKED: Final = 0.75  # share of a batch's pairs in order, above which a model ranks well
+ROUNDS: Final = 2  # in a row that a change needs
+PREFIX_CHARS: Final = 8
 
 Shares = Mapping[tuple[str, str], Sequence[float]]  # (whose batches, whose model): oldest first
+
+
+def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
+    """New placements for members whose last batches were ranked badly while other members' were not.
+
+    A model that ranks everyone badly is young or useless; less data would not help it.
+    """
+    families = defaultdict[str, list[Member]](list)
+    for member in members:
+        families[member.family].append(member)
+    placed: dict[int, Placement] = {}
+    for family in families.values():
+        newest = [share for member in family for share in _own_shares(member)[-1:]]
+        if max(newest, default=0.0) < BADLY_RANKED:
+            continue
+        for member in family:
+            last = _own_shares(member)[-ROUNDS:]
+            is_misjudged = len(last) == ROUNDS and max(last) < BADLY_RANKED
+            if is_misjudged and (name := _split_family(member, family)):
+                placed[member.id] = Placement(
+                    name,
+                    f"split off from {member.family}, whose model had "
+                    f"{' and '.join(f'{share:.2f}' for share in last)} of the pairs of its last batches "
+                    f"in order, below {BADLY_RANKED:.2f}",
+                )
+    return placed
+
+
+def _own_shares(member: Member) -> list[float]:
+    """Return how its family's own model ranked a member's batches, where that is known."""
+    mine = [ranking for ranking in member.rankings if ranking.model == member.family]
+    return [ranking.own for ranking in mine if ranking.own is not None]
+
+
+def _split_family(member: Member, family: Sequence[Member]) -> str:
+    """Return the family of a member's structure, or of the member only; empty if it is alone already."""
+    of_structure = f"{operator_family(member.op)}/{member.structure[:PREFIX_CHARS]}"
+    alone = f"{of_structure}/{member.key[:PREFIX_CHARS]}"
+    is_mixed = any((other.op, other.structure) != (member.op, member.structure) for other in family)
+    names = [of_structure, alone] if is_mixed else [alone]
+    return next((name for name in names if name != member.family), "")
+
+
+def operator_family(op: str) -> str:
+    """Return the family in which all workloads of an operator start."""
+    return f"dynamic:{op}"
 
 
 def merges(members: Sequence[Member]) -> Mapping[int, Placement]:

@@ -7,8 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.claim_job_stage import STAGES
-from db.repositories.jobs import Jobs
+from db.repositories.jobs import STAGES, Jobs
 from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, WorkItem
 from db.tables import LeaseRow
 from mallorn.core.errors import MallornError
