@@ -8,7 +8,7 @@ what a killed writer left. Workers ask the database which owners still have the 
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
@@ -145,17 +145,13 @@ def _remove(entry: Path) -> None:
 
 
 def _forget_oldest(root: Path) -> None:
-    found = sorted(_sizes(root))
+    found: list[tuple[float, int, Path]] = []
+    for entry in root.glob("*/*-*"):
+        with suppress(OSError):  # another worker just removed it
+            found.append((entry.stat().st_mtime, (entry / LIBRARY).stat().st_size, entry))
     excess = sum(size for _, size, _ in found) - MOST_BYTES
-    for _, size, entry in found:
+    for _, size, entry in sorted(found):
         if excess <= 0:
             return
         _remove(entry)
         excess -= size
-
-
-def _sizes(root: Path) -> Iterator[tuple[float, int, Path]]:
-    """When each entry was used last, and its bytes; one that another worker just removed is left out."""
-    for entry in root.glob("*/*-*"):
-        with suppress(OSError):
-            yield entry.stat().st_mtime, (entry / LIBRARY).stat().st_size, entry

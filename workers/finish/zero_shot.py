@@ -82,7 +82,14 @@ def _answered(claimed: StageContext, task: Task, workload: Workload, check: Chec
             expected_us = each.expected_us or modelled_us(space, each.candidate) or at_best_us
             untimed = Trial(each.candidate, Outcome.OK, origin=each.source)
             winner = Winner(contest, 0, untimed, verdict.trace, verdict.max_error, expected_us=expected_us)
-            return ZeroShotWinner(winner, _told(each, winner))
+            answered = Answered(
+                source=each.source,
+                because=each.because,
+                sure=each.sure,
+                expected_us=each.expected_us,
+                checked=winner.is_checked,
+            )
+            return ZeroShotWinner(winner, answered)
     return None
 
 
@@ -97,13 +104,3 @@ def _answers(claimed: StageContext, workload: Workload, space: TvmSpace) -> Iter
     *others, last = SOURCES[claimed.options.mode]
     modelled = RankedByMachine(claimed.options.cost_model, claimed.options.search)
     return islice(in_order((*others, modelled, last), ask), TRIED)
-
-
-def _told(answer: ZeroShotAnswer, winner: Winner) -> Answered:
-    return Answered(
-        source=answer.source,
-        because=answer.because,
-        sure=answer.sure,
-        expected_us=answer.expected_us,
-        checked=winner.is_checked,
-    )

@@ -15,9 +15,8 @@ from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.device_runner import Runner
 from workers.measure.base import MeasureInput, Measurer, MeasureResult, Program, Tools
 from workers.measure.build_candidates import Builds, Built
-from workers.measure.device_runs import DeviceRuns
+from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
-from workers.measure.timing_drift_detector import TimingDriftDetector
 from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class
 from workers.sandbox.untrusted_files import untrusted_folder
 from workers.subprocesses.process_pool import ChildPool

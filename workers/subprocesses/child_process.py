@@ -12,7 +12,6 @@ from typing import ClassVar, Final, Self, TypeVar
 from mallorn.core.errors import CodeReplaced
 from mallorn.core.redaction import redact
 from workers.sandbox.sandbox import SandboxSpec
-from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.cgroups import killed_for_memory
 from workers.subprocesses.cpu_share import ProcessorShare
 from workers.subprocesses.errors import (
@@ -33,7 +32,7 @@ from workers.subprocesses.frame_channel import (
     FrameTooLarge,
 )
 from workers.subprocesses.launch_spec import LaunchSpec
-from workers.subprocesses.pending_call import PendingCall
+from workers.subprocesses.pending_call import Call, PendingCall
 from workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
 from workers.subprocesses.shutdown import STOP
 from workers.subprocesses.start_process import ChildLog, start_process

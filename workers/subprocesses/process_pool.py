@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from mallorn.core.errors import MallornError
-from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.child_process import Child
-from workers.subprocesses.pending_call import PendingCall
+from workers.subprocesses.pending_call import Call, PendingCall
 
 R = TypeVar("R")
 
@@ -54,11 +53,6 @@ class ChildPool(Generic[R]):
         self._suspended = False
 
     @property
-    def free(self) -> int:
-        """How many more tasks can be submitted now."""
-        return len(self._children) - len(self._running)
-
-    @property
     def size(self) -> int:
         """How many children there are; their places are numbered from 0."""
         return len(self._children)
@@ -92,7 +86,10 @@ class ChildPool(Generic[R]):
             left_sec = min([until_sec - time.monotonic(), *limits_sec])
             if finished or until_sec <= time.monotonic():
                 return finished
-            self._wait(left_sec)
+            poller = select.poll()
+            for child in self._running:
+                poller.register(child.fileno(), child.events)
+            poller.poll(max(0.0, left_sec) * 1000)
         return []
 
     def suspend(self) -> None:
@@ -145,9 +142,3 @@ class ChildPool(Generic[R]):
         if not self._suspended:
             child.start()  # its successor warms up while others work
         return Finished(running.tag, end)
-
-    def _wait(self, timeout_sec: float) -> None:
-        poller = select.poll()
-        for child in self._running:
-            poller.register(child.fileno(), child.events)
-        poller.poll(max(0.0, timeout_sec) * 1000)

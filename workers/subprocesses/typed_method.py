@@ -15,16 +15,57 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
 
-from workers.subprocesses.call_encoding import Call, Fields
-from workers.subprocesses.pending_call import PendingCall
+from pydantic import ConfigDict, create_model
+
+from workers.subprocesses.pending_call import Call, PendingCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Given = Mapping[str, Any]  # arguments of a call, by their names
 Limit = float | Callable[[Given], float]
 Served = Mapping[str, Callable[[bytes], bytes]]  # methods by name, from their parameters to their results
+
+
+_CONFIG: Final = ConfigDict(
+    extra="forbid",
+    protected_namespaces=(),
+    ser_json_inf_nan="constants",
+    ser_json_bytes="base64",
+    val_json_bytes="base64",
+)
+
+
+class Fields:
+    """Named values of given types. What does not fit its type is a ValueError on the side that sends it."""
+
+    def __init__(self, name: str, types: Mapping[str, object]) -> None:
+        required: dict[str, Any] = {field: (kind, ...) for field, kind in types.items()}
+        self._model: Any = create_model(name, __config__=_CONFIG, **required)
+
+    def pack(self, values: Mapping[str, object]) -> bytes:
+        """The values as one JSON object."""
+        text: str = self._model.model_construct(**values).model_dump_json(
+            warnings="error", exclude_unset=True
+        )
+        return text.encode()
+
+    def unpack(self, body: bytes) -> dict[str, Any]:
+        """The values, each of its type again."""
+        read = self._model.model_validate_json(body)
+        return {name: getattr(read, name) for name in self._model.model_fields}
 
 
 class Asker(Protocol):

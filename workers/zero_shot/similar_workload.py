@@ -1,6 +1,6 @@
 """The nearest workloads of the same kind: their fastest schedules carried to this shape."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import exp2, log2
@@ -29,21 +29,18 @@ class SimilarWorkload(AnswerSource):
     within: float = CLOSE
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        neighbours = [pair for pair in _neighbours(session, question) if pair[0] <= self.within]
+        asked = question.workload
+        alike = Workloads(session).of_structure(asked.structure, question.owner)
+        far = [(apart(asked, other), other) for other in alike if other.id != asked.id]
+        nearest = sorted(far, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
+        neighbours = [pair for pair in nearest if pair[0] <= self.within]
         places = [
             (question.target_id, ""),
             *((at, f" on {words_of(target)}") for at, target in kin_of(session, question)),
         ]
         for target_id, words in places:
-            for far, neighbour in neighbours:
-                yield from _carried(session, question, neighbour, far, target_id, words)
-
-
-def _neighbours(session: Session, question: ZeroShotQuery) -> Sequence[tuple[float, Workload]]:
-    asked = question.workload
-    alike = Workloads(session).of_structure(asked.structure, question.owner)
-    far = [(apart(asked, other), other) for other in alike if other.id != asked.id]
-    return sorted(far, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
+            for doublings, neighbour in neighbours:
+                yield from _carried(session, question, neighbour, doublings, target_id, words)
 
 
 def apart(one: Workload, other: Workload) -> float:
