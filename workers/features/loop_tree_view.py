@@ -4,7 +4,7 @@ Loops of one iteration are left out, as compilers do. All candidates of a sketch
 locations share a tree; only its numbers differ.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -60,15 +60,14 @@ def lines_of(nest: TracedNest) -> list[Line]:
             node = found
         node.children.append(_Node(block=block, ordinal=ordinal))
     lines = [Line(-1)]
-    for line in _below(root, 0, lines):
-        lines.append(line)
+    _append_below(root, 0, lines)
     return lines
 
 
-def _below(node: _Node, at: int, lines: list[Line]) -> Iterator[Line]:
+def _append_below(node: _Node, at: int, lines: list[Line]) -> None:
     for child in node.children:
-        yield Line(at, len(node.children) == 1, child.loop, child.block, child.ordinal)
-        yield from _below(child, len(lines) - 1, lines)
+        lines.append(Line(at, len(node.children) == 1, child.loop, child.block, child.ordinal))
+        _append_below(child, len(lines) - 1, lines)
 
 
 class LoopsView(Extractor):
@@ -105,7 +104,9 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
         _fill(table[:, at], line, rows)
     table[:, 0, FLOPS] = descriptors[0] if descriptors else 0.0
     table[:, 0, UNROLL] = np.log2(1 + nest.unroll.of(rows))
-    table[:, :, REACH] = _summed(lines, table[:, :, EXTENT])
+    table[:, :, REACH] = table[:, :, EXTENT]
+    for at, line in enumerate(lines[1:], start=1):
+        table[:, at, REACH] += table[:, line.parent, REACH]
     table[:, :, PARALLEL] = _parallel(lines, table[:, :, REACH], np.log2(nest.parallel.of(rows)))
     table[:, :, VECTOR] = _vector(lines, table[:, :, EXTENT], np.log2(nest.vector.of(rows)))
     return _compact(lines, table)
@@ -125,14 +126,6 @@ def _fill(column: Numbers, line: Line, rows: Rows) -> None:
         column[:, [TILED, INLINED, STAGE]] = bool(block.structure), block.inlined, block.stage
     else:
         column[:, ROOT] = 1
-
-
-def _summed(lines: Sequence[Line], extents: Numbers) -> Numbers:
-    """The log of the iterations from the root down to each line."""
-    reach = extents.copy()
-    for at, line in enumerate(lines[1:], start=1):
-        reach[:, at] += reach[:, line.parent]
-    return reach
 
 
 def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:

@@ -70,7 +70,6 @@ class TracedNest:
         return next((block for block in self.blocks if loop in block.path), None)
 
     def replace(self, loop: Loop, parts: list[Loop]) -> None:
-        """Replace this loop by others, everywhere."""
         for block in self.blocks:
             if loop in block.path:
                 at = block.path.index(loop)

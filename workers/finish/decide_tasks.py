@@ -131,8 +131,8 @@ def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Check
     """Decide every task. Raises TurnOver between two of them where others wait for this worker."""
     if not claimed.options.searches:
         told, without = answer(claimed, check)
-        answers = {each.winner.contest.task.name: each.answered for each in told}
-        return Decided([each.winner for each in told], without, FinishReport(answers=answers))
+        answers = {winner.contest.task.name: answered for winner, answered in told}
+        return Decided([winner for winner, _ in told], without, FinishReport(answers=answers))
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).programs(claimed.job.id)
     steps, turn = StoredDecisions.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)

@@ -44,7 +44,6 @@ class KnownLibraries:
 
     @classmethod
     def of(cls, claimed: StageContext) -> Self:
-        """Of the job's model as its import found it."""
         job = claimed.job
         graph = claimed.graph.model_dump(mode="json", include={"recipe", "dynamic"})
         asked = claimed.target.text, claimed.options.input_shapes
@@ -53,7 +52,6 @@ class KnownLibraries:
         return cls(root / _folder_name(job.model_id, job.owner), made_for)
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
         return any(self.folder.glob(f"{self.made_for}-*"))
 
     def take(self, winners: Sequence[Winner], library: Path) -> Compiled | None:

@@ -43,7 +43,6 @@ class StepLog:
 
     @property
     def seconds(self) -> dict[str, StepSeconds]:
-        """By step, in their order."""
         return {
             name: StepSeconds(wall=round(wall, 2), processor=round(busy, 2))
             for name, (wall, busy) in self.spent.items()

@@ -111,7 +111,6 @@ class Winner:
 
     @property
     def means(self) -> str:
-        """How it was found."""
         return self.contest.means.get(self.contest.slots[self.slot].candidate, DEFAULT)
 
     @property

@@ -1,7 +1,6 @@
 """The finish of a job that measures no candidates: what is known answers for every task."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -42,17 +41,12 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ZeroShotWinner:
-    """The answer that is handed out, and how it is told."""
+def answer(claimed: StageContext, check: Checker) -> tuple[list[tuple[Winner, Answered]], list[Contest]]:
+    """Return a winner for each task with what the report says of it, and the tasks for which there is none.
 
-    winner: Winner
-    answered: Answered
-
-
-def answer(claimed: StageContext, check: Checker) -> tuple[list[ZeroShotWinner], list[Contest]]:
-    """An answer for every task, and the tasks for which none is a program that the checker lets pass."""
-    told: list[ZeroShotWinner] = []
+    A winner is the first answer that is a program which the checker lets pass.
+    """
+    told: list[tuple[Winner, Answered]] = []
     without: list[Contest] = []
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).programs(claimed.job.id)
@@ -66,7 +60,9 @@ def answer(claimed: StageContext, check: Checker) -> tuple[list[ZeroShotWinner],
     return told, without
 
 
-def _answered(claimed: StageContext, task: Task, workload: Workload, check: Checker) -> ZeroShotWinner | None:
+def _answered(
+    claimed: StageContext, task: Task, workload: Workload, check: Checker
+) -> tuple[Winner, Answered] | None:
     program = program_of(workload)
     try:
         space = space_of(claimed, workload)
@@ -89,7 +85,7 @@ def _answered(claimed: StageContext, task: Task, workload: Workload, check: Chec
                 expected_us=each.expected_us,
                 checked=winner.is_checked,
             )
-            return ZeroShotWinner(winner, answered)
+            return winner, answered
     return None
 
 

@@ -15,7 +15,6 @@ from workers.interfaces.tensor_arguments import Tensor
 from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.validate_candidates import home
 from workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
-from workers.subprocesses.pending_call import Call
 from workers.subprocesses.process_pool import ChildPool, Finished
 
 TEXT_LIMIT = 1000
@@ -105,10 +104,7 @@ class Builds:
         self._builders.resume()
 
     def _submit(self, slot: MeasureInput, place: int) -> None:
-        self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot, place)
-
-    def _call(self, slot: MeasureInput) -> Call[Library]:
-        return CandidateCompiler.build.of(
+        call = CandidateCompiler.build.of(
             self._program.tir,
             self._target.text,
             slot.sketch.trace,
@@ -116,6 +112,7 @@ class Builds:
             str(self._artifact(slot)),
             self._any_size,
         )
+        self._builders.submit(call.within(self._timeout_sec), slot.slot, place)
 
     def _artifact(self, slot: MeasureInput) -> Path:
         return self._folder / f"{slot.slot}.so"

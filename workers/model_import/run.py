@@ -62,6 +62,7 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
                 if instead is not None:
                     _bind(session, claimed, instead)
         return job_id
+    return None
 
 
 def _on_its_target(claimed: StageContext, measurer: Measurer) -> StageContext:

@@ -42,9 +42,7 @@ class Health:
         while self._ails is not None and not STOP.asked:
             log.error("this worker rests for %.0f s: %s", self._rest_sec, self._ails)
             self._tell(self._ails.headline)
-            until_sec = time.monotonic() + self._rest_sec
-            while not STOP.asked and (left_sec := until_sec - time.monotonic()) > 0:
-                time.sleep(min(left_sec, LOOK_SEC))
+            _sleep(self._rest_sec)
             self._rest_sec = min(2 * self._rest_sec, LONGEST_REST_SEC)
             self._ails = what_ails(self._tunes())
         self._well_since = time.monotonic()
@@ -63,3 +61,9 @@ def what_ails(tunes: bool) -> MallornError | None:
     except OSError as error:
         return os_error(error, "a temporary file")
     return None
+
+
+def _sleep(seconds: float) -> None:
+    until_sec = time.monotonic() + seconds
+    while not STOP.asked and (left_sec := until_sec - time.monotonic()) > 0:
+        time.sleep(min(left_sec, LOOK_SEC))

@@ -121,13 +121,15 @@ class Runtime:
         """Who answers which candidates can be rebuilt: those who will build them, if anybody does."""
         return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
 
+    def tools(self, like: DeviceClass | None) -> Tools:
+        return Tools(self.settings, self.builders, self.runner, self.builds, like)
+
     def measurer(self, options: JobOptions, like: DeviceClass | None = None) -> Measurer:
         """What builds and times a job's candidates, on devices of this class alone where one is named.
 
         Raises PluginFailed, InvalidRequest.
         """
-        tools = Tools(self.settings, self.builders, self.runner, self.builds, like)
-        found: Measurer = resolve("measurer", options.measurer).from_tools(tools)
+        found: Measurer = resolve("measurer", options.measurer).from_tools(self.tools(like))
         return found
 
     def warm_up(self, job_id: str) -> None:
@@ -204,5 +206,4 @@ class Runtime:
 
 @lru_cache
 def runtime() -> Runtime:
-    """The runtime of this process."""
     return Runtime(settings())

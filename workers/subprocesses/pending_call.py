@@ -22,7 +22,6 @@ class Call(Generic[R]):
     read: Callable[[bytes], R]
 
     def within(self, limit_sec: float) -> "Call[R]":
-        """The same with another time limit."""
         return replace(self, limit_sec=limit_sec)
 
 

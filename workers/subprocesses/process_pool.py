@@ -119,7 +119,6 @@ class ChildPool(Generic[R]):
         return tags
 
     def close(self) -> None:
-        """Kill all children."""
         self._running.clear()
         for child in self._children:
             child.kill()

@@ -13,7 +13,6 @@ answers there. A limit that depends on what is asked is a function of the parame
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import (
     Any,
@@ -36,6 +35,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Given = Mapping[str, Any]  # arguments of a call, by their names
 Limit = float | Callable[[Given], float]
+# A method's name and what answers it, from packed parameters to a packed result.
+Handler = tuple[str, Callable[[bytes], bytes]]
 Served = Mapping[str, Callable[[bytes], bytes]]  # methods by name, from their parameters to their results
 
 
@@ -92,7 +93,6 @@ class Method(Generic[P, R]):
         return self if caller is None else BoundMethod(self, caller)
 
     def of(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """A call with these parameters."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
@@ -101,7 +101,7 @@ class Method(Generic[P, R]):
             self.name, self._params.pack(given), limit_sec, lambda body: self._result.unpack(body)["value"]
         )
 
-    def by(self, function: Callable[P, R]) -> "Handler":
+    def by(self, function: Callable[P, R]) -> Handler:
         """What answers the method, in the process or in its place."""
         taken = inspect.signature(function)
         taken.bind(**dict.fromkeys(self._signature.parameters))  # raises TypeError for other parameters
@@ -110,7 +110,7 @@ class Method(Generic[P, R]):
             answered: Callable[..., R] = function
             return self._result.pack({"value": answered(**self._params.unpack(params))})
 
-        return Handler(self.name, answer)
+        return self.name, answer
 
     @cached_property
     def _signature(self) -> inspect.Signature:
@@ -150,14 +150,6 @@ class BoundMethod(Generic[P, R]):
         return self._caller.ask(self._method.of(*args, **kwargs).within(limit_sec))
 
 
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """A method's name and what answers it, from packed parameters to a packed result."""
-
-    name: str
-    function: Callable[[bytes], bytes]
-
-
 def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Method[P, R]]:
     """Declares a method of a helper process, with the time it may take once the process is ready."""
     return lambda declared: Method(declared, limit_sec)
@@ -165,7 +157,7 @@ def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Met
 
 def serving(face: type, *answers: Handler) -> Served:
     """What `serve` needs to be a process of that class. Raises TypeError unless all its methods are there."""
-    found = {answer.name: answer.function for answer in answers}
+    found = dict(answers)
     declared = {name for name in dir(face) if isinstance(getattr(face, name), Method)}
     if found.keys() != declared:
         missing, unknown = sorted(declared - found.keys()), sorted(found.keys() - declared)

@@ -177,9 +177,8 @@ class WholeModel:
         return DeviceMeter(self.seat) if self.seat is not None else LoadMeter(ours)
 
     def release_device(self) -> None:
-        """Give the device back, if there is one."""
-        if self.seat is not None:
-            self.seat.release()
+        if self.seat is not None and self.seat.runner.alive:
+            self.seat.runner.release()
 
     def outputs(self, name: str) -> Path:
         """Where an engine writes what it computes."""

@@ -130,7 +130,7 @@ def test_a_device_that_is_given_back_is_free_at_once(
     engine.save_outputs(str(tmp_path / "outputs.npz"))
     engine.time_bursts(bursts=1, number=2)
     engine.time_kernels(seconds=0.05)
-    seat.release()
+    seat.runner.release()
     assert seat.runner.alive
     fleet.wait_free(parse_target(TARGET.text))
 
