@@ -24,8 +24,6 @@ ONE, NONE = Number(1.0), Number(0.0)
 
 
 class AxisKind(IntEnum):
-    """The kind of axis that a loop runs over."""
-
     SPATIAL = 0
     REDUCTION = 1
 
@@ -114,7 +112,6 @@ class Follower:
         }
 
     def follow(self, steps: Sequence[TraceStep]) -> TracedNest:
-        """The nest after all steps."""
         for step in steps:
             if step.kind in self._ways:
                 self._ways[step.kind](step)

@@ -128,7 +128,7 @@ class Decided:
 
 
 def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Checker) -> Decided:
-    """Decide every task. Raises TurnOver between two of them where others wait for this worker."""
+    """Decide every task. Raises TimeSliceOver between two of them where other jobs wait for this worker."""
     if not claimed.options.searches:
         told, without = answer(claimed, check)
         answers = {winner.contest.task.name: answered for winner, answered in told}

@@ -58,9 +58,8 @@ class StepLog:
         except (LeaseLost, StorageFull):
             raise
         except MallornError as error:
-            hint = error.hint
-            if isinstance(error, ChildCrashed):
-                hint = advice(error, self.claimed.runtime.settings)
+            config = self.claimed.runtime.settings
+            hint = advice(error, config) if isinstance(error, ChildCrashed) else error.hint
             self.leave(step, error.headline, hint)
         return None
 

@@ -20,9 +20,8 @@ from workers.round.round_context import program_of
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.tvm_space import TvmSpace
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
+from workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
 from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
-from workers.zero_shot.same_workload import SameWorkload
-from workers.zero_shot.similar_workload import SimilarWorkload
 
 TRIED: Final = 8  # answers, until one is a program and computes the right thing
 SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {

@@ -62,7 +62,9 @@ class TvmMeasurer(Measurer):
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
         """Measure every slot once, as soon as it is built."""
-        schedule = alternate if share_cores(self._devices(target), target) else overlap
+        hosts = {device.endpoint.host_id for device in self._devices(target)}
+        # What is built here disturbs a CPU that measures here; a GPU measures by its own clock.
+        schedule = alternate if target.is_cpu and host_id() in hosts else overlap
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, folder, limit_sec)
@@ -120,11 +122,6 @@ class TvmMeasurer(Measurer):
         if not devices:
             raise none_like(self._like)
         return devices
-
-
-def share_cores(devices: Sequence[TrackedDevice], target: Target) -> bool:
-    """Whether what we build disturbs what the devices measure; a GPU measures by its own clock."""
-    return target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
 
 
 def alternate(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:

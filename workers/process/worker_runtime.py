@@ -157,10 +157,7 @@ class Runtime:
         return graphs
 
     def enlist(self, tunes: bool, met: Callable[[str], None], tidy: Callable[[], None]) -> None:
-        """Appear in the fleet, as a slot that tunes or as one that only imports.
-
-        `met` is told once of each device of whose machine nothing is known; `tidy` is called once a minute.
-        """
+        """Set whether this slot tunes, and report it to the fleet as `Heartbeat.start` describes."""
         self.tunes = tunes
         self.roll_call.start(reached(self.settings.sandbox_mode()), tunes, met, tidy)
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import Groups, Vector
+from costmodels.base import CostModel, Groups, Vector
 from costmodels.labels import bounded_sample, informative, labels, timed
 from costmodels.views import VIEWS
 from db.repositories.cost_models import CostModels, Head, NewCostModel
@@ -19,7 +19,7 @@ from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from mallorn.core.allowed_classes import check_classes
-from mallorn.core.cost_model_name import in_scope
+from mallorn.core.cost_model_name import CostModelName, in_scope
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.outcomes import Outcome
@@ -31,7 +31,7 @@ from workers.process.worker_runtime import Runtime
 from workers.round.fallback import warn
 from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from workers.round.round_context import work_of
-from workers.round.select_cost_model import Beginning, beginning, reads_todays_view, view_of
+from workers.round.select_cost_model import beginning, reads_todays_view, view_of
 
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8  # with a time, below which a model would tell noise
@@ -87,10 +87,10 @@ def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
         options.check_known()
         check_classes(options, runtime.settings.plugins)
         data = _data(session, line)
-        start = beginning(session, line.name, data.op, line.target_id, line.machine)
+        model, base = beginning(session, line.name, data.op, line.target_id, line.machine)
     family = line.family if in_scope(line.family, "") else "a private job"
     with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {family}"):
-        return _fit(line, data, start, FeatureLookup(runtime.database, runtime.compiler))
+        return _fit(line, data, model, base, FeatureLookup(runtime.database, runtime.compiler))
 
 
 def _line(session: Session, job_id: str, task_id: int) -> _Line:
@@ -112,9 +112,10 @@ def _due(session: Session, line: _Line) -> bool:
     return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
 
 
-def _fit(line: _Line, data: _Data, start: Beginning, viewer: FeatureLookup) -> NewCostModel | None:
+def _fit(
+    line: _Line, data: _Data, model: CostModel, base: CostModelName | None, viewer: FeatureLookup
+) -> NewCostModel | None:
     """The next version; None where too few rows that the model can see have a time."""
-    model = start.model
     rows = np.zeros((len(data.rows), VIEWS[model.view].width), dtype=np.float32)
     known = np.zeros(len(data.rows), dtype=np.bool_)
     for workload_id, work in data.works.items():
@@ -133,7 +134,7 @@ def _fit(line: _Line, data: _Data, start: Beginning, viewer: FeatureLookup) -> N
         name=line.name,
         seen_upto=data.seen_upto,
         rows=data.total,
-        metrics=metrics | ({"base": str(start.base)} if start.base else {}),
+        metrics=metrics | ({"base": str(base)} if base else {}),
         blob=model.save(),
         parent_id=line.head.id if line.head else None,
     )

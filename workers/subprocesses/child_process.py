@@ -134,7 +134,7 @@ class Child:
 
     It starts with the first call, starts again after it died, and is replaced after `max_calls` calls.
     One call at a time; not for use by several threads at once. A call's time begins when it is ready.
-    Every method that starts or waits raises Stopping once this process was asked to stop.
+    Every method that starts or waits raises ShutdownRequested once this process was asked to stop.
     """
 
     MODULE: ClassVar[str]

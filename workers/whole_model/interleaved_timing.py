@@ -141,20 +141,17 @@ def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool)
         held = {name: engine for name, engine in engines.items() if name not in hopeless}
         latency_us = time_interleaved(held) | hopeless
         hopeless = {name: one for name, one in latency_us.items() if len(one.bursts) == 1}
-        races.append(_judge(latency_us, meter.look(), alone))
+        load = meter.look()
+        told = load.words()
+        spreads = {name: max(one.bursts) / min(one.bursts) for name, one in latency_us.items()}
+        widest, spread = max(spreads.items(), key=lambda each: each[1])
+        if spread > FAR_APART:
+            told.append(f"the slowest burst of {widest} took {spread:.1f} times as long as its fastest")
+        if not alone:
+            told.append("other work of this service went on beside it")
+        races.append(FairRace(latency_us, tuple(told), load.share + log(spread)))
         late = time.monotonic() - started_sec > LAST_START_SEC
         if not races[-1].disturbances or late or len(races) == MOST_RACES:
             best = min(races, key=lambda one: (bool(one.disturbances), one.disturbance))
             return FairRace(best.latency_us, best.disturbances, best.disturbance, len(races))
         meter.wait_for_quiet(QUIET_PATIENCE_SEC)
-
-
-def _judge(latency_us: dict[str, ModelLatency], load: Load, alone: bool) -> FairRace:
-    spreads = {name: max(one.bursts) / min(one.bursts) for name, one in latency_us.items()}
-    widest = max(spreads, key=spreads.__getitem__)
-    told = load.words()
-    if spreads[widest] > FAR_APART:
-        told.append(f"the slowest burst of {widest} took {spreads[widest]:.1f} times as long as its fastest")
-    if not alone:
-        told.append("other work of this service went on beside it")
-    return FairRace(latency_us, tuple(told), load.share + log(spreads[widest]))
