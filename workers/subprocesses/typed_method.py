@@ -19,6 +19,7 @@ from typing import (
     Concatenate,
     Final,
     Generic,
+    NamedTuple,
     ParamSpec,
     Protocol,
     Self,
@@ -35,8 +36,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Given = Mapping[str, Any]  # arguments of a call, by their names
 Limit = float | Callable[[Given], float]
-# A method's name and what answers it, from packed parameters to a packed result.
-Handler = tuple[str, Callable[[bytes], bytes]]
 Served = Mapping[str, Callable[[bytes], bytes]]  # methods by name, from their parameters to their results
 
 
@@ -47,6 +46,13 @@ _CONFIG: Final = ConfigDict(
     ser_json_bytes="base64",
     val_json_bytes="base64",
 )
+
+
+class Handler(NamedTuple):
+    """A method's name and what answers it, from packed parameters to a packed result."""
+
+    name: str
+    function: Callable[[bytes], bytes]
 
 
 class Fields:
@@ -110,7 +116,7 @@ class Method(Generic[P, R]):
             answered: Callable[..., R] = function
             return self._result.pack({"value": answered(**self._params.unpack(params))})
 
-        return self.name, answer
+        return Handler(self.name, answer)
 
     @cached_property
     def _signature(self) -> inspect.Signature:
