@@ -7,8 +7,7 @@ from mallorn.core import queues
 from mallorn.core.log_setup import about
 from workers.app import app, send
 from workers.finish.run import finish
-from workers.hardware_probe.remeasure import remeasure_if_beaten
-from workers.hardware_probe.run import measure_device
+from workers.hardware_probe.run import measure_device, remeasure_if_beaten
 from workers.model_import.run import import_job
 from workers.process.worker_runtime import runtime
 from workers.round.run import run

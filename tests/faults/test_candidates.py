@@ -57,7 +57,7 @@ def test_a_bad_candidate_costs_its_own_slot(
     with ChildPool(Hazards, 2, env=hazards, name="builder") as builders:
         measurer = TvmMeasurer(fleet.settings, builders, runner)
         results = {r.slot: r for r in measurer.measure(subject.program, local_target, subject.slots, OPTIONS)}
-        assert builders.free == 2
+        assert len(builders.idle) == 2
     bad = results.pop(BAD_SLOT)
     assert (bad.trial.outcome, bad.trial.run_us) == (outcome, ())
     assert text in bad.trial.error

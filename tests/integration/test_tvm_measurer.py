@@ -85,7 +85,7 @@ def test_closing_early_frees_builders_and_device(
     stream = measurer.measure(subject.program, local_target, subject.slots, OPTIONS)
     next(stream)
     stream.close()
-    assert builders.free == 2
+    assert len(builders.idle) == 2
     fleet.wait_free(local_target)
     assert len(fleet.executions()) < len(subject.slots)
 
@@ -116,7 +116,7 @@ def test_without_a_device_for_the_target_nothing_is_built(
                 subject.program, other, subject.slots, OPTIONS
             )
         )
-    assert builders.free == 2
+    assert len(builders.idle) == 2
 
 
 def test_a_tracker_that_is_gone_is_said_so(

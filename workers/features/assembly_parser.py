@@ -44,20 +44,14 @@ def functions_of(text: str) -> list[MachineFunction]:
 def _bodies(text: str, named: frozenset[str]) -> Iterator[tuple[str, list[str]]]:
     name, lines = "", list[str]()
     for line in text.splitlines():
-        begun = _begins(line, named)
-        if begun:
+        entry, label = _ENTRY.match(line), _LABEL.match(line)
+        found = entry or (label if label and label[1] in named else None)
+        if found:
             yield name, lines
-            name, lines = begun, []
+            name, lines = found[1], []
         else:
             lines.append(line)
     yield name, lines
-
-
-def _begins(line: str, named: frozenset[str]) -> str:
-    if entry := _ENTRY.match(line):
-        return entry[1]
-    label = _LABEL.match(line)
-    return label[1] if label and label[1] in named else ""
 
 
 def _function(name: str, lines: list[str]) -> MachineFunction:

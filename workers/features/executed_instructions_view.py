@@ -33,7 +33,10 @@ def describe_executed(target_kind: str, text: str, statements: Matrix) -> Matrix
     present = table[:, 0] > 0
     counts, hottest = np.zeros(len(Count)), (0.0, 0)
     for function in functions_of(text):
-        runs = _runs(function, isa)
+        if isa in (X86, ARM64):
+            runs = np.array(runs_of(function, COUNTS_ON_X86 if isa is X86 else COUNTS_ON_ARM64))
+        else:  # how loops are written is not known
+            runs = np.array([UNKNOWN**each.depth for each in function.instructions], dtype=np.float64)
         counts += _counts(function, runs, isa)
         hottest = max(hottest, _hottest(function, runs, isa))
     known = (2 * table[present, FUSED] + table[present, SUMS] + table[present, PRODUCTS]).sum()
@@ -45,13 +48,6 @@ def describe_executed(target_kind: str, text: str, statements: Matrix) -> Matrix
     row = np.concatenate([counts, _moved(table[present]).reshape(-1)])
     logs: Matrix = np.log2(1 + row).astype(np.float32)
     return logs.reshape(1, EXECUTED.width)
-
-
-def _runs(function: MachineFunction, isa: InstructionSet) -> Column:
-    """How often each instruction runs; guessed where nothing is known of how loops are written."""
-    if isa in (X86, ARM64):
-        return np.array(runs_of(function, COUNTS_ON_X86 if isa is X86 else COUNTS_ON_ARM64))
-    return np.array([UNKNOWN**each.depth for each in function.instructions], dtype=np.float64)
 
 
 def _counts(function: MachineFunction, runs: Column, isa: InstructionSet) -> Column:

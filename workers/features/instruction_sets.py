@@ -151,7 +151,6 @@ PTX: Final = InstructionSet(
 
 
 def instruction_set(target_kind: str, text: str) -> InstructionSet:
-    """The instruction set of a text."""
     if target_kind == "cuda":
         return PTX
     return ARM64 if re.search(r"^\tldr\t|^\tstp\t|^\tadrp\t", text, re.MULTILINE) else X86

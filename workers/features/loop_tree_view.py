@@ -5,6 +5,7 @@ locations share a tree; only its numbers differ.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -15,10 +16,8 @@ from costmodels.views import LOOPS
 from searchers.space import ChoiceKind, Matrix, Sketch
 from searchers.tile_factorizations import Rows
 from workers.features.base import Extractor
-from workers.features.loop_tree import Line, lines_of
 from workers.features.resolved_trace import steps_of
-from workers.features.trace_follower import Follower
-from workers.features.traced_nest import AxisKind, TracedNest
+from workers.features.trace_follower import AxisKind, Follower, Loop, TracedBlock, TracedNest
 
 LINES, COLUMNS = LOOPS.shape
 (PRESENT, PARENT, ROOT, SPATIAL, REDUCTION, BLOCK, EXTENT, REACH, LEVEL, AXIS) = range(10)
@@ -27,6 +26,48 @@ MOST_LANES: Final = 64
 
 Numbers = NDArray[np.float64]  # a row a candidate, a column a line
 Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A node of the tree: the root, a loop, or a block. `alone` if it has no siblings."""
+
+    parent: int  # the line of its parent; -1 at the root
+    alone: bool = True
+    loop: Loop | None = None
+    block: TracedBlock | None = None
+    ordinal: int = 0
+
+
+@dataclass(slots=True)
+class _Node:
+    loop: Loop | None = None
+    block: TracedBlock | None = None
+    ordinal: int = 0
+    children: list["_Node"] = field(default_factory=list)
+
+
+def lines_of(nest: TracedNest) -> list[Line]:
+    """The lines of a nest; inlined blocks are children of the root."""
+    root = _Node()
+    for ordinal, block in enumerate(nest.blocks):
+        node = root
+        for loop in () if block.inlined else block.path:
+            found = next((child for child in node.children if child.loop is loop), None)
+            if found is None:
+                found = _Node(loop)
+                node.children.append(found)
+            node = found
+        node.children.append(_Node(block=block, ordinal=ordinal))
+    lines = [Line(-1)]
+    _append_below(root, 0, lines)
+    return lines
+
+
+def _append_below(node: _Node, at: int, lines: list[Line]) -> None:
+    for child in node.children:
+        lines.append(Line(at, len(node.children) == 1, child.loop, child.block, child.ordinal))
+        _append_below(child, len(lines) - 1, lines)
 
 
 class LoopsView(Extractor):
@@ -63,7 +104,9 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
         _fill(table[:, at], line, rows)
     table[:, 0, FLOPS] = descriptors[0] if descriptors else 0.0
     table[:, 0, UNROLL] = np.log2(1 + nest.unroll.of(rows))
-    table[:, :, REACH] = _summed(lines, table[:, :, EXTENT])
+    table[:, :, REACH] = table[:, :, EXTENT]
+    for at, line in enumerate(lines[1:], start=1):
+        table[:, at, REACH] += table[:, line.parent, REACH]
     table[:, :, PARALLEL] = _parallel(lines, table[:, :, REACH], np.log2(nest.parallel.of(rows)))
     table[:, :, VECTOR] = _vector(lines, table[:, :, EXTENT], np.log2(nest.vector.of(rows)))
     return _compact(lines, table)
@@ -83,14 +126,6 @@ def _fill(column: Numbers, line: Line, rows: Rows) -> None:
         column[:, [TILED, INLINED, STAGE]] = bool(block.structure), block.inlined, block.stage
     else:
         column[:, ROOT] = 1
-
-
-def _summed(lines: Sequence[Line], extents: Numbers) -> Numbers:
-    """The log of the iterations from the root down to each line."""
-    reach = extents.copy()
-    for at, line in enumerate(lines[1:], start=1):
-        reach[:, at] += reach[:, line.parent]
-    return reach
 
 
 def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:

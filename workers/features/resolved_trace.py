@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from costmodels.base import Column
-from searchers.space import Choice, ChoiceKind, Sketch
+from searchers.space import ChoiceKind, Sketch
 from searchers.tile_factorizations import Rows
 
 _SAMPLES = "Sample"
@@ -87,16 +87,12 @@ def _made_up(sketch: Sketch) -> Iterator[list[Any]]:
     yield ["GetSBlock", [], ["root", "main"], ["b1"]]
     yield ["GetLoops", ["b0"], [], axes]
     for at, choice in enumerate(sketch.choices):
-        yield from _use(at, choice)
-
-
-def _use(at: int, choice: Choice) -> Iterator[list[Any]]:
-    drawn = [f"v{at}.{level}" for level in range(choice.width)]
-    yield [f"{_SAMPLES}{choice.kind}", [], [], drawn]
-    match choice.kind:
-        case ChoiceKind.TILE:
-            yield ["Split", [f"l{at}", *drawn], [], [f"l{name}" for name in drawn]]
-        case ChoiceKind.CATEGORICAL:
-            yield ["Annotate", ["b1", *drawn], ["meta_schedule.unroll_explicit"], []]
-        case ChoiceKind.LOCATION:
-            yield ["ComputeAt", ["b0", *drawn], [], []]
+        drawn = [f"v{at}.{level}" for level in range(choice.width)]
+        yield [f"{_SAMPLES}{choice.kind}", [], [], drawn]
+        match choice.kind:
+            case ChoiceKind.TILE:
+                yield ["Split", [f"l{at}", *drawn], [], [f"l{name}" for name in drawn]]
+            case ChoiceKind.CATEGORICAL:
+                yield ["Annotate", ["b1", *drawn], ["meta_schedule.unroll_explicit"], []]
+            case ChoiceKind.LOCATION:
+                yield ["ComputeAt", ["b0", *drawn], [], []]

@@ -39,31 +39,24 @@ DECIDED: Final = 23
 SAYS_NOTHING: Final = frozenset({"GetSBlock", "GetLoops", "GetConsumers", "GetProducers", "Unannotate"})
 
 
-@dataclass(frozen=True)
-class _Form:
-    """The lines of a sketch: constant numbers, and the places of decisions."""
-
-    constant: Matrix
-    places: tuple[tuple[int, Number], ...]  # column of the flat row, and its number
-
-
 class Primitives(Extractor):
     """Line 0 has the workload's descriptors; each further line is a step that changes the program."""
 
     view = PRIMITIVES
 
     def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-        form = _form(sketch)
-        matrix = np.tile(form.constant, (len(rows), 1))
+        constant, places = _form(sketch)
+        matrix = np.tile(constant, (len(rows), 1))
         known = descriptors[:NUMBERS]
         matrix[:, FIRST_NUMBER : FIRST_NUMBER + len(known)] = known
-        for place, number in form.places:
+        for place, number in places:
             matrix[:, place] = _scaled(number.of(rows))
         return matrix
 
 
 @lru_cache(maxsize=1024)
-def _form(sketch: Sketch) -> _Form:
+def _form(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
+    """Return a sketch's constant numbers in one flat row, and the columns there of numbers to be decided."""
     table = np.zeros((LINES, COLUMNS), dtype=np.float32)
     table[0, 0] = 1
     places: list[tuple[int, Number]] = []
@@ -74,7 +67,7 @@ def _form(sketch: Sketch) -> _Form:
         if step.kind not in SAYS_NOTHING and line < LINES:
             places += _write(table, line, step, names)
             line += 1
-    return _Form(table.reshape(-1), tuple(places))
+    return table.reshape(-1), places
 
 
 @dataclass

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf, isfinite
-from pathlib import Path
 from typing import Final
 
 from mallorn.core.values.dynamic_shapes import Dynamic
@@ -53,7 +52,7 @@ def _at(
         if TUNED in engines and not _computes_the_same(errors, engines, undone):
             engines.leave_out(TUNED)
         _leave_out_onnxruntime(model, engines, undone)
-        latency_us = undone.attempt(f"time the model at {name}", partial(engines.latencies)) or {}
+        latency_us = undone.attempt(f"time the model at {name}", engines.latencies) or {}
     error = errors.get(ONNXRUNTIME)
     return PointTimes(
         sizes=point,
@@ -85,10 +84,16 @@ def _compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishRepor
         if tuned.is_large:
             engines.leave_out(UNTUNED)
         elif model.claimed.job.trials == 0:
-            _leave_out_untuned(engines, tuned)
-        if UNTUNED in engines:
-            _compile_untuned(model, engines, undone)
-        engines.load({UNTUNED: _untuned(model), TUNED: tuned.library})
+            # Left out if onnxruntime confirms the numbers: its compilation may take longer than the rest.
+            engines.load({TUNED: tuned.library}, (TUNED, ONNXRUNTIME))
+            if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
+                engines.leave_out(UNTUNED)
+        untuned = model.whole.folder / "untuned.so"
+        if UNTUNED in engines:  # engines start meanwhile
+            compiling = partial(twice, partial(model.whole.compile_untuned, untuned))
+            if undone.attempt("compile the untuned model", compiling) is None:
+                engines.leave_out(UNTUNED)
+        engines.load({UNTUNED: untuned, TUNED: tuned.library})
         errors = engines.errors(TUNED)
         if TUNED in engines and not _computes_the_same(errors, engines, undone):
             engines.leave_out(TUNED)
@@ -101,26 +106,7 @@ def _compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishRepor
         )
 
 
-def _leave_out_untuned(engines: Engines, tuned: TunedModel) -> None:
-    """Where onnxruntime confirms the numbers: compiling the untuned build may take longer than all else."""
-    engines.load({TUNED: tuned.library}, (TUNED, ONNXRUNTIME))
-    if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
-        engines.leave_out(UNTUNED)
-
-
-def _compile_untuned(model: JobModel, engines: Engines, undone: StepLog) -> None:
-    """Engines start meanwhile."""
-    untuned = partial(model.whole.compile_untuned, _untuned(model))
-    if undone.attempt("compile the untuned model", partial(twice, untuned)) is None:
-        engines.leave_out(UNTUNED)
-
-
-def _untuned(model: JobModel) -> Path:
-    return model.whole.folder / "untuned.so"
-
-
 def _timed(model: JobModel, engines: Engines) -> FinishReport:
-    """The race, with its host for itself."""
     with model.alone() as held:
         race = engines.race(held)
     if not race.latency_us:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Final, NamedTuple
 
 from db.repositories.jobs import Jobs
@@ -107,22 +108,14 @@ def _fastest_build(
 
 def choose(fields: Sequence[Sequence[Winner]], times: Sequence[Times], worth: float = WORTH) -> list[Winner]:
     """For every task what is fastest inside the model; the first field's where little would be won."""
-    return [
-        _fastest(
-            [(winner, seen.get(winner.contest.task.name)) for winner, seen in zip(row, times, strict=True)],
-            worth,
-        )
-        for row in zip(*fields, strict=True)
-    ]
-
-
-def _fastest(entries: Sequence[tuple[Winner, float | None]], worth: float) -> Winner:
-    first, first_us = entries[0]
-    timed = [(winner, us) for winner, us in entries if us is not None]
-    if first_us is None or not timed:
-        return first
-    best, best_us = min(timed, key=lambda entry: entry[1])
-    return best if best_us < first_us * (1 - worth) else first
+    chosen = []
+    for row in zip(*fields, strict=True):
+        name = row[0].contest.task.name
+        timed = [(winner, seen[name]) for winner, seen in zip(row, times, strict=True) if name in seen]
+        best, best_us = min(timed, key=lambda entry: entry[1], default=(row[0], inf))
+        first_us = times[0].get(name, 0.0)  # nothing is faster than a first one without a time
+        chosen.append(best if best_us < first_us * (1 - worth) else row[0])
+    return chosen
 
 
 def fields(winners: Sequence[Winner], others: Sequence[Sequence[Winner]]) -> list[list[Winner]]:
@@ -134,17 +127,16 @@ def fields(winners: Sequence[Winner], others: Sequence[Sequence[Winner]]) -> lis
 
 def verified(winners: Sequence[Winner], others: Sequence[Winner], verifier: Checker) -> list[Winner]:
     """The others where they compute the right thing, else the winners, which do."""
-    return [_sound(winner, other, verifier) for winner, other in zip(winners, others, strict=True)]
-
-
-def _sound(winner: Winner, rival: Winner, verifier: Checker) -> Winner:
-    if rival is winner:
-        return winner
-    verdict = verifier.verify(winner.contest.program, winner.contest.slots[rival.slot])
-    if not verdict.ok:
-        log.warning("a rival of %s is left out: %s", winner.contest.task.name, verdict.words)
-        return winner
-    return replace(rival, trace=verdict.trace, max_error=verdict.max_error)
+    found = list(winners)
+    for place, (winner, rival) in enumerate(zip(winners, others, strict=True)):
+        if rival is winner:
+            continue
+        verdict = verifier.verify(winner.contest.program, winner.contest.slots[rival.slot])
+        if verdict.ok:
+            found[place] = replace(rival, trace=verdict.trace, max_error=verdict.max_error)
+        else:
+            log.warning("a rival of %s is left out: %s", winner.contest.task.name, verdict.words)
+    return found
 
 
 def swapped(

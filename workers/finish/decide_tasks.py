@@ -61,7 +61,13 @@ class StoredDecisions:
         step = self.known.get(task.id)
         if step is None or any(each.sketch not in self.sketches for each in step.candidates):
             return None
-        contest = self._contest(step, task, workload)
+        means = {_candidate(each): each.means for each in step.candidates}
+        slots = tuple(
+            MeasureInput(number, candidate, self.sketches[candidate.sketch])
+            for number, candidate in enumerate(means)
+        )
+        guesses = () if step.guess is None else (_candidate(step.guess),)
+        contest = Contest(task, workload, program_of(workload), slots, guesses, means)
         return Decision(contest, _winner(step.winner, contest) if step.winner else None, step.sec)
 
     def keep(self, session: Session, decision: Decision) -> None:
@@ -75,15 +81,6 @@ class StoredDecisions:
             code=code_digest(),
         )
         FinishSteps(session).keep(self.claimed.hold, decision.contest.task.id, self.trials, step)
-
-    def _contest(self, step: DecidedTask, task: Task, workload: Workload) -> Contest:
-        means = {_candidate(each): each.means for each in step.candidates}
-        slots = tuple(
-            MeasureInput(number, candidate, self.sketches[candidate.sketch])
-            for number, candidate in enumerate(means)
-        )
-        guesses = () if step.guess is None else (_candidate(step.guess),)
-        return Contest(task, workload, program_of(workload), slots, guesses, means)
 
 
 def _candidate(kept: KeptCandidate) -> Candidate:
@@ -131,11 +128,11 @@ class Decided:
 
 
 def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Checker) -> Decided:
-    """Decide every task. Raises TurnOver between two of them where others wait for this worker."""
+    """Decide every task. Raises TimeSliceOver between two of them where other jobs wait for this worker."""
     if not claimed.options.searches:
         told, without = answer(claimed, check)
-        answers = {each.winner.contest.task.name: each.answered for each in told}
-        return Decided([each.winner for each in told], without, FinishReport(answers=answers))
+        answers = {winner.contest.task.name: answered for winner, answered in told}
+        return Decided([winner for winner, _ in told], without, FinishReport(answers=answers))
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).programs(claimed.job.id)
     steps, turn = StoredDecisions.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)
@@ -144,9 +141,14 @@ def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Check
     for task, workload in tasks:
         if task.id in known:
             continue
-        decisions[task.id] = _decide(claimed, contest_of(claimed, task, workload), measurer, check)
+        decisions[task.id] = decision = _decide(claimed, contest_of(claimed, task, workload), measurer, check)
         words = f"{why}; {len(decisions)} of {len(tasks)} tasks are checked"
-        _keep(steps, decisions[task.id], words)
+        latency_us = decision.winner.latency_us if decision.winner else None
+        with claimed.runtime.database.transaction() as session:
+            steps.keep(session, decision)
+            event = CheckedEvent(task=task.index, name=task.name, latency_us=latency_us)
+            Events(session).append(task.job_id, event)
+            Jobs(session).say(task.job_id, words)
         if len(decisions) < len(tasks):
             turn.offer(words)
     met = [decisions[task.id] for task, _ in tasks]
@@ -162,12 +164,3 @@ def _decide(claimed: StageContext, contest: Contest, measurer: Measurer, check: 
         winner = decide(claimed, again, measurer, check)
     met = contest if winner is None else winner.contest
     return Decision(met, winner, round(time.monotonic() - began_sec, 1))
-
-
-def _keep(steps: StoredDecisions, decision: Decision, words: str) -> None:
-    task, winner = decision.contest.task, decision.winner
-    told = CheckedEvent(task=task.index, name=task.name, latency_us=winner.latency_us if winner else None)
-    with steps.claimed.runtime.database.transaction() as session:
-        steps.keep(session, decision)
-        Events(session).append(task.job_id, told)
-        Jobs(session).say(task.job_id, words)

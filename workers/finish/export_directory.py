@@ -123,19 +123,15 @@ def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
             raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {claimed.job.id}")
     url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
-    _announce(claimed, url)
+    # As of a deleted export: should this worker die before the files are there, they are removed.
+    with claimed.runtime.database.transaction() as session:
+        if Jobs(session).get(claimed.job.id, None).export_uri is None:
+            Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=read_clock(session))
     with reaching(url) as (store, root):
         store.makedirs(root, exist_ok=True)
         for path in sorted(path for path in directory.iterdir() if path.name in EXPORTED):
             store.put_file(str(path), f"{root}/{path.name}")
     return url
-
-
-def _announce(claimed: StageContext, url: str) -> None:
-    """Write down where files will lie, as of a deleted export: should this worker die, they are removed."""
-    with claimed.runtime.database.transaction() as session:
-        if Jobs(session).get(claimed.job.id, None).export_uri is None:
-            Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=read_clock(session))
 
 
 def export_first(

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -85,21 +86,14 @@ def keep_scripts(claimed: StageContext, winners: Sequence[Winner], graphs: Model
             log.warning("no script of %s: %s", winner.contest.task.name, error)
 
 
-def _are_scripts(stored: bytes) -> bool:
-    """Whether stored scripts are whole: a worker may have been killed while it wrote them."""
-    try:
-        _SCRIPTS.validate_json(stored)
-    except ValueError:
-        return False
-    return True
-
-
 def _keep(claimed: StageContext, winner: Winner, graphs: ModelCompiler) -> None:
     program = winner.contest.program
     url = scripts_uri(claimed.runtime.settings.artifacts, program.key, winner.trace)
     with reaching(url) as (store, path):
-        if store.exists(path) and _are_scripts(store.cat_file(path)):
-            return
+        if store.exists(path):
+            with suppress(ValueError):  # a worker may have been killed while it wrote them
+                _SCRIPTS.validate_json(store.cat_file(path))
+                return
         scripts = graphs.scripts(program.tir, winner.trace)
         store.makedirs(store._parent(path), exist_ok=True)
         store.pipe_file(path, json.dumps(asdict(scripts)).encode())

@@ -7,7 +7,7 @@ and the third, and kernels are timed where they run. Times are kept in a context
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -109,19 +109,16 @@ def _guesses(claimed: StageContext, check: Checker, inside: int) -> tuple[list[l
     for task, workload in tasks:
         claimed.lease.check()
         contest = contest_of(claimed, task, workload, inside)
-        if row := _untimed(contest, check, timing):
+        row = [
+            Winner(contest, slot.slot, Trial(slot.candidate, Outcome.OK), trace, None, timing=timing)
+            for slot in contest.slots
+            if (trace := check.trace(contest.program, slot))
+        ]
+        if row:
             found.append(row)
         else:
             losers.append(contest)
     return found, losers
-
-
-def _untimed(contest: Contest, check: Checker, timing: Mapping[str, object]) -> list[Winner]:
-    return [
-        Winner(contest, slot.slot, Trial(slot.candidate, Outcome.OK), trace, None, timing=timing)
-        for slot in contest.slots
-        if (trace := check.trace(contest.program, slot))
-    ]
 
 
 def _checked(

@@ -20,10 +20,9 @@ from workers.interfaces.model_compiler import Compiled, ModelCompiler
 from workers.measure.tracked_devices import of_class
 from workers.process.leased_stage import StageContext, StageFolder
 from workers.sandbox.untrusted_files import copy_out
-from workers.whole_model.compiled_model import WholeModel
+from workers.whole_model.compiled_model import IdleEngines, WholeModel
 from workers.whole_model.device_engine import DevicePool
 from workers.whole_model.engines import Engines
-from workers.whole_model.idle_engines import IdleEngines
 
 KERNELS_SEC: Final = 1.5
 LARGEST_RECORDS: Final = 1 << 30  # bytes of a file of records

@@ -8,7 +8,7 @@ what a killed writer left. Workers ask the database which owners still have the 
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
@@ -44,7 +44,6 @@ class KnownLibraries:
 
     @classmethod
     def of(cls, claimed: StageContext) -> Self:
-        """Of the job's model as its import found it."""
         job = claimed.job
         graph = claimed.graph.model_dump(mode="json", include={"recipe", "dynamic"})
         asked = claimed.target.text, claimed.options.input_shapes
@@ -53,7 +52,6 @@ class KnownLibraries:
         return cls(root / _folder_name(job.model_id, job.owner), made_for)
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
         return any(self.folder.glob(f"{self.made_for}-*"))
 
     def take(self, winners: Sequence[Winner], library: Path) -> Compiled | None:
@@ -145,17 +143,13 @@ def _remove(entry: Path) -> None:
 
 
 def _forget_oldest(root: Path) -> None:
-    found = sorted(_sizes(root))
+    found: list[tuple[float, int, Path]] = []
+    for entry in root.glob("*/*-*"):
+        with suppress(OSError):  # another worker just removed it
+            found.append((entry.stat().st_mtime, (entry / LIBRARY).stat().st_size, entry))
     excess = sum(size for _, size, _ in found) - MOST_BYTES
-    for _, size, entry in found:
+    for _, size, entry in sorted(found):
         if excess <= 0:
             return
         _remove(entry)
         excess -= size
-
-
-def _sizes(root: Path) -> Iterator[tuple[float, int, Path]]:
-    """When each entry was used last, and its bytes; one that another worker just removed is left out."""
-    for entry in root.glob("*/*-*"):
-        with suppress(OSError):
-            yield entry.stat().st_mtime, (entry / LIBRARY).stat().st_size, entry

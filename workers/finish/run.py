@@ -41,8 +41,8 @@ from workers.process.leased_stage import StageContext, StageFolder, leased_stage
 from workers.process.match_devices_and_builder import settle_builder
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildError
+from workers.whole_model.compiled_model import IdleEngines
 from workers.whole_model.engines import TUNED
-from workers.whole_model.idle_engines import IdleEngines
 
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
 # Of a job's candidates: so many mere bounds do not hide the good ones.
@@ -62,19 +62,15 @@ def finish_stage(claimed: StageContext, answers: tuple[Measurer, Checker] | None
     with claimed.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
         undone = StepLog(claimed)
         with undone.step("probe"):
-            claimed = _on_its_machine(claimed)
+            settle_builder(claimed.runtime, job_id)
+            settle_import(claimed.runtime, job_id)
+            measuring = claimed.options.mode != ZERO_SHOT and not claimed.options.is_detached
+            # A job without trials has no machine yet. A compiler that fails here makes no defaults either.
+            with suppress(ChildError, Unschedulable):
+                ensure_machine(claimed.runtime, job_id, PROBES_SEC, measuring)
+            with claimed.runtime.database.session() as session:
+                claimed = replace(claimed, job=Jobs(session).get(job_id, None))
         _finish(claimed, undone, answers)
-
-
-def _on_its_machine(claimed: StageContext) -> StageContext:
-    """A job without trials has no machine yet, and defaults are made for one."""
-    settle_builder(claimed.runtime, claimed.job.id)
-    settle_import(claimed.runtime, claimed.job.id)
-    measuring = claimed.options.mode != ZERO_SHOT and not claimed.options.is_detached
-    with suppress(ChildError, Unschedulable):  # a compiler that fails here makes no defaults either
-        ensure_machine(claimed.runtime, claimed.job.id, PROBES_SEC, measuring)
-    with claimed.runtime.database.session() as session:
-        return replace(claimed, job=Jobs(session).get(claimed.job.id, None))
 
 
 def _finish(claimed: StageContext, undone: StepLog, answers: tuple[Measurer, Checker] | None) -> None:

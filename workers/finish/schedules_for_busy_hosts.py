@@ -71,7 +71,10 @@ def _versions(model: JobModel, winners: Sequence[Winner], first: TunedModel, che
     chosen = verified(first.winners, choose(rows, times, WORTH), check)
     swaps = swapped(first.winners, chosen, rows, times)
     both = {ALONE: first} | ({LOADED: model.build(LOADED, chosen)} if swaps else {})
-    timed = [_beside(model, both, programs) for programs in loads(most)]
+    timed: list[BesidePrograms] = []
+    for programs in loads(most):
+        us = model.latencies(both, programs)
+        timed.append(BesidePrograms(programs=programs, alone_us=us[ALONE], loaded_us=us.get(LOADED)))
     wins_from = crossover(timed)
     if wins_from is not None:
         for name in DATABASE:
@@ -101,11 +104,6 @@ def _others(chosen: Winner, alone: Winner) -> list[Winner]:
     return [each for slot, each in found.items() if slot != chosen.slot]
 
 
-def _beside(model: JobModel, both: dict[str, TunedModel], programs: int) -> BesidePrograms:
-    latency_us = model.latencies(both, programs)
-    return BesidePrograms(programs=programs, alone_us=latency_us[ALONE], loaded_us=latency_us.get(LOADED))
-
-
 def _store(model: JobModel, rows: Sequence[Sequence[Winner]], times: Sequence[Times]) -> None:
     """Keep what was timed in a context of its own: the next job for this task begins with it."""
     claimed = model.claimed
@@ -120,16 +118,12 @@ def _store(model: JobModel, rows: Sequence[Sequence[Winner]], times: Sequence[Ti
             first = rows[0][place]
             sketches = store_sketches(session, [slot.sketch for slot in first.contest.slots])
             task = first.contest.task
-            new = [
-                _row(winner, us[task.name] / task.weight, sketches, beside)  # of one call
-                for winner, us in seen.values()
-                if us.get(task.name)
-            ]
+            new: list[NewMeasurement] = []
+            for winner, us in seen.values():
+                if us.get(task.name):
+                    candidate = winner.contest.slots[winner.slot].candidate
+                    run_us = (us[task.name] / task.weight,)  # of one call
+                    trial = Trial(candidate, Outcome.OK, origin=f"{ORIGIN}:{winner.means}", run_us=run_us)
+                    new.append(NewMeasurement(winner.slot, trial, sketches[candidate.sketch], beside))
             owner = claimed.job.id, claimed.hold.token, first.contest.workload.id, claimed.job.target_id
             Measurements(session).add_finish(*owner, new)
-
-
-def _row(winner: Winner, latency_us: float, sketches: dict[str, int], context_id: int) -> NewMeasurement:
-    slot = winner.contest.slots[winner.slot]
-    trial = Trial(slot.candidate, Outcome.OK, origin=f"{ORIGIN}:{winner.means}", run_us=(latency_us,))
-    return NewMeasurement(winner.slot, trial, sketches[slot.candidate.sketch], context_id)

@@ -43,7 +43,6 @@ class StepLog:
 
     @property
     def seconds(self) -> dict[str, StepSeconds]:
-        """By step, in their order."""
         return {
             name: StepSeconds(wall=round(wall, 2), processor=round(busy, 2))
             for name, (wall, busy) in self.spent.items()
@@ -59,9 +58,8 @@ class StepLog:
         except (LeaseLost, StorageFull):
             raise
         except MallornError as error:
-            hint = error.hint
-            if isinstance(error, ChildCrashed):
-                hint = advice(error, self.claimed.runtime.settings)
+            config = self.claimed.runtime.settings
+            hint = advice(error, config) if isinstance(error, ChildCrashed) else error.hint
             self.leave(step, error.headline, hint)
         return None
 

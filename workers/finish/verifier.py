@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -49,11 +50,14 @@ class Verifier(Checker):
         except ChildError as error:
             return NumericCheck(Outcome.WORKER_LOST, words=f"nothing to compare with: {error.message}")
         try:
-            trace = self._build(program, slot)
+            trace = self.trace(program, slot)
+            if trace is None:
+                return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
+            library = self._library(program)
+            build = partial(self._graphs.build_whole, program.tir, trace, self._target.text, str(library))
+            twice(build)
         except ChildError as error:
             return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
-        if trace is None:
-            return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
         verdict = self._answer(program, slot, trace, reference)
         return verdict if verdict.ok else self._overruled(verdict, program, slot, reference)
 
@@ -65,7 +69,11 @@ class Verifier(Checker):
             return NumericCheck(Outcome.RUN_ERROR, trace, words=error.message)
         if answer.outcome.failed:
             return NumericCheck(answer.outcome, trace, words=answer.error)
-        return self._compare(program, trace, reference)
+        outputs, expected = str(self._outputs(program)), str(self._file(program, "expected"))
+        found = self._graphs.compare(outputs, expected, reference)
+        words = f"relative error {found.max_error:.2g}, allowed {found.tolerance:.2g}"
+        outcome = Outcome.OK if found.ok else Outcome.WRONG_RESULT
+        return NumericCheck(outcome, trace, found.max_error, words)
 
     def _overruled(
         self, verdict: NumericCheck, program: Program, slot: MeasureInput, reference: Reference
@@ -79,13 +87,6 @@ class Verifier(Checker):
             others.append(self._answer(program, slot, verdict.trace, reference))
         return others[0] if all(other.ok for other in others) else verdict
 
-    def _compare(self, program: Program, trace: str, reference: Reference) -> NumericCheck:
-        outputs, expected = str(self._outputs(program)), str(self._file(program, "expected"))
-        found = self._graphs.compare(outputs, expected, reference)
-        words = f"relative error {found.max_error:.2g}, allowed {found.tolerance:.2g}"
-        outcome = Outcome.OK if found.ok else Outcome.WRONG_RESULT
-        return NumericCheck(outcome, trace, found.max_error, words)
-
     def _reference(self, program: Program) -> Reference:
         if program.key not in self._references:
             inputs, expected = str(self._file(program, "inputs")), str(self._file(program, "expected"))
@@ -93,14 +94,6 @@ class Verifier(Checker):
                 program.tir, program.args, SEED, inputs, expected
             )
         return self._references[program.key]
-
-    def _build(self, program: Program, slot: MeasureInput) -> str | None:
-        """The candidate's full trace, and its library for the check; None when it is invalid by now."""
-        trace = self.trace(program, slot)
-        if trace is not None:
-            library = str(self._library(program))
-            twice(lambda: self._graphs.build_whole(program.tir, trace, self._target.text, library))
-        return trace
 
     def _run(self, program: Program, slot: MeasureInput) -> LibraryRun:
         # Taken beforehand: waiting for a busy device must not count against the candidate.

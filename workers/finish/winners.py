@@ -22,7 +22,7 @@ from workers.finish.numeric_checker import Checker, NumericCheck
 from workers.measure.base import MeasureInput, Measurer, MeasureResult
 from workers.measure.roofline_check import least_believed_us, reject_implausible
 from workers.process.leased_stage import StageContext
-from workers.round.store_referenced_rows import Site, store_sites, store_sketches
+from workers.round.store_referenced_rows import store_sites, store_sketches
 from workers.whole_model.interleaved_timing import interval
 
 PASSES: Final = 3
@@ -111,7 +111,6 @@ class Winner:
 
     @property
     def means(self) -> str:
-        """How it was found."""
         return self.contest.means.get(self.contest.slots[self.slot].candidate, DEFAULT)
 
     @property
@@ -231,10 +230,11 @@ def _store(
     sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
     endpoints = [entry.results[0].endpoint for entry in entries]
     sites = store_sites(session, job.target_id, claimed.options, endpoints)
-    rows = [
-        _row(entry, sketches, site, verdicts.get(entry.slot.slot))
-        for entry, site in zip(entries, sites, strict=True)
-    ]
+    rows = []
+    for entry, site in zip(entries, sites, strict=True):
+        trial = entry.trial(verdicts.get(entry.slot.slot))
+        sketch_id = sketches[entry.slot.candidate.sketch]
+        rows.append(NewMeasurement(entry.slot.slot, trial, sketch_id, site.context_id, site.device_id))
     program = contest.workload.id, job.target_id
     ids = Measurements(session).add_finish(job.id, claimed.hold.token, *program, rows)
     if winner is None or winner.max_error is None:  # a schedule is one that was checked
@@ -243,10 +243,3 @@ def _store(
     site_of = {entry.slot.slot: site for entry, site in zip(entries, sites, strict=True)}
     context_id = site_of[winner.slot].context_id
     Schedules(session).promote(winner.schedule(job, context_id, of_slot[winner.slot]))
-
-
-def _row(
-    entry: ContestEntry, sketches: dict[str, int], site: Site, verdict: NumericCheck | None
-) -> NewMeasurement:
-    sketch_id = sketches[entry.slot.candidate.sketch]
-    return NewMeasurement(entry.slot.slot, entry.trial(verdict), sketch_id, site.context_id, site.device_id)

@@ -1,7 +1,6 @@
 """The finish of a job that measures no candidates: what is known answers for every task."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -21,9 +20,8 @@ from workers.round.round_context import program_of
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.tvm_space import TvmSpace
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
+from workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
 from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
-from workers.zero_shot.same_workload import SameWorkload
-from workers.zero_shot.similar_workload import SimilarWorkload
 
 TRIED: Final = 8  # answers, until one is a program and computes the right thing
 SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
@@ -42,17 +40,12 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ZeroShotWinner:
-    """The answer that is handed out, and how it is told."""
+def answer(claimed: StageContext, check: Checker) -> tuple[list[tuple[Winner, Answered]], list[Contest]]:
+    """Return a winner for each task with what the report says of it, and the tasks for which there is none.
 
-    winner: Winner
-    answered: Answered
-
-
-def answer(claimed: StageContext, check: Checker) -> tuple[list[ZeroShotWinner], list[Contest]]:
-    """An answer for every task, and the tasks for which none is a program that the checker lets pass."""
-    told: list[ZeroShotWinner] = []
+    A winner is the first answer that is a program which the checker lets pass.
+    """
+    told: list[tuple[Winner, Answered]] = []
     without: list[Contest] = []
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).programs(claimed.job.id)
@@ -66,7 +59,9 @@ def answer(claimed: StageContext, check: Checker) -> tuple[list[ZeroShotWinner],
     return told, without
 
 
-def _answered(claimed: StageContext, task: Task, workload: Workload, check: Checker) -> ZeroShotWinner | None:
+def _answered(
+    claimed: StageContext, task: Task, workload: Workload, check: Checker
+) -> tuple[Winner, Answered] | None:
     program = program_of(workload)
     try:
         space = space_of(claimed, workload)
@@ -82,7 +77,14 @@ def _answered(claimed: StageContext, task: Task, workload: Workload, check: Chec
             expected_us = each.expected_us or modelled_us(space, each.candidate) or at_best_us
             untimed = Trial(each.candidate, Outcome.OK, origin=each.source)
             winner = Winner(contest, 0, untimed, verdict.trace, verdict.max_error, expected_us=expected_us)
-            return ZeroShotWinner(winner, _told(each, winner))
+            answered = Answered(
+                source=each.source,
+                because=each.because,
+                sure=each.sure,
+                expected_us=each.expected_us,
+                checked=winner.is_checked,
+            )
+            return winner, answered
     return None
 
 
@@ -97,13 +99,3 @@ def _answers(claimed: StageContext, workload: Workload, space: TvmSpace) -> Iter
     *others, last = SOURCES[claimed.options.mode]
     modelled = RankedByMachine(claimed.options.cost_model, claimed.options.search)
     return islice(in_order((*others, modelled, last), ask), TRIED)
-
-
-def _told(answer: ZeroShotAnswer, winner: Winner) -> Answered:
-    return Answered(
-        source=answer.source,
-        because=answer.because,
-        sure=answer.sure,
-        expected_us=answer.expected_us,
-        checked=winner.is_checked,
-    )

@@ -1,5 +1,6 @@
 """Measures a machine: probes are built here and run on a device or this host, which is theirs meanwhile."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -109,7 +110,10 @@ def _here(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
 def machine_of(timed: Sequence[Timed], cores: int) -> Machine:
     """The machine that took these times. Raises Unavailable where a part of them is missing."""
     peaks = [each for each in timed if each.probe.finds is Finds.PEAK]
-    alone = _by_lanes([each for each in peaks if each.probe.cores == 1 and each.probe.dtype == "float32"])
+    alone: dict[int, list[Timed]] = defaultdict(list)  # on one core, by lanes
+    for each in peaks:
+        if each.probe.cores == 1 and each.probe.dtype == "float32":
+            alone[each.probe.lanes].append(each)
     curve = {each.probe.bytes: each.giga for each in timed if each.probe.finds is Finds.BANDWIDTH}
     memory = [each.giga for each in timed if each.probe.finds is Finds.MEMORY]
     forks = [each.seconds for each in timed if each.probe.finds is Finds.FORK]
@@ -119,13 +123,16 @@ def machine_of(timed: Sequence[Timed], cores: int) -> Machine:
     best = {lanes: max(each.giga for each in found) for lanes, found in alone.items()}
     lanes = next((n for n in narrower if best[n] > PAYS * best[widest]), widest)
     in_flight, registers = _sums(alone[lanes])
+    gflops = {"float32": best[lanes]}  # never less than one core alone
+    for each in peaks:
+        gflops[each.probe.dtype] = max(each.giga, gflops.get(each.probe.dtype, 0.0))
     return Machine(
         cores=cores,
         lanes=lanes,
         registers=registers,
         in_flight=in_flight,
         core_gflops=_rounded(best[lanes]),
-        gflops={name: _rounded(rate) for name, rate in _by_type(peaks, best[lanes]).items()},
+        gflops={name: _rounded(rate) for name, rate in gflops.items()},
         caches=tuple(caches(curve)),
         memory_gbytes_per_sec=_rounded(max(memory)),
         fork_us=_rounded(min(forks) * 1e6),
@@ -172,21 +179,6 @@ def _sums(found: Sequence[Timed]) -> tuple[int, int]:
     beyond = by_sums[by_sums.index(peak) :]
     *_, last = takewhile(lambda each: each.giga >= UNSPILLED * peak.giga, beyond)
     return in_flight, last.probe.sums
-
-
-def _by_lanes(found: Sequence[Timed]) -> dict[int, list[Timed]]:
-    return {
-        lanes: [each for each in found if each.probe.lanes == lanes]
-        for lanes in {each.probe.lanes for each in found}
-    }
-
-
-def _by_type(peaks: Sequence[Timed], core_gflops: float) -> dict[str, float]:
-    """The most of all cores; never less than one of them alone."""
-    found = {"float32": core_gflops}
-    for each in peaks:
-        found[each.probe.dtype] = max(each.giga, found.get(each.probe.dtype, 0.0))
-    return found
 
 
 def _rounded(value: float) -> float:

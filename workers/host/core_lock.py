@@ -88,7 +88,6 @@ class CoreLock:
         self._held = [found_fd for found_fd in (lock_fd,) if found_fd is not None]
 
     def give_back(self) -> None:
-        """Release the cores."""
         while self._held:
             os.close(self._held.pop())
 

@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 
 
 class HostShare:
-    """A share of the host."""
-
     def __init__(self, host: "HostLock", place: int) -> None:
         self._host = host
         self._place = place
@@ -113,7 +111,7 @@ class HostLock:
 
 
 def _wait(opened: int, how: int, until_sec: float) -> bool:
-    """Lock it in time. Raises Stopping once this process was asked to stop."""
+    """Lock it in time. Raises ShutdownRequested once this process was asked to stop."""
     while not _locked(opened, how):
         STOP.check()
         if time.monotonic() >= until_sec:

@@ -88,7 +88,12 @@ class LoadMeter:
         busy = user + nice + system + sum(served)
         ours = sum(_ticks(self._proc / str(pid) / "stat") for pid in (os.getpid(), *self._ours()))
         total = busy + idle + waits + stolen
-        return _Counters(time.monotonic(), busy, stolen, total, ours, _waited_sec(self._proc))
+        try:
+            pressure = (self._proc / "pressure" / "cpu").read_text()
+            waited_sec = int(pressure.splitlines()[0].rpartition("total=")[2]) / 1e6
+        except OSError:  # before 4.20 it is not there, and where it is switched off it cannot be read
+            waited_sec = 0.0
+        return _Counters(time.monotonic(), busy, stolen, total, ours, waited_sec)
 
 
 def wait_for_quiet(look: Callable[[], Load], patience_sec: float) -> None:
@@ -108,12 +113,3 @@ def _ticks(stat: Path) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return int(fields[11]) + int(fields[12])
-
-
-def _waited_sec(proc: Path) -> float:
-    """The seconds in which anything waited for a processor; 0 where the kernel does not count them."""
-    try:
-        text = (proc / "pressure" / "cpu").read_text()
-    except OSError:  # before 4.20 it is not there, and where it is switched off it cannot be read
-        return 0.0
-    return int(text.splitlines()[0].rpartition("total=")[2]) / 1e6

@@ -19,7 +19,15 @@ def raise_priority(group: Path = GROUP, real_time: Path = REAL_TIME) -> bool:
 
     What is timed is given the processors that it asks for: beside others of its rank no time is true.
     """
-    return _at_once(real_time) or _first(group)
+    if _at_once(real_time):
+        return True
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST)
+    except PermissionError:
+        return False
+    with suppress(OSError):  # such groups are not made here
+        group.write_text(str(HIGHEST))
+    return True
 
 
 def _at_once(real_time: Path) -> bool:
@@ -31,14 +39,4 @@ def _at_once(real_time: Path) -> bool:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
     except (OSError, ValueError):
         return False
-    return True
-
-
-def _first(group: Path) -> bool:
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST)
-    except PermissionError:
-        return False
-    with suppress(OSError):  # such groups are not made here
-        group.write_text(str(HIGHEST))
     return True

@@ -5,7 +5,6 @@ in hundredths of a second, and is little where they were kept waiting for us.
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -27,9 +26,13 @@ class ContentionReading:
         """The counters now; of no thread where the kernel does not count (it lacks CONFIG_SCHED_INFO)."""
         waited, running = {}, 0
         for thread in (proc / "self" / "task").iterdir():
-            if counters := list(_counters(thread)):
-                waited[thread.name] = counters[1] / 1e9
-                running += _state(thread) == RUNNING
+            try:
+                waited_sec = int((thread / "schedstat").read_bytes().split()[1]) / 1e9
+                state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            except (OSError, IndexError):  # it ended, or nothing is counted
+                continue
+            waited[thread.name] = waited_sec
+            running += state == RUNNING
         everybody = int((proc / "loadavg").read_text().split()[3].partition("/")[0])
         return cls(time.monotonic(), waited, max(0, everybody - max(1, running)))
 
@@ -42,17 +45,3 @@ class ContentionReading:
             return None
         waited = (sec - before.waited_sec.get(name, 0.0) for name, sec in self.waited_sec.items())
         return min(1.0, max(waited) / max(1e-9, self.clock_sec - before.clock_sec))
-
-
-def _counters(thread: Path) -> Iterator[int]:
-    try:
-        yield from map(int, (thread / "schedstat").read_bytes().split())
-    except OSError:  # it ended, or nothing is counted
-        return
-
-
-def _state(thread: Path) -> str:
-    try:
-        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

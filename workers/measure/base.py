@@ -80,8 +80,8 @@ class Measurer(ABC):
     """Builds and times candidates. Any room may have one: `mallorn/core/registry.py` says where each lies.
 
     Contract
-    - `measure` yields exactly one SlotTrial a slot, as soon as it is known, in any order. A slot whose time
-      turns out to have been disturbed is told once more, with a trial that is a bound.
+    - `measure` yields exactly one MeasureResult a slot, as soon as it is known, in any order. A slot whose
+      time turns out to have been disturbed is told once more, with a trial that is a bound.
     - A candidate that crashes, hangs or miscompiles costs its own slot: the error is a trial.
     - One candidate at a time runs on a device, and no compiler runs beside it on the same cores.
     - Closing the generator early stops the work and leaves no process of this round running a candidate.
@@ -93,8 +93,8 @@ class Measurer(ABC):
 
     What follows is for measurers without a device, as `replay` and `simulated`, and all that is made of them.
     They say which of the two they are in `stands_in`: a job that has one gets the target of that stand-in, by
-    whatever name it asked (ADR 0046). They answer `stand_in`, give each SlotTrial that endpoint, whose host
-    is the stand-in, and refuse in `require` what they have nothing for.
+    whatever name it asked (ADR 0046). They answer `stand_in`, give each MeasureResult that endpoint, whose
+    host is the stand-in, and refuse in `require` what they have nothing for.
     """
 
     #: One of mallorn.core.stand_in_measurers.STAND_INS; empty where devices of the target measure.

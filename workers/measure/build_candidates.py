@@ -7,16 +7,28 @@ from pathlib import Path
 
 from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.outcomes import Outcome
+from mallorn.core.redaction import redact
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from workers.interfaces.candidate_compiler import CandidateCompiler, Library
 from workers.interfaces.tensor_arguments import Tensor
 from workers.measure.base import MeasureInput, MeasureResult, Program
-from workers.measure.error_text import shorten
 from workers.measure.validate_candidates import home
-from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import HOSTS_DOING, ChildNotStarted, ChildTimeout
 from workers.subprocesses.process_pool import ChildPool, Finished
+
+TEXT_LIMIT = 1000
+HEAD_LIMIT = 400
+
+
+def shorten(text: str) -> str:
+    """Return the head, which says what went wrong, and the last lines, without the secrets in them."""
+    text = text.strip()
+    if len(text) <= TEXT_LIMIT:
+        return redact(text)
+    head = text[:HEAD_LIMIT].rstrip()
+    tail = text[len(text) - (TEXT_LIMIT - HEAD_LIMIT - 5) :]
+    return redact(f"{head}\n...\n{tail.partition(chr(10))[2] or tail}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +104,7 @@ class Builds:
         self._builders.resume()
 
     def _submit(self, slot: MeasureInput, place: int) -> None:
-        self._builders.submit(self._call(slot).within(self._timeout_sec), slot.slot, place)
-
-    def _call(self, slot: MeasureInput) -> Call[Library]:
-        return CandidateCompiler.build.of(
+        call = CandidateCompiler.build.of(
             self._program.tir,
             self._target.text,
             slot.sketch.trace,
@@ -103,6 +112,7 @@ class Builds:
             str(self._artifact(slot)),
             self._any_size,
         )
+        self._builders.submit(call.within(self._timeout_sec), slot.slot, place)
 
     def _artifact(self, slot: MeasureInput) -> Path:
         return self._folder / f"{slot.slot}.so"

@@ -1,20 +1,22 @@
 """The measuring half of a round: one candidate at a time on a device that this round holds."""
 
-from collections.abc import Collection
-from math import inf
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from math import inf, prod
 from typing import Final
 
-from mallorn.core.errors import HostFault, Unavailable
+from mallorn.core.errors import HostFault, MallornError, Unavailable
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from mallorn.core.values.disturbance import Disturbance
+from mallorn.core.values.machine import element_bytes
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import DeviceClass, Endpoint
 from workers.interfaces.device_runner import DEVICE_WAIT_SEC, LibraryRun, Runner
+from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureResult, Program
-from workers.measure.build_candidates import Built
-from workers.measure.cold_cache import empties_cache
-from workers.measure.error_text import shorten
+from workers.measure.build_candidates import Builds, Built, shorten
 from workers.measure.run_timeout_and_retakes import Retakes
 from workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
 from workers.subprocesses.pending_call import PendingCall
@@ -23,9 +25,15 @@ from workers.subprocesses.pending_call import PendingCall
 KEY_CHARS: Final = 16
 # Whether a known time still holds, a moment tells.
 MOMENT: Final = EvaluatorOptions(number=1, min_repeat_ms=20)
-DRIFT: Final = "/drift"
+DRIFT_MARK: Final = "/drift"
 WAIT_SEC: Final = 10.0  # for a quiet moment, before the round is handed back
 TAKE_GAPS: Final = "without --wait-for-quiet times are taken in the gaps that they leave"
+# An input that has this share of all bytes is read once or a few times, and reading it is the work.
+DOMINATES: Final = 0.9
+# The share by which a time drifted: neighbouring timings of one kernel agree better.
+DRIFT: Final = 0.06
+# What one timing's own means are apart by tells the same.
+SURPRISE: Final = 1.15
 
 
 class DeviceRuns:
@@ -136,7 +144,7 @@ class DeviceRuns:
         self._taking = self._runner.identity.begin(*asked)
 
     def _run(self, built: Built) -> PendingCall[LibraryRun]:
-        mark = DRIFT if self._again else self._purpose  # of repeats, in the device's own log
+        mark = DRIFT_MARK if self._again else self._purpose  # of repeats, in the device's own log
         args = self._program.args.of(built.args)
         flush_l2 = "on" if empties_cache(self._options.evaluator, args, self._target) else "off"
         evaluator = MOMENT if self._again else self._options.evaluator
@@ -186,3 +194,62 @@ class DeviceRuns:
                 self.latest = built, trial.time_us
                 self.fastest = min(self.fastest or self.latest, self.latest, key=lambda each: each[1])
         return MeasureResult(built.slot.slot, trial, self._endpoint, run.disturbance)
+
+
+def empties_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) -> bool:
+    """Return whether a GPU's L2 cache is emptied before each run of a program with these arguments.
+
+    With `auto` it is emptied where one input is nearly all that the program reads and writes. Repeated runs
+    would read that input from the cache, or a part of it, and inside a model it comes from memory.
+    """
+    if target.kind != "cuda" or evaluator.flush_l2 != "auto":
+        return target.kind == "cuda" and evaluator.flush_l2 == "on"
+    sizes = [prod(shape) * element_bytes(dtype) for _, dtype, shape in args.args]
+    inputs = (size for index, size in enumerate(sizes) if index not in args.outputs)
+    return max(inputs, default=0) >= DOMINATES * sum(sizes)
+
+
+class TimingDriftDetector:
+    """The fastest of the round so far. When its time drifts, and that of the one that was timed last, times
+    since the last look are mere bounds: a single kernel may be faster in one process than in the next."""
+
+    def __init__(self, timing: DeviceRuns, builds: Builds) -> None:
+        self._timing = timing
+        self._builds = builds
+        self._since: list[MeasureResult] = []
+
+    def watch(self, results: Iterator[MeasureResult]) -> Iterator[MeasureResult]:
+        """The results; those that turn out to be disturbed once more, as such."""
+        for result in results:
+            yield result
+            if result.trial.time_us is not None:
+                self._since.append(result)
+                run_us = result.trial.run_us
+                if max(run_us) > SURPRISE * min(run_us) and self._timing.idle:
+                    yield from self._drifted()
+        yield from self._drifted()
+
+    def _drifted(self) -> Iterator[MeasureResult]:
+        """What was timed since the last look, if two known times are others now."""
+        since, self._since = self._since, []
+        if not since or (share := self._drift(self._timing.fastest)) <= DRIFT:
+            return
+        if (share := min(share, self._drift(self._timing.latest))) <= DRIFT:
+            return
+        for result in since:
+            told = (result.disturbance or Disturbance(timed=1)).model_copy(update={"bounds": 1})
+            yield replace(result, trial=replace(result.trial, disturbed=share), disturbance=told)
+
+    def _drift(self, known: tuple[Built, float] | None) -> float:
+        """The share of the longer time by which it differs from the known one; 0 where nothing tells."""
+        if known is None:
+            return 0.0
+        built, known_us = known
+        self._builds.pause()
+        try:
+            now_us = self._timing.measure_again(built).trial.time_us
+        except MallornError:  # the device is lost: whoever needs it next says so
+            return 0.0
+        finally:
+            self._builds.go_on()
+        return 0.0 if now_us is None else 1 - min(now_us, known_us) / max(now_us, known_us)

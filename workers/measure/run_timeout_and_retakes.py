@@ -51,5 +51,4 @@ class Retakes:
         return max(self._least_sec, SHARE * so_far_sec - self._lost_sec)
 
     def lose(self, lost_sec: float) -> None:
-        """Count what a candidate lost."""
         self._lost_sec += lost_sec

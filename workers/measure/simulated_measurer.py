@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import log, prod
@@ -56,11 +56,19 @@ class SimulatedMeasurer(Measurer):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Answer every slot, in order."""
-        endpoint = _endpoint(target)
+        endpoint, pretends = _endpoint(target), options.simulated
         for slot in slots:
-            _pass_time(options.simulated.device_sec)
-            yield _result(program, target, slot, options, endpoint)
+            until_sec = time.monotonic() + pretends.device_sec
+            while (left_sec := until_sec - time.monotonic()) > 0:
+                STOP.check()
+                time.sleep(min(left_sec, LOOK_SEC))
+            name = f"{pretends.seed}/{program.key}/{slot.candidate.key}"
+            trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=pretends.device_sec * 1e3)
+            if _number(name) < pretends.failure_rate:
+                trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
+            else:
+                trial = replace(trial, run_us=(latency_us(program, target, slot, pretends.seed),))
+            yield MeasureResult(slot.slot, trial, endpoint)
 
     def compare(
         self,
@@ -84,16 +92,13 @@ def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) 
     """The formula of SimulatedMeasurer."""
     floor_us = LEAST_US + work(program) / OPS_PER_US / target.num_cores
     sketch = f"{seed}/{program.key}/{slot.sketch.key}"
-    distances = list(_distances(sketch, slot))
+    distances: list[float] = []
+    for place, (columns, choice) in enumerate(slot.sketch.places):
+        part, name = slot.candidate.decisions[columns], f"{sketch}/{place}"
+        is_tile = choice.kind is ChoiceKind.TILE
+        distances.append(_from_favourite(name, part) if is_tile else _number(f"{name}/{part[0]}"))
     mean = sum(distances) / len(distances) if distances else 0.0
     return float(floor_us * (1 + _number(sketch)) * SPREAD**mean)
-
-
-def _distances(sketch: str, slot: MeasureInput) -> Iterator[float]:
-    for place, (columns, choice) in enumerate(slot.sketch.places):
-        part = slot.candidate.decisions[columns]
-        name = f"{sketch}/{place}"
-        yield _from_favourite(name, part) if choice.kind is ChoiceKind.TILE else _number(f"{name}/{part[0]}")
 
 
 def _from_favourite(name: str, factors: Sequence[int]) -> float:
@@ -110,28 +115,7 @@ def _number(name: str) -> float:
     return int.from_bytes(sha256(name.encode()).digest()[:6]) / 2**48
 
 
-def _result(
-    program: Program, target: Target, slot: MeasureInput, options: JobOptions, endpoint: Endpoint
-) -> MeasureResult:
-    pretends = options.simulated
-    name = f"{pretends.seed}/{program.key}/{slot.candidate.key}"
-    trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=pretends.device_sec * 1e3)
-    if _number(name) < pretends.failure_rate:
-        trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
-    else:
-        trial = replace(trial, run_us=(latency_us(program, target, slot, pretends.seed),))
-    return MeasureResult(slot.slot, trial, endpoint)
-
-
 def _endpoint(target: Target) -> Endpoint:
     """A device of this process's own, of a class that no real one has."""
     name = f"{NAME}-{target.key}-{socket.gethostname()}-{os.getpid()}"
     return Endpoint(name, host_id=NAME, host_class=NAME, threads=target.num_cores, tvm_version="none")
-
-
-def _pass_time(seconds: float) -> None:
-    """Sleep, unless this worker shall stop."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        STOP.check()
-        time.sleep(min(left, LOOK_SEC))

@@ -18,8 +18,6 @@ REMEMBERED: Final = 64  # of the devices that were left out
 
 @dataclass(frozen=True, slots=True)
 class TrackedDevice:
-    """A registered device."""
-
     key: str
     target: str  # canonical text
     busy: bool

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import Self
 
@@ -15,9 +16,8 @@ from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.device_runner import Runner
 from workers.measure.base import MeasureInput, Measurer, MeasureResult, Program, Tools
 from workers.measure.build_candidates import Builds, Built
-from workers.measure.device_runs import DeviceRuns
+from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
-from workers.measure.timing_drift_detector import TimingDriftDetector
 from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class
 from workers.sandbox.untrusted_files import untrusted_folder
 from workers.subprocesses.process_pool import ChildPool
@@ -62,19 +62,26 @@ class TvmMeasurer(Measurer):
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
         """Measure every slot once, as soon as it is built."""
-        beside, where = share_cores(self._devices(target), target), (self._settings.tracker, target)
+        hosts = {device.endpoint.host_id for device in self._devices(target)}
+        # What is built here disturbs a CPU that measures here; a GPU measures by its own clock.
+        schedule = alternate if target.is_cpu and host_id() in hosts else overlap
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, folder, limit_sec)
-            how = run_timeout_sec(program, options, best_us), best_us
             timing = DeviceRuns(
-                self._runner, *where, program, options, *how, keeps_best=True, like=self._like
+                self._runner,
+                self._settings.tracker,
+                target,
+                program,
+                options,
+                run_timeout_sec(program, options, best_us),
+                best_us,
+                keeps_best=True,
+                like=self._like,
             )
             try:
-                stream = (
-                    alternate(builds, timing, HostLock()) if beside else overlap(builds, timing, HostLock())
-                )
-                yield from TimingDriftDetector(timing, builds).watch(stream)
+                results = schedule(builds, timing, HostLock())
+                yield from TimingDriftDetector(timing, builds).watch(results)
             finally:
                 builds.abort()
                 timing.give_back()
@@ -90,13 +97,20 @@ class TvmMeasurer(Measurer):
         """Build every slot once and time them in turn, up to `passes` times over: who falls far behind or
         fails has fewer results. Where that many devices are alike, each pass is another's."""
         spread = alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
-        where = self._settings.tracker, target
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size=True)
             # The job's whole limit: a winner must not be lost to a busy moment of its device.
-            run_sec, like = options.run_timeout_sec, self._like
-            timing = DeviceRuns(self._runner, *where, program, options, run_sec, purpose="/finish", like=like)
+            timing = DeviceRuns(
+                self._runner,
+                self._settings.tracker,
+                target,
+                program,
+                options,
+                options.run_timeout_sec,
+                purpose="/finish",
+                like=self._like,
+            )
             try:
                 return in_turn(builds, timing, passes, HostLock(), spread)
             finally:
@@ -108,11 +122,6 @@ class TvmMeasurer(Measurer):
         if not devices:
             raise none_like(self._like)
         return devices
-
-
-def share_cores(devices: Sequence[TrackedDevice], target: Target) -> bool:
-    """Whether what we build disturbs what the devices measure; a GPU measures by its own clock."""
-    return target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices)
 
 
 def alternate(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
@@ -170,15 +179,11 @@ def in_turn(
                 latest.append(timing.measure(rival))
         results += latest
         if not spread:
-            rivals = [rival for rival, result in zip(rivals, latest, strict=True) if _close(result, latest)]
+            # What failed, or is far behind the fastest of the pass, does not win any more.
+            times_us = [each.trial.latency_us or inf for each in latest]
+            limit_us = min((us for us in times_us if us < inf), default=0.0) * FAR_BEHIND
+            rivals = [rival for rival, us in zip(rivals, times_us, strict=True) if us <= limit_us]
     return results
-
-
-def _close(result: MeasureResult, latest: Sequence[MeasureResult]) -> bool:
-    """Whether a rival may still win: it is not far behind the fastest of the pass, and has not failed."""
-    fastest_us = min((us for each in latest if (us := each.trial.latency_us)), default=0.0)
-    latency_us = result.trial.latency_us
-    return latency_us is not None and latency_us <= fastest_us * FAR_BEHIND
 
 
 def overlap(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:

@@ -30,7 +30,9 @@ def validate(builders: ChildPool[list[bool]], tir: str, target: str, candidates:
     for place, share in shares.items():
         asked = CandidateCompiler.validate.of(tir, target, [candidates[at] for at in share])
         builders.submit(asked, place, place)
-    ends = _ends(builders)
+    ends: dict[Hashable, list[bool] | MallornError] = {}
+    while builders.tags:  # to the end of every task: one that fails leaves no other behind
+        ends |= {finished.tag: finished.end for finished in builders.poll(POLL_SEC)}
     answers: dict[int, bool] = {}
     for place, share in shares.items():
         end = ends[place]
@@ -38,11 +40,3 @@ def validate(builders: ChildPool[list[bool]], tir: str, target: str, candidates:
             raise end
         answers |= zip(share, end, strict=True)
     return [answers[at] for at in range(len(candidates))]
-
-
-def _ends(builders: ChildPool[list[bool]]) -> dict[Hashable, list[bool] | MallornError]:
-    """The end of every task: one that fails leaves no other behind."""
-    ends: dict[Hashable, list[bool] | MallornError] = {}
-    while builders.tags:
-        ends |= {finished.tag: finished.end for finished in builders.poll(POLL_SEC)}
-    return ends

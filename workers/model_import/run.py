@@ -44,29 +44,25 @@ CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imp
 def import_job(runtime: Runtime, job_id: str) -> str | None:
     """Import the model of the job whose turn it is by this message; its id, when it can be planned."""
     with leased_stage(runtime, job_id, JobState.IMPORTING) as claimed:
-        if claimed is not None:
-            with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
-                _leave_to_its_builder(claimed)
-                measurer = runtime.measurer(claimed.options)
-                claimed = _on_its_target(claimed, measurer)
-                found = _extract(claimed)
-                asked_for = _asked_for(claimed.options.only, found.tasks)
-                instead = measurer.stand_in(asked_for, claimed.target, claimed.options)
-                if instead is not None and not measurer.stands_in:
-                    raise ClassRefused(UNSAID, hint=SAY_SO)
-                with runtime.database.transaction() as session:
-                    _store(session, claimed, found)
-                    if instead is not None:
-                        _bind(session, claimed, instead)
-            return claimed.job.id
+        if claimed is None:
+            return None
+        with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
+            if (ours := builder_of(claimed.options)) is not None:
+                with runtime.database.session() as session:
+                    wait_for_builder(session, job_id, ours, runtime.name, tuning=False)
+            measurer = runtime.measurer(claimed.options)
+            claimed = _on_its_target(claimed, measurer)
+            found = _extract(claimed)
+            asked_for = _asked_for(claimed.options.only, found.tasks)
+            instead = measurer.stand_in(asked_for, claimed.target, claimed.options)
+            if instead is not None and not measurer.stands_in:
+                raise ClassRefused(UNSAID, hint=SAY_SO)
+            with runtime.database.transaction() as session:
+                _store(session, claimed, found)
+                if instead is not None:
+                    _bind(session, claimed, instead)
+        return job_id
     return None
-
-
-def _leave_to_its_builder(claimed: StageContext) -> None:
-    """Raise Unavailable where the job has measured already, and another live worker has its builder."""
-    if (ours := builder_of(claimed.options)) is not None:
-        with claimed.runtime.database.session() as session:
-            wait_for_builder(session, claimed.job.id, ours, claimed.runtime.name, tuning=False)
 
 
 def _on_its_target(claimed: StageContext, measurer: Measurer) -> StageContext:
@@ -192,14 +188,6 @@ def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
     )
 
 
-def reimport(session: Session, job_id: str) -> bool:
-    """Have a job that tunes or finishes imported anew before it goes on; False if it is in another state.
-
-    Whoever holds a round or the finish of the job holds it no longer.
-    """
-    return ReplacedCode(session).import_anew(job_id)
-
-
 def settle_import(runtime: Runtime, job_id: str) -> None:
     """See that a job's tasks were made by the code of this worker.
 
@@ -217,7 +205,7 @@ def settle_import(runtime: Runtime, job_id: str) -> None:
         is_ours = ours is not None and context is not None and context.builder == ours
         waits = not is_ours and any(each.endswith(f"+{code}") for each in Workers(session).builders())
         if not waits:
-            reimport(session, job_id)
+            ReplacedCode(session).import_anew(job_id)
     if waits:
         words = (
             f"the tasks of job {job_id} were made by code {code}, and worker {runtime.name} has other code"

@@ -59,9 +59,14 @@ class Heartbeat:
         whose machine nothing is known. `tidy` removes from this host what was deleted, once a minute.
         """
         self._meet, self._tidy = met or self._meet, tidy or self._tidy
-        code = {"tvm_version": TVM_VERSION, "builder": builder()}
-        about = {"tunes": tunes, "cost_models": runnable(), "sandbox": sandbox, **code}
-        self._info = WorkerInfo.model_validate({"pid": os.getpid(), **about})
+        self._info = WorkerInfo(
+            pid=os.getpid(),
+            tunes=tunes,
+            cost_models=runnable(),
+            sandbox=sandbox,
+            tvm_version=TVM_VERSION,
+            builder=builder(),
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -85,17 +90,14 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
-            self._turn()
+            self._tell(self._report_worker)
+            if time.monotonic() >= self._look_again:
+                self._look_again = time.monotonic() + EVERY_SEC
+                self._tell_of(roll_call_error=self._tell(self._report_devices))
+            if time.monotonic() >= self._tidy_again:
+                self._tidy_again = time.monotonic() + TIDY_SEC
+                self._tell(self._tidy)
             self._wake.wait(EVERY_SEC)
-
-    def _turn(self) -> None:
-        self._tell(self._report_worker)
-        if time.monotonic() >= self._look_again:
-            self._look_again = time.monotonic() + EVERY_SEC
-            self._tell_of(roll_call_error=self._tell(self._report_devices))
-        if time.monotonic() >= self._tidy_again:
-            self._tidy_again = time.monotonic() + TIDY_SEC
-            self._tell(self._tidy)
 
     def _tell_of(self, **told: str) -> None:
         self._info = self._info.model_copy(update=told)

@@ -33,7 +33,7 @@ class LeaseKeeper:
         return self._lost.is_set()
 
     def check(self) -> None:
-        """Raise LeaseLost unless the work is still ours, Stopping when it is but has to be given back."""
+        """Raise LeaseLost if the work is not ours any more, ShutdownRequested if we have to give it back."""
         if self.lost:
             raise LeaseLost
         STOP.check()

@@ -52,7 +52,7 @@ Begin = Callable[[Session, LeaseToken], None]
 def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> Iterator[LeasedWork | None]:
     """Hold work while the block runs; None when another worker has it, or nobody is to do it any more.
 
-    `begin` runs in the transaction of the claim. An error lets go of the work as `ending` says.
+    `begin` runs in the transaction of the claim. An error ends the lease as `retry_rules` says.
     """
     if sources_replaced():
         STOP.replaced()

@@ -69,7 +69,6 @@ RULES: Final[tuple[tuple[type[MallornError], RetryRule], ...]] = (
 
 
 def retry_rule_for(error: MallornError, kind: WorkKind) -> RetryRule:
-    """What becomes of work of this kind."""
     if kind is WorkKind.ROUND:
         # TVM failed at the workload, whatever the candidate; or another worker may have what this one lacks.
         chance = isinstance(error, PluginFailed) and error.seam in PROPOSING

@@ -29,7 +29,7 @@ class TimeSlice:
         self._since_sec = time.monotonic()
 
     def offer(self, words: str) -> None:
-        """Between two steps that are kept. Raises TurnOver where the turn was long enough and others wait."""
+        """Raise TimeSliceOver, between two stored steps, if the turn was long enough and other jobs wait."""
         if time.monotonic() < self._since_sec + TURN_SEC:
             return
         with self._database.session() as session:

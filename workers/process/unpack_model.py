@@ -83,7 +83,12 @@ def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], direc
                 f"the archive of the model holds {member.name[:TOLD]!r}, which is no plain file of its own",
                 hint=AGAIN,
             )
-        written[name] = _write(archive, member, directory / name)
+        written[name] = path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = archive.extractfile(member)
+        with path.open("xb") as copy:
+            if content is not None:
+                shutil.copyfileobj(content, copy, CHUNK_BYTES)
     if not written:
         raise InvalidModel("the archive of the model is empty", hint=AGAIN)
     return next(iter(written.values()))
@@ -95,12 +100,3 @@ def _is_plain(member: tarfile.TarInfo, name: PurePosixPath) -> bool:
     sensible = 0 < len(parts) <= MOST_PARTS and all(len(os.fsencode(part)) <= LONGEST_NAME for part in parts)
     inside = not name.is_absolute() and ".." not in parts
     return member.isreg() and not member.issparse() and member.size >= 0 and sensible and inside
-
-
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = archive.extractfile(member)
-    with path.open("xb") as copy:
-        if content is not None:
-            shutil.copyfileobj(content, copy, CHUNK_BYTES)
-    return path

@@ -122,7 +122,6 @@ class Runtime:
         return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
 
     def tools(self, like: DeviceClass | None) -> Tools:
-        """What measurers work with."""
         return Tools(self.settings, self.builders, self.runner, self.builds, like)
 
     def measurer(self, options: JobOptions, like: DeviceClass | None = None) -> Measurer:
@@ -158,10 +157,7 @@ class Runtime:
         return graphs
 
     def enlist(self, tunes: bool, met: Callable[[str], None], tidy: Callable[[], None]) -> None:
-        """Appear in the fleet, as a slot that tunes or as one that only imports.
-
-        `met` is told once of each device of whose machine nothing is known; `tidy` is called once a minute.
-        """
+        """Set whether this slot tunes, and report it to the fleet as `Heartbeat.start` describes."""
         self.tunes = tunes
         self.roll_call.start(reached(self.settings.sandbox_mode()), tunes, met, tidy)
 
@@ -207,5 +203,4 @@ class Runtime:
 
 @lru_cache
 def runtime() -> Runtime:
-    """The runtime of this process."""
     return Runtime(settings())

@@ -78,11 +78,20 @@ class Commits:
             sites = store_sites(session, target_id, options, [result.endpoint for result in results])
             rows = [self._row(result, sketches, site) for result, site in zip(results, sites, strict=True)]
             # None is new where an earlier commit was applied and its answer lost.
-            measurements, of_round = Measurements(session), (self._context.row.id, self._token)
-            new = measurements.add_batch(*of_round, rows)
+            measurements = Measurements(session)
+            new = measurements.add_batch(self._context.row.id, self._token, rows)
             measurements.disturb(self._context.row.id, again)
             if new:
-                Events(session).append(self._context.row.job_id, self._news(results))
+                times = [us for result in results if (us := result.trial.time_us) is not None]
+                event = MeasuredEvent(
+                    round=self._context.row.index,
+                    task=self._context.task_index,
+                    name=self._context.task_name,
+                    trials=len(results),
+                    failed=sum(result.trial.outcome.failed for result in results),
+                    best_us=min(times, default=None),
+                )
+                Events(session).append(self._context.row.job_id, event)
             # Whatever it waited for is there.
             Jobs(session).say(self._context.row.job_id, self.disturbance.words)
         self._committed.update(self._pending)
@@ -113,14 +122,3 @@ class Commits:
         sketch_id = sketches[trial.candidate.sketch]
         limits = limits_of(self._context.options)
         return NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id, limits)
-
-    def _news(self, results: Sequence[MeasureResult]) -> MeasuredEvent:
-        times = [us for result in results if (us := result.trial.time_us) is not None]
-        return MeasuredEvent(
-            round=self._context.row.index,
-            task=self._context.task_index,
-            name=self._context.task_name,
-            trials=len(results),
-            failed=sum(result.trial.outcome.failed for result in results),
-            best_us=min(times, default=None),
-        )

@@ -17,10 +17,8 @@ from workers.round.round_context import RoundContext, load_round
 
 log = logging.getLogger(__name__)
 
-Prepared = tuple[RoundContext, Proposed]
 
-
-def prepare(runtime: Runtime, round_id: int, token: Token) -> Prepared:
+def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
     """What a round measures. What it cannot be proposed with is left out, and stays so for every attempt.
 
     Raises PluginFailed where candidates of this round were measured already, or nothing is left to leave out.

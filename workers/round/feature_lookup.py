@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix
-from costmodels.views import CODE, EXECUTED, LAUNCH, STATEMENTS, VIEWS, View
+from costmodels.views import CODE, EXECUTED, LAUNCH, STATEMENTS, VIEWS
 from db.repositories.feature_cache import Features, ViewOf
 from db.session import Database
 from mallorn.core.registry import resolve
@@ -55,35 +55,36 @@ class FeatureLookup:
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None = None
     ) -> FeatureRows:
         """The candidates in this view; of a lowered one, at most `most_new` that nobody has seen before."""
-        if view in LOWERED:
-            return self._lowered(VIEWS[view], work, candidates, most_new)
-        rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
-        return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
-
-    def rows(self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]) -> Matrix:
-        """The same as a space answers: NaN for what could not be had."""
-        seen = self.see(view, work, candidates)
-        return np.where(seen.known[:, None], seen.rows, np.float32(np.nan))
-
-    def _lowered(
-        self, view: View, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None
-    ) -> FeatureRows:
+        if view not in LOWERED:
+            rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
+            return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
+        shape = VIEWS[view]
         by_key = {candidate.key: candidate for candidate in candidates}
-        of = ViewOf(work.workload_id, work.target_id, view.name, view.version, builder())
+        of = ViewOf(work.workload_id, work.target_id, view, shape.version, builder())
         with self.database.session() as session:
             found = Features(session).known(of, list(by_key))
         in_vain = _unanswered.setdefault(self.database, set())
         new = [key for key in by_key if key not in found and (of, key) not in in_vain]
         missing = [by_key[key] for key in new[:most_new]]
-        batch = LOWERED[view.name]
+        batch = LOWERED[view]
         for start in range(0, len(missing), batch):
             asked = missing[start : start + batch]
-            fresh = self._ask(view.name, work, asked)
+            fresh = self._ask(view, work, asked)
             with self.database.transaction() as session:
                 Features(session).keep(of, fresh)
             found |= fresh
             in_vain.update((of, each.key) for each in asked if each.key not in fresh)
-        return _seen(view, [found.get(candidate.key) for candidate in candidates])
+        rows = np.zeros((len(candidates), shape.width), dtype=np.float32)
+        known = np.zeros(len(candidates), dtype=np.bool_)
+        for at, candidate in enumerate(candidates):
+            if (row := found.get(candidate.key)) is not None:
+                rows[at], known[at] = np.frombuffer(row, dtype="<f4"), True
+        return FeatureRows(rows, known)
+
+    def rows(self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]) -> Matrix:
+        """The same as a space answers: NaN for what could not be had."""
+        seen = self.see(view, work, candidates)
+        return np.where(seen.known[:, None], seen.rows, np.float32(np.nan))
 
     def _ask(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
@@ -108,11 +109,3 @@ def _is_candidates(error: ChildError) -> bool:
     if lacks_memory(error) or isinstance(error, HOSTS_DOING):
         return False
     return isinstance(error, (ChildFailed, ChildCrashed))
-
-
-def _seen(view: View, packed: Sequence[bytes | None]) -> FeatureRows:
-    rows = np.zeros((len(packed), view.width), dtype=np.float32)
-    for at, row in enumerate(packed):
-        if row is not None:
-            rows[at] = np.frombuffer(row, dtype="<f4")
-    return FeatureRows(rows, np.array([row is not None for row in packed], dtype=np.bool_))

@@ -64,8 +64,7 @@ def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate |
         found, state = _opened(context, space, context.model)
     else:
         found, state = _searched(context, space, context.model, context.row.size)
-    _check(found, space, context)
-    _check_state(state, context)
+    _check(found, state, space, context)
     proposals = [named(proposal, context.row.searcher) for proposal in found]
     slots = [
         MeasureInput(number, proposal.candidate, space.by_key[proposal.candidate.sketch])
@@ -74,23 +73,19 @@ def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate |
     return Proposed(slots, proposals, state)
 
 
-def _check(found: Sequence[Proposal], space: TvmSpace, context: RoundContext) -> None:
-    """A searcher's contract, as far as a round would break on it."""
+def _check(found: Sequence[Proposal], state: State, space: TvmSpace, context: RoundContext) -> None:
+    """Raise PluginFailed where the searcher broke its contract in a way that would break the round."""
+    name, size = context.row.searcher, context.row.size
     candidates = [proposal.candidate for proposal in found if isinstance(proposal, Proposal)]
     sound = len(candidates) == len(found) and all(each.sketch in space.by_key for each in candidates)
-    if not sound or len(set(candidates)) < len(found) or len(found) > context.row.size:
-        name, size = context.row.searcher, context.row.size
+    if not sound or len(set(candidates)) < len(found) or len(found) > size:
         raise PluginFailed(
             f"the searcher {name} must return at most {size} Proposals, of distinct candidates of its space",
             seam="search",
             name=name,
         )
 
-
-def _check_state(state: State, context: RoundContext) -> None:
-    """What would be stored with every round must be bytes, and not many."""
     if state is not None and not (isinstance(state, bytes) and len(state) <= MOST_BYTES):
-        name = context.row.searcher
         said = f"the searcher {name} must leave at most {MOST_BYTES >> 10:,} KiB of bytes to its next round"
         raise PluginFailed(said, seam="search", name=name)
 

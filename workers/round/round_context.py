@@ -52,7 +52,6 @@ class RoundContext:
     done_slots: frozenset[int]
 
     def work(self, sketches: Mapping[str, Sketch]) -> WorkloadOnTarget:
-        """What the round's candidates are candidates of."""
         facts = self.row.workload_id, self.row.target_id, self.program.tir, self.target.text
         return WorkloadOnTarget(*facts, self.descriptors, sketches)
 
@@ -63,7 +62,6 @@ class RoundContext:
 
 
 def load_round(session: Session, round_id: int) -> RoundContext:
-    """Read a claimed round."""
     row = Rounds(session).get(round_id)
     job = Jobs(session).get(row.job_id, None)
     task = Tasks(session).get(row.task_id)
@@ -96,7 +94,6 @@ def load_round(session: Session, round_id: int) -> RoundContext:
 
 
 def program_of(workload: Workload) -> Program:
-    """A workload as builders need it."""
     return Program(workload.key, tir_of(workload), unpack_arguments(workload.args), workload.flops)
 
 
@@ -113,7 +110,6 @@ def descriptors(flops: float, extents: Sequence[int]) -> tuple[float, ...]:
 def work_of(
     workload: Workload, target_id: int, target: str, sketches: Mapping[str, Sketch]
 ) -> WorkloadOnTarget:
-    """A workload as whoever looks at its candidates needs it."""
     facts = workload.id, target_id, tir_of(workload), target, descriptors_of(workload)
     return WorkloadOnTarget(*facts, sketches)
 

@@ -1,8 +1,8 @@
 """Bases at work: what proposes for tasks of which nothing is known, and what a family's models stand on."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -64,21 +64,19 @@ def reads_todays_view(name: str, view: str) -> bool:
     return view == today or (not view and today in (f"{today.partition('/')[0]}/1", today.partition("/")[0]))
 
 
-class Beginning(NamedTuple):
-    """A model that has learned nothing of a family yet, and the name of the base that it stands on."""
+def beginning(
+    session: Session, name: str, op: str, target_id: int, machine: Machine | None
+) -> tuple[CostModel, CostModelName | None]:
+    """Return a model that has learned nothing of a family yet, and the name of the base that it stands on.
 
-    model: CostModel
-    base: CostModelName | None
-
-
-def beginning(session: Session, name: str, op: str, target_id: int, machine: Machine | None) -> Beginning:
-    """What a refit begins with. Residuals, momentum and heads take the newest active base that they can."""
+    Residuals, momentum and heads take the newest active base that they can.
+    """
     kind: type[CostModel] = resolve("cost_model", name)
     if issubclass(kind, (TransferModel, ManyDomains)):
         for head in bases_for(session, op, target_id):
             if kind.stands_on(resolve("cost_model", head.name.name)):
-                return Beginning(kind.on(model_of(CostModels(session).get(head.id))), head.name)
-    return Beginning(kind.made_for(machine), None)
+                return kind.on(model_of(CostModels(session).get(head.id))), head.name
+    return kind.made_for(machine), None
 
 
 def proposer(session: Session, row: Round, family: str, name: str) -> int | None:
@@ -127,14 +125,11 @@ def _of_kin(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
 
 def _usable(known: Sequence[BaseHead]) -> list[BaseHead]:
     """Return those whose library or registration this worker has, and whose view is today's."""
-    installed = [head for head in known if _is_installed(head.name.name)]
-    return [head for head in installed if reads_todays_view(head.name.name, head.view)]
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        with blame_plugins(("cost_model", name)):
-            resolve("cost_model", name)()
-    except MallornError:
-        return False
-    return True
+    usable = []
+    for head in known:
+        part = "cost_model", head.name.name
+        with suppress(MallornError), blame_plugins(part):
+            resolve(*part)()
+            if reads_todays_view(head.name.name, head.view):
+                usable.append(head)
+    return usable

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Final, Self
+from typing import Final
 
 from sqlalchemy.orm import Session
 
@@ -30,13 +30,6 @@ class Site:
     context_id: int | None
     device_id: int | None
 
-    @classmethod
-    def of(cls, session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Self:
-        """The rows of an endpoint, written if they are new. Raises ClassRefused for a device that is none."""
-        context = context_of(session, target_id, options, endpoint)
-        device = SeenDevice(target_id=target_id, **asdict(endpoint))
-        return cls(context.id, Devices(session).seen(device))
-
 
 NOWHERE: Final = Site(None, None)
 
@@ -54,11 +47,18 @@ def context_of(session: Session, target_id: int, options: JobOptions, endpoint: 
 def store_sites(
     session: Session, target_id: int, options: JobOptions, endpoints: Iterable[Endpoint | None]
 ) -> list[Site]:
-    """The site of each, new ones written; NOWHERE for what never reached a device."""
+    """Return the site of each endpoint, NOWHERE where there is none, and store its rows if they are new.
+
+    Raises ClassRefused for a stand-in that does not say that it is one.
+    """
     endpoints = list(endpoints)
     met = {endpoint.name: endpoint for endpoint in endpoints if endpoint is not None}
+    sites: dict[str, Site] = {}
     # In one order for all who write several devices, so that two never wait for each other.
-    sites = {name: Site.of(session, target_id, options, met[name]) for name in sorted(met)}
+    for name in sorted(met):
+        context = context_of(session, target_id, options, met[name])
+        device = SeenDevice(target_id=target_id, **asdict(met[name]))
+        sites[name] = Site(context.id, Devices(session).seen(device))
     return [NOWHERE if endpoint is None else sites[endpoint.name] for endpoint in endpoints]
 
 

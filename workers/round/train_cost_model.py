@@ -8,10 +8,9 @@ from typing import Final
 import numpy as np
 from sqlalchemy.orm import Session
 
-from costmodels.base import Groups, Vector
+from costmodels.base import CostModel, Groups, Vector
 from costmodels.labels import bounded_sample, informative, labels, timed
 from costmodels.views import VIEWS
-from db.columnar_rows import Columns
 from db.repositories.cost_models import CostModels, Head, NewCostModel
 from db.repositories.jobs import Jobs
 from db.repositories.sketches import Sketches
@@ -19,9 +18,8 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
-from db.tables import Workload
 from mallorn.core.allowed_classes import check_classes
-from mallorn.core.cost_model_name import in_scope
+from mallorn.core.cost_model_name import CostModelName, in_scope
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.outcomes import Outcome
@@ -31,9 +29,9 @@ from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
 from workers.process.worker_runtime import Runtime
 from workers.round.fallback import warn
-from workers.round.feature_lookup import FeatureLookup, FeatureRows, WorkloadOnTarget
+from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from workers.round.round_context import work_of
-from workers.round.select_cost_model import Beginning, beginning, reads_todays_view, view_of
+from workers.round.select_cost_model import beginning, reads_todays_view, view_of
 
 GROWTH: Final = 0.2
 FIRST_ROWS: Final = 8  # with a time, below which a model would tell noise
@@ -89,10 +87,10 @@ def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
         options.check_known()
         check_classes(options, runtime.settings.plugins)
         data = _data(session, line)
-        start = beginning(session, line.name, data.op, line.target_id, line.machine)
+        model, base = beginning(session, line.name, data.op, line.target_id, line.machine)
     family = line.family if in_scope(line.family, "") else "a private job"
     with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {family}"):
-        return _fit(line, data, start, FeatureLookup(runtime.database, runtime.compiler))
+        return _fit(line, data, model, base, FeatureLookup(runtime.database, runtime.compiler))
 
 
 def _line(session: Session, job_id: str, task_id: int) -> _Line:
@@ -114,14 +112,21 @@ def _due(session: Session, line: _Line) -> bool:
     return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
 
 
-def _fit(line: _Line, data: _Data, start: Beginning, viewer: FeatureLookup) -> NewCostModel | None:
+def _fit(
+    line: _Line, data: _Data, model: CostModel, base: CostModelName | None, viewer: FeatureLookup
+) -> NewCostModel | None:
     """The next version; None where too few rows that the model can see have a time."""
-    model = start.model
-    seen = _see(viewer, model.view, data)
-    groups, label = data.groups[seen.known], data.labels[seen.known]
+    rows = np.zeros((len(data.rows), VIEWS[model.view].width), dtype=np.float32)
+    known = np.zeros(len(data.rows), dtype=np.bool_)
+    for workload_id, work in data.works.items():
+        # The newest first: what was proposed last is what comes next.
+        lines = np.flatnonzero(data.owners == workload_id)[::-1]
+        candidates = [data.rows[at].candidate for at in lines]
+        rows[lines], known[lines] = viewer.see(model.view, work, candidates, MOST_NEW)
+    groups, label = data.groups[known], data.labels[known]
     if np.count_nonzero(timed(label)) < FIRST_ROWS:
         return None
-    model.fit(seen.rows[seen.known], label, groups, seed=data.total)
+    model.fit(rows[known], label, groups, seed=data.total)
     metrics = {"trained_on": len(groups), "groups": len(np.unique(groups)), "view": view_of(line.name)}
     return NewCostModel(
         family=line.family,
@@ -129,7 +134,7 @@ def _fit(line: _Line, data: _Data, start: Beginning, viewer: FeatureLookup) -> N
         name=line.name,
         seen_upto=data.seen_upto,
         rows=data.total,
-        metrics=metrics | ({"base": str(start.base)} if start.base else {}),
+        metrics=metrics | ({"base": str(base)} if base else {}),
         blob=model.save(),
         parent_id=line.head.id if line.head else None,
     )
@@ -139,42 +144,19 @@ def _data(session: Session, line: _Line) -> _Data:
     """All rows are labelled and a bounded number of them chosen; only these are read as a whole."""
     known = Trials(session).outlines(line.family, line.target_id)
     outcomes = [Outcome.read(word) for word in known["outcome"]]
-    groups = _groups(known)
+    numbers: dict[tuple[int, int | None], int] = {}  # latencies compare within one of these
+    keys = known.rows("workload_id", "context_id")
+    groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
     label = labels(known["latency_us"], groups, outcomes)
     useful = np.flatnonzero(informative(outcomes))
     chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(known))]
     rows = Trials(session).by_ids([known["id"][at] for at in chosen])
     owners = np.array(known["workload_id"], dtype=np.int64)[chosen]
     workloads = Workloads(session).get_many(set(owners.tolist()))
-    works = _works(session, rows, workloads, line.target_id)
+    sketches = Sketches(session).by_key({row.candidate.sketch for row in rows})
+    target = Targets(session).get(line.target_id).text
+    works = {row.id: work_of(row, line.target_id, target, sketches) for row in workloads}
     ops = {workload.id: workload.op for workload in workloads}
     met = Counter(ops[owner] for owner in owners.tolist()).most_common(1)
     op = met[0][0] if met else ""
     return _Data(rows, owners, label[chosen], groups[chosen], works, op, len(known), known["id"][-1])
-
-
-def _groups(rows: Columns) -> Groups:
-    """Latencies compare within one workload and one measuring context."""
-    numbers: dict[tuple[int, int | None], int] = {}
-    keys = rows.rows("workload_id", "context_id")
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
-
-
-def _works(
-    session: Session, rows: Sequence[Trial], workloads: Sequence[Workload], target_id: int
-) -> Mapping[int, WorkloadOnTarget]:
-    sketches = Sketches(session).by_key({row.candidate.sketch for row in rows})
-    target = Targets(session).get(target_id).text
-    return {row.id: work_of(row, target_id, target, sketches) for row in workloads}
-
-
-def _see(viewer: FeatureLookup, view: str, data: _Data) -> FeatureRows:
-    """The chosen rows in a view, workload by workload; how much a compiler is asked at a time is bounded."""
-    rows = np.zeros((len(data.rows), VIEWS[view].width), dtype=np.float32)
-    known = np.zeros(len(data.rows), dtype=np.bool_)
-    for workload_id, work in data.works.items():
-        # The newest first: what was proposed last is what comes next.
-        lines = np.flatnonzero(data.owners == workload_id)[::-1]
-        candidates = [data.rows[at].candidate for at in lines]
-        rows[lines], known[lines] = viewer.see(view, work, candidates, MOST_NEW)
-    return FeatureRows(rows, known)

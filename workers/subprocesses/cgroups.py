@@ -66,7 +66,13 @@ def _counter() -> Path:
 
 def cpu_quota() -> float | None:
     """How many processors are paid for; None where there is no limit."""
-    return min((found for group in ancestors("cpu") for found in _processors(group)), default=None)
+    quotas = []
+    for group in ancestors("cpu"):
+        files = (group / name for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
+        words = [word for file in files for word in _words(file)]
+        if len(words) == 2 and words[0].isdigit():  # else "max" or "-1"
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
 
 
 def memory_limit() -> int | None:
@@ -88,14 +94,6 @@ def _sum(file: Path, names: frozenset[str]) -> int:
     """What a file counts under these names; one of each version has one of them."""
     words = _words(file)
     return sum(int(words[at + 1]) for at, name in enumerate(words) if name in names)
-
-
-def _processors(group: Path) -> Iterator[float]:
-    words = [
-        word for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us") for word in _words(group / name)
-    ]
-    if len(words) == 2 and words[0].isdigit():  # else "max" or "-1"
-        yield int(words[0]) / int(words[1])
 
 
 def _numbers(group: Path, names: tuple[str, ...]) -> list[int]:

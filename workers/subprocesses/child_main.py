@@ -25,16 +25,11 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(1)
 
 
-def limit_memory(limit_bytes: int | None) -> None:
-    """Bound the address space, where that is asked for."""
-    if limit_bytes:
-        resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
-
-
 def main() -> None:
     parent_pid, orders = int(sys.argv[1]), LaunchSpec.from_text(sys.argv[2])
     die_with_parent(parent_pid)
-    limit_memory(orders.memory_bytes)
+    if orders.memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (orders.memory_bytes, orders.memory_bytes))
     faulthandler.enable()
     os.environ[REACHED_VARIABLE] = (
         OFF if orders.mode == OFF else checked(enter_sandbox(orders.walls), orders.mode)

@@ -1,18 +1,27 @@
-"""A killable helper process, as its parent sees it."""
+"""A killable helper process, as its parent sees it.
 
+It runs in a session of its own and is tied to the life of this process. Its environment has no variable that
+could hold a secret.
+"""
+
+import compileall
 import contextlib
+import fcntl
 import os
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Final, Self, TypeVar
 
 from mallorn.core.errors import CodeReplaced
 from mallorn.core.redaction import redact
-from workers.sandbox.sandbox import SandboxSpec
-from workers.subprocesses.call_encoding import Call
+from workers.sandbox.sandbox import SandboxSpec, harmless
 from workers.subprocesses.cgroups import killed_for_memory
 from workers.subprocesses.cpu_share import ProcessorShare
 from workers.subprocesses.errors import (
@@ -33,15 +42,86 @@ from workers.subprocesses.frame_channel import (
     FrameTooLarge,
 )
 from workers.subprocesses.launch_spec import LaunchSpec
-from workers.subprocesses.pending_call import PendingCall
+from workers.subprocesses.pending_call import Call, PendingCall
 from workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
 from workers.subprocesses.shutdown import STOP
-from workers.subprocesses.start_process import ChildLog, start_process
 
 # From the end of a child's connection to its own: on a busy host it takes a while.
 END_TIMEOUT_SEC: Final = 30.0
-
+_TAIL_BYTES = 2000
+_LIMIT_BYTES = 1 << 20
+_ROOT = str(Path(__file__).resolve().parents[2])
+# The kernel ties a child's life to the thread that started it: one thread, as old as we get, starts all.
+_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
 R = TypeVar("R")
+
+
+class ChildLog:
+    """An unnamed file that children append to; it is emptied when it has grown too large."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the log
+        # The offset is shared with the child: without O_APPEND our reading would move its writing.
+        flags = fcntl.fcntl(self.file, fcntl.F_GETFL)
+        fcntl.fcntl(self.file, fcntl.F_SETFL, flags | os.O_APPEND)
+
+    def tail(self) -> str:
+        size = os.fstat(self.file.fileno()).st_size
+        return (
+            os.pread(self.file.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+            .decode(errors="replace")
+            .strip()
+        )
+
+    def trim(self) -> None:
+        """Empty the file once it has grown past its limit."""
+        if os.fstat(self.file.fileno()).st_size > _LIMIT_BYTES:
+            os.ftruncate(self.file.fileno(), 0)
+
+    def close(self) -> None:
+        self.file.close()
+
+
+@lru_cache(maxsize=1)
+def compile_what_children_import() -> None:
+    """Keep the bytecode of modules that only children import: behind their walls they cannot."""
+    for room in ("graphc", "workers/tvm"):
+        compileall.compile_dir(Path(_ROOT, room), quiet=2)
+
+
+def start_process(
+    orders: LaunchSpec, fds: Mapping[str, int], log: ChildLog, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Run what is ordered with these files open, which its environment names, printing to `log`."""
+    compile_what_children_import()
+    path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
+    room = orders.walls.room
+    scratch = {} if room is None else {"TMPDIR": str(room), "ZIG_GLOBAL_CACHE_DIR": str(room / ".zig")}
+    # TVM would bind threads to the first processors of the machine, wherever the operator put this process.
+    whole = {
+        "TVM_BIND_THREADS": "0",
+        **harmless(),
+        "PYTHONPATH": path,
+        **scratch,
+        **env,
+        **{name: str(fd) for name, fd in fds.items()},
+    }
+    return _thread.submit(_spawn, orders, tuple(fds.values()), log, whole).result()
+
+
+def _spawn(
+    orders: LaunchSpec, fds: Sequence[int], log: ChildLog, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        # -P: a file named like a module, in the directory where the user happens to be, is not imported.
+        [sys.executable, "-P", "-m", "workers.subprocesses.child_main", str(os.getpid()), orders.text],
+        env=env,
+        pass_fds=fds,
+        stdin=subprocess.DEVNULL,
+        stdout=log.file,
+        stderr=log.file,
+        start_new_session=True,
+    )
 
 
 class Child:
@@ -54,7 +134,7 @@ class Child:
 
     It starts with the first call, starts again after it died, and is replaced after `max_calls` calls.
     One call at a time; not for use by several threads at once. A call's time begins when it is ready.
-    Every method that starts or waits raises Stopping once this process was asked to stop.
+    Every method that starts or waits raises ShutdownRequested once this process was asked to stop.
     """
 
     MODULE: ClassVar[str]

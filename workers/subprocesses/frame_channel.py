@@ -68,10 +68,13 @@ class Channel:
         """
         self.flush()
         closed = self._fill()
-        frame = self._next_frame()
-        if frame is None and closed:
-            raise ChannelClosed
-        return frame
+        if self._missing_bytes():
+            if closed:
+                raise ChannelClosed
+            return None
+        head, _, body = bytes(memoryview(self._incoming)[_HEADER.size :]).partition(_END)
+        self._incoming.clear()
+        return Frame(head.decode(errors="replace"), body)
 
     def wait(self, timeout_sec: float = inf) -> None:
         """Sleep until `pump` can make progress, or the time is over."""
@@ -111,10 +114,3 @@ class Channel:
         if length > self._limit_bytes:
             raise FrameTooLarge
         return int(_HEADER.size + length - len(self._incoming))
-
-    def _next_frame(self) -> Frame | None:
-        if self._missing_bytes():
-            return None
-        head, _, body = bytes(memoryview(self._incoming)[_HEADER.size :]).partition(_END)
-        self._incoming.clear()
-        return Frame(head.decode(errors="replace"), body)

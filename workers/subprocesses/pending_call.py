@@ -1,14 +1,28 @@
-"""A call on its way: the one place that knows when its time is over."""
+"""A call of a child's method, from its parameters to its result: the one place that knows its deadline."""
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
-from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import ChildError, ChildFailed
 
 R = TypeVar("R")
 START_TIMEOUT_SEC: Final = 300.0  # half a dozen may start at once, each with all of TVM to load
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """A method and what it is given, ready to be sent."""
+
+    method: str
+    params: bytes
+    limit_sec: float
+    read: Callable[[bytes], R]
+
+    def within(self, limit_sec: float) -> "Call[R]":
+        return replace(self, limit_sec=limit_sec)
 
 
 class Process(Protocol):

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from mallorn.core.errors import MallornError
-from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.child_process import Child
-from workers.subprocesses.pending_call import PendingCall
+from workers.subprocesses.pending_call import Call, PendingCall
 
 R = TypeVar("R")
 
@@ -21,12 +20,6 @@ class Finished(Generic[R]):
 
     tag: Hashable
     end: R | MallornError
-
-
-@dataclass(slots=True)
-class _Running(Generic[R]):
-    tag: Hashable
-    pending: PendingCall[R]
 
 
 class ChildPool(Generic[R]):
@@ -50,13 +43,8 @@ class ChildPool(Generic[R]):
             kind(env=env, memory_bytes=memory_bytes, max_calls=max_calls, name=name, room=room)
             for _ in range(size)
         ]
-        self._running: dict[Child, _Running[R]] = {}
+        self._running: dict[Child, tuple[Hashable, PendingCall[R]]] = {}  # tags and calls
         self._suspended = False
-
-    @property
-    def free(self) -> int:
-        """How many more tasks can be submitted now."""
-        return len(self._children) - len(self._running)
 
     @property
     def size(self) -> int:
@@ -71,7 +59,7 @@ class ChildPool(Generic[R]):
     @property
     def tags(self) -> list[Hashable]:
         """The tags of the tasks in progress."""
-        return [running.tag for running in self._running.values()]
+        return [tag for tag, _ in self._running.values()]
 
     def start(self) -> None:
         """Start every child now, so that the first tasks find them warm."""
@@ -81,26 +69,29 @@ class ChildPool(Generic[R]):
     def submit(self, call: Call[R], tag: Hashable, place: int | None = None) -> None:
         """Begin a task on the child of a place, or on any; it must be idle and the pool not suspended."""
         child = self._children[self.idle[0] if place is None else place]
-        self._running[child] = _Running(tag, child.begin(call))
+        self._running[child] = tag, child.begin(call)
 
     def poll(self, timeout_sec: float) -> list[Finished[R]]:
         """The tasks that ended, waiting up to `timeout_sec` for the first one."""
         until_sec = time.monotonic() + timeout_sec
         while self._running:
             finished = [end for child in list(self._running) if (end := self._end_of(child)) is not None]
-            limits_sec = [running.pending.left_sec for running in self._running.values()]
+            limits_sec = [pending.left_sec for _, pending in self._running.values()]
             left_sec = min([until_sec - time.monotonic(), *limits_sec])
             if finished or until_sec <= time.monotonic():
                 return finished
-            self._wait(left_sec)
+            poller = select.poll()
+            for child in self._running:
+                poller.register(child.fileno(), child.events)
+            poller.poll(max(0.0, left_sec) * 1000)
         return []
 
     def suspend(self) -> None:
         """Stop all children where they are, until `resume`."""
         if not self._suspended:
             self._suspended = True
-            for running in self._running.values():
-                running.pending.pause()
+            for _, pending in self._running.values():
+                pending.pause()
             for child in self._children:
                 child.suspend()
 
@@ -108,8 +99,8 @@ class ChildPool(Generic[R]):
         """Let all children go on; their deadlines move by the time they stood still."""
         if self._suspended:
             self._suspended = False
-            for running in self._running.values():
-                running.pending.go_on()
+            for _, pending in self._running.values():
+                pending.go_on()
             for child in self._children:
                 child.resume()
 
@@ -122,7 +113,6 @@ class ChildPool(Generic[R]):
         return tags
 
     def close(self) -> None:
-        """Kill all children."""
         self._running.clear()
         for child in self._children:
             child.kill()
@@ -134,20 +124,14 @@ class ChildPool(Generic[R]):
         self.close()
 
     def _end_of(self, child: Child) -> Finished[R] | None:
-        running = self._running[child]
+        tag, pending = self._running[child]
         try:
-            if not running.pending.poll():
+            if not pending.poll():
                 return None
-            end: R | MallornError = running.pending.result()
+            end: R | MallornError = pending.result()
         except MallornError as error:
             end = error
         del self._running[child]
         if not self._suspended:
             child.start()  # its successor warms up while others work
-        return Finished(running.tag, end)
-
-    def _wait(self, timeout_sec: float) -> None:
-        poller = select.poll()
-        for child in self._running:
-            poller.register(child.fileno(), child.events)
-        poller.poll(max(0.0, timeout_sec) * 1000)
+        return Finished(tag, end)

@@ -28,17 +28,14 @@ def serve(methods: Served) -> None:
         while True:
             while (request := channel.pump()) is None:
                 channel.wait()
-            channel.put(_answer(methods, request))
+            # The one broad `except` here: what a method raises is for its caller to judge, on the other side.
+            try:
+                answer = Frame(RESULT, methods[request.head](request.body))
+            except Exception as error:
+                answer = Frame(ERROR, json.dumps(pack_error(error)).encode())
+            channel.put(answer)
             while channel.pending:
                 channel.wait()
                 channel.flush()
     except ChannelClosed:
         return
-
-
-def _answer(methods: Served, request: Frame) -> Frame:
-    # The one broad `except` here: whatever a method raises is its caller's to judge, on the other side.
-    try:
-        return Frame(RESULT, methods[request.head](request.body))
-    except Exception as error:
-        return Frame(ERROR, json.dumps(pack_error(error)).encode())

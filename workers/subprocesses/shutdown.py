@@ -49,7 +49,7 @@ class Shutdown:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def check(self) -> None:
-        """Raise Stopping once the worker was asked to stop."""
+        """Raise ShutdownRequested once the worker was asked to stop."""
         if self.asked:
             raise ShutdownRequested
 

@@ -13,18 +13,66 @@ answers there. A limit that depends on what is asked is a function of the parame
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, get_type_hints, overload
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
 
-from workers.subprocesses.call_encoding import Call, Fields
-from workers.subprocesses.pending_call import PendingCall
+from pydantic import ConfigDict, create_model
+
+from workers.subprocesses.pending_call import Call, PendingCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Given = Mapping[str, Any]  # arguments of a call, by their names
 Limit = float | Callable[[Given], float]
 Served = Mapping[str, Callable[[bytes], bytes]]  # methods by name, from their parameters to their results
+
+
+_CONFIG: Final = ConfigDict(
+    extra="forbid",
+    protected_namespaces=(),
+    ser_json_inf_nan="constants",
+    ser_json_bytes="base64",
+    val_json_bytes="base64",
+)
+
+
+class Handler(NamedTuple):
+    """A method's name and what answers it, from packed parameters to a packed result."""
+
+    name: str
+    function: Callable[[bytes], bytes]
+
+
+class Fields:
+    """Named values of given types. What does not fit its type is a ValueError on the side that sends it."""
+
+    def __init__(self, name: str, types: Mapping[str, object]) -> None:
+        required: dict[str, Any] = {field: (kind, ...) for field, kind in types.items()}
+        self._model: Any = create_model(name, __config__=_CONFIG, **required)
+
+    def pack(self, values: Mapping[str, object]) -> bytes:
+        """The values as one JSON object."""
+        text: str = self._model.model_construct(**values).model_dump_json(
+            warnings="error", exclude_unset=True
+        )
+        return text.encode()
+
+    def unpack(self, body: bytes) -> dict[str, Any]:
+        """The values, each of its type again."""
+        read = self._model.model_validate_json(body)
+        return {name: getattr(read, name) for name in self._model.model_fields}
 
 
 class Asker(Protocol):
@@ -51,7 +99,6 @@ class Method(Generic[P, R]):
         return self if caller is None else BoundMethod(self, caller)
 
     def of(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """A call with these parameters."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
@@ -60,7 +107,7 @@ class Method(Generic[P, R]):
             self.name, self._params.pack(given), limit_sec, lambda body: self._result.unpack(body)["value"]
         )
 
-    def by(self, function: Callable[P, R]) -> "Handler":
+    def by(self, function: Callable[P, R]) -> Handler:
         """What answers the method, in the process or in its place."""
         taken = inspect.signature(function)
         taken.bind(**dict.fromkeys(self._signature.parameters))  # raises TypeError for other parameters
@@ -109,14 +156,6 @@ class BoundMethod(Generic[P, R]):
         return self._caller.ask(self._method.of(*args, **kwargs).within(limit_sec))
 
 
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """A method's name and what answers it, from packed parameters to a packed result."""
-
-    name: str
-    function: Callable[[bytes], bytes]
-
-
 def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Method[P, R]]:
     """Declares a method of a helper process, with the time it may take once the process is ready."""
     return lambda declared: Method(declared, limit_sec)
@@ -124,7 +163,7 @@ def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Met
 
 def serving(face: type, *answers: Handler) -> Served:
     """What `serve` needs to be a process of that class. Raises TypeError unless all its methods are there."""
-    found = {answer.name: answer.function for answer in answers}
+    found = dict(answers)
     declared = {name for name in dir(face) if isinstance(getattr(face, name), Method)}
     if found.keys() != declared:
         missing, unknown = sorted(declared - found.keys()), sorted(found.keys() - declared)

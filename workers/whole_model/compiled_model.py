@@ -1,12 +1,13 @@
 """One model: compiled on this host with schedules and without, and what its engines need to hold it."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 from graphc.export.export_checks import LARGEST_ERROR_BF16, error_of_steps
 from mallorn.core.targets import Target
@@ -21,9 +22,7 @@ from workers.sandbox.landlock import READ
 from workers.subprocesses.pending_call import PendingCall
 from workers.tvm.graph_recipes import precision_of
 from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
-from workers.whole_model.idle_engines import IdleEngines
-from workers.whole_model.interleaved_timing import KernelRacer
-from workers.whole_model.quiet_timing import Meter
+from workers.whole_model.interleaved_timing import KernelRacer, Meter
 
 # What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
 # An export's own script compares with onnxruntime alone, which sums up in another order.
@@ -35,6 +34,35 @@ ONNXRUNTIME: Final = "onnxruntime"  # the one that needs no library
 def _kind(engine: str) -> str:
     """TVM's libraries share processes, and none with onnxruntime's threads."""
     return ONNXRUNTIME if engine == ONNXRUNTIME else "tvm"
+
+
+class IdleEngines:
+    """Suspended processes by what they hold; all end with the block."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Engine]] = defaultdict(list)
+
+    def take(self, kind: str) -> Engine | None:
+        """One that goes on; None where none waits."""
+        while self._waiting[kind]:
+            engine = self._waiting[kind].pop()
+            if engine.alive:
+                engine.resume()
+                return engine
+        return None
+
+    def put(self, kind: str, engine: Engine) -> None:
+        """Keep one until it is taken."""
+        engine.suspend()
+        self._waiting[kind].append(engine)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for waiting in self._waiting.values():
+            for engine in waiting:
+                engine.kill()
 
 
 class Held(KernelRacer, Protocol):
@@ -149,9 +177,8 @@ class WholeModel:
         return DeviceMeter(self.seat) if self.seat is not None else LoadMeter(ours)
 
     def release_device(self) -> None:
-        """Give the device back, if there is one."""
-        if self.seat is not None:
-            self.seat.release()
+        if self.seat is not None and self.seat.runner.alive:
+            self.seat.runner.release()
 
     def outputs(self, name: str) -> Path:
         """Where an engine writes what it computes."""

@@ -32,11 +32,6 @@ class DevicePool:
     like: DeviceClass | None = None
     folder: Path | None = None  # where the runner writes answers; None: where the model's files lie
 
-    def release(self) -> None:
-        """Give the device back."""
-        if self.runner.alive:
-            self.runner.release()
-
 
 class DeviceEngine:
     """A model on a device. Devices serve one session at a time, so all engines share the runner's.

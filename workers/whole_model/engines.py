@@ -10,8 +10,13 @@ from workers.host.host_memory import is_large
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.compiled_model import Held, WholeModel
-from workers.whole_model.interleaved_timing import PASSES, time_interleaved, time_kernels_interleaved
-from workers.whole_model.quiet_timing import FairRace, time_undisturbed
+from workers.whole_model.interleaved_timing import (
+    PASSES,
+    FairRace,
+    time_interleaved,
+    time_kernels_interleaved,
+    time_undisturbed,
+)
 
 TUNED: Final = "tuned"
 UNTUNED: Final = "untuned"

@@ -1,11 +1,15 @@
 """Times engines that hold one model: bursts in turn, each engine stopped while another runs."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import log
 from statistics import median
 from typing import Final, Protocol
 
-from mallorn.core.values.finish_report import ModelLatency
+from mallorn.core.values.finish_report import Conditions, ModelLatency
+from workers.host.load_meter import Load
 from workers.subprocesses.errors import ChildError
 
 PASSES: Final = 5
@@ -14,6 +18,12 @@ MOST_CALLS: Final = 1000
 # An engine that takes so long, and so many times as long as the fastest, is called once.
 SLOW_US: Final = 1_000_000.0
 FAR_BEHIND: Final = 5.0
+MOST_RACES: Final = 3
+# No race begins later than this.
+LAST_START_SEC: Final = 90.0
+QUIET_PATIENCE_SEC: Final = 10.0
+# Bursts of one engine that are further apart did not meet the same machine.
+FAR_APART: Final = 1.5
 
 
 class Timeable(Protocol):
@@ -90,3 +100,58 @@ def _running(engine: Timeable) -> Iterator[None]:
         engine.kill()
         raise
     engine.suspend()
+
+
+class Meter(Protocol):
+    """Tells how busy the host was since the last look; workers.host.load_meter has the real one."""
+
+    def look(self) -> Load: ...
+    def wait_for_quiet(self, patience_sec: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FairRace:
+    """What `race` found, and how far it can be trusted."""
+
+    latency_us: dict[str, ModelLatency]
+    disturbances: tuple[str, ...]
+    disturbance: float
+    races: int = 1
+
+    @property
+    def conditions(self) -> Conditions:
+        """As the report has it: the note is a sentence for people, empty when all was quiet."""
+        if not self.disturbances:
+            return Conditions(steady=True, note="")
+        again = f" It was timed {self.races} times, and the quietest counts." if self.races > 1 else ""
+        told = ", and ".join(self.disturbances)
+        return Conditions(steady=False, note=f"While the whole model was timed, {told}.{again}")
+
+
+def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool) -> FairRace:
+    """Race until nothing disturbs, a few times at most; the least disturbed race counts, for all engines.
+
+    An engine that was so far behind that it was called once is not called again.
+    """
+    started_sec = time.monotonic()
+    races: list[FairRace] = []
+    hopeless: dict[str, ModelLatency] = {}
+    while True:
+        meter.look()
+        held = {name: engine for name, engine in engines.items() if name not in hopeless}
+        latency_us = time_interleaved(held) | hopeless
+        hopeless = {name: one for name, one in latency_us.items() if len(one.bursts) == 1}
+        load = meter.look()
+        told = load.words()
+        spreads = {name: max(one.bursts) / min(one.bursts) for name, one in latency_us.items()}
+        widest, spread = max(spreads.items(), key=lambda each: each[1])
+        if spread > FAR_APART:
+            told.append(f"the slowest burst of {widest} took {spread:.1f} times as long as its fastest")
+        if not alone:
+            told.append("other work of this service went on beside it")
+        races.append(FairRace(latency_us, tuple(told), load.share + log(spread)))
+        late = time.monotonic() - started_sec > LAST_START_SEC
+        if not races[-1].disturbances or late or len(races) == MOST_RACES:
+            best = min(races, key=lambda one: (bool(one.disturbances), one.disturbance))
+            return FairRace(best.latency_us, best.disturbances, best.disturbance, len(races))
+        meter.wait_for_quiet(QUIET_PATIENCE_SEC)

@@ -16,9 +16,13 @@ from workers.tvm import engine_child
 from workers.tvm.compare_outputs import compare_models
 from workers.tvm.compile_model import compile_default, compile_model
 from workers.tvm.model_compiler_child import make_inputs
-from workers.whole_model import quiet_timing
+from workers.whole_model import interleaved_timing
 from workers.whole_model.device_engine import DeviceEngine, DeviceFailed, DeviceMeter, DevicePool
-from workers.whole_model.interleaved_timing import time_interleaved, time_kernels_interleaved
+from workers.whole_model.interleaved_timing import (
+    time_interleaved,
+    time_kernels_interleaved,
+    time_undisturbed,
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +89,13 @@ def test_kernels_inside_the_model_go_by_the_names_of_their_tasks(
 def test_the_devices_host_tells_how_busy_it_was(
     prepared: tuple[Any, Path, Path, Path], seat: DevicePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quiet_timing, "QUIET_PATIENCE_SEC", 0.0)  # beside other tests it never is
+    monkeypatch.setattr(interleaved_timing, "QUIET_PATIENCE_SEC", 0.0)  # beside other tests it never is
     _, tuned, _, inputs = prepared
     engine = held(seat, "tuned", tuned, inputs)
     meter = DeviceMeter(seat)
     assert isinstance(meter.look(), Load)
     meter.wait_for_quiet(patience_sec=0.0)
-    assert quiet_timing.time_undisturbed({"tuned": engine}, meter, alone=True).latency_us["tuned"].median > 0
+    assert time_undisturbed({"tuned": engine}, meter, alone=True).latency_us["tuned"].median > 0
 
 
 def test_a_device_without_the_memory_says_so_before_anything_is_sent(
@@ -126,7 +130,7 @@ def test_a_device_that_is_given_back_is_free_at_once(
     engine.save_outputs(str(tmp_path / "outputs.npz"))
     engine.time_bursts(bursts=1, number=2)
     engine.time_kernels(seconds=0.05)
-    seat.release()
+    seat.runner.release()
     assert seat.runner.alive
     fleet.wait_free(parse_target(TARGET.text))
 

@@ -13,7 +13,7 @@ from mallorn.core.values.machine import Machine
 from tests.fixtures.workshop import ENDPOINT, Workshop
 from tests.integration.workers.test_machines import HERE, Calls, found, like, machine_of, measured
 from workers.hardware_probe import run as probing
-from workers.hardware_probe.remeasure import BEATEN, SURE_SEC, remeasure_if_beaten
+from workers.hardware_probe.run import BEATEN, SURE_SEC, remeasure_if_beaten
 from workers.tvm.code_digest import builder
 
 __all__ = ["measured"]  # a fixture

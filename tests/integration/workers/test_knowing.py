@@ -16,9 +16,8 @@ from searchers.synthetic_space import SyntheticSpace
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import TARGET
 from workers.zero_shot.answer_source import ZeroShotQuery, in_order
+from workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
 from workers.zero_shot.roller_and_cost_models import FromRoller
-from workers.zero_shot.same_workload import SameWorkload
-from workers.zero_shot.similar_workload import SimilarWorkload
 
 
 def measured(workshop, name="w0", trials=16):

@@ -11,7 +11,7 @@ from mallorn.core.values.finish_report import Sure
 from tests.fixtures.tuned_jobs import tuned
 from tests.fixtures.workshop import ENDPOINT, TARGET
 from workers.zero_shot.answer_source import ZeroShotQuery
-from workers.zero_shot.same_workload import SameWorkload
+from workers.zero_shot.measured_workloads import SameWorkload
 
 INSIDE = {"cache": "model", "beside": 0, "model": "other"}
 

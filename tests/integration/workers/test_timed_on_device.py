@@ -75,7 +75,7 @@ def test_on_another_host_wrong_numbers_leave_no_time_either(workshop, elsewhere)
 
 
 def test_what_else_the_devices_host_did_is_told(workshop, elsewhere, monkeypatch):
-    monkeypatch.setattr("workers.whole_model.quiet_timing.QUIET_PATIENCE_SEC", 0.0)
+    monkeypatch.setattr("workers.whole_model.interleaved_timing.QUIET_PATIENCE_SEC", 0.0)
     elsewhere["host_load"] = Load(4, 2.0, 0.0, 0.0)
     assert "other programs used 2.0 of 4 cores" in finish_anyway(workshop)["conditions"]["note"]
 

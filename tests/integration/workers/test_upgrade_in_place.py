@@ -1,13 +1,12 @@
 """An upgrade under jobs that go on: their models are imported anew, and times of both codes never meet."""
 
-from functools import partial
-
 import pytest
 from sqlalchemy import select, update
 
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
+from db.repositories.replaced_code import ReplacedCode
 from db.repositories.task_histories import TaskHistories
 from db.repositories.tasks import Tasks
 from db.repositories.workers import FRESH_SEC, Workers
@@ -20,7 +19,7 @@ from services.control.planner_input import job_view
 from tests.fixtures.workshop import ENDPOINT
 from tests.integration.workers.test_importing import found
 from workers.finish.run import finish
-from workers.model_import.run import import_job, reimport
+from workers.model_import.run import import_job
 from workers.tvm import code_digest as code
 
 TVM = ENDPOINT.tvm_version
@@ -287,16 +286,18 @@ def test_what_a_finish_decided_is_forgotten_with_the_tasks_it_was_decided_for(fl
     (task,) = tasks_of(workshop, job).values()
     step = {"task_id": task.id, "job_id": job, "trials": 8, "decided": DecidedTask(candidates=())}
     workshop.write(lambda session: session.add(FinishStep(**step)))
-    assert workshop.write(partial(reimport, job_id=job))
+    assert workshop.write(lambda session: ReplacedCode(session).import_anew(job))
     assert workshop.read(lambda session: session.scalars(select(FinishStep)).all()) == []
-    assert not workshop.write(partial(reimport, job_id=job)), "it waits for its import already"
+    assert not workshop.write(lambda session: ReplacedCode(session).import_anew(job)), (
+        "it waits for its import already"
+    )
 
 
 def test_a_task_that_comes_back_is_the_one_that_it_was(fleet, workshop):
     job = begun(workshop, "w0", "w1")
     ids = {name: task.id for name, task in tasks_of(workshop, job).items()}
     for names in (("w1",), ("w1", "w0")):
-        workshop.write(partial(reimport, job_id=job))
+        workshop.write(lambda session: ReplacedCode(session).import_anew(job))
         workshop.graph_answers["extract"] = found(*names)
         fleet.upgrade(f"passes of {names}")
         import_job(workshop, job)

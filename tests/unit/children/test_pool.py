@@ -35,10 +35,10 @@ def collect(pool: ChildPool[Any], count: int) -> dict[Hashable, Finished[Any]]:
 def test_tasks_run_side_by_side_and_keep_their_tags(pool: ChildPool[Any]) -> None:
     pool.submit(Misbehaving.process.of(), "a")
     pool.submit(Misbehaving.process.of(), ("b", 1))
-    assert pool.free == 0
+    assert len(pool.idle) == 0
     ends = collect(pool, 2)
     assert ends["a"].end != ends["b", 1].end
-    assert pool.free == 2
+    assert len(pool.idle) == 2
 
 
 def test_a_task_may_choose_its_child(pool: ChildPool[Any]) -> None:
@@ -102,7 +102,7 @@ def test_starting_does_not_count_against_a_timeout(pool: ChildPool[Any]) -> None
 def test_cancel_ends_what_runs_and_leaves_the_pool_usable(pool: ChildPool[Any]) -> None:
     pool.submit(Misbehaving.loop.of(), "endless")
     assert pool.cancel() == ["endless"]
-    assert pool.free == 2
+    assert len(pool.idle) == 2
     pool.submit(Misbehaving.echo.of(1), "next")
     assert collect(pool, 1)["next"].end == 1
 

@@ -17,7 +17,6 @@ from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import Builds, Built
 from workers.measure.validate_candidates import home
-from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import (
     ChildCrashed,
     ChildFailed,
@@ -27,6 +26,7 @@ from workers.subprocesses.errors import (
     ChildStarved,
     ChildTimeout,
 )
+from workers.subprocesses.pending_call import Call
 from workers.subprocesses.process_pool import ChildPool, Finished
 
 ARGS = (Tensor("TENSOR", "int8", (4,)),)

@@ -6,7 +6,7 @@ from mallorn.core.values.finish_report import Conditions
 from tests.unit.measure.test_engine_race import Engine
 from tests.unit.workers.test_host_load import QUIET
 from workers.host.load_meter import Load
-from workers.whole_model.quiet_timing import MOST_RACES, FairRace, time_undisturbed
+from workers.whole_model.interleaved_timing import MOST_RACES, FairRace, time_undisturbed
 
 BUSY = replace(QUIET, others_cores=1.0)
 

@@ -13,8 +13,7 @@ from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
 from workers.measure.base import MeasureInput, MeasureResult
 from workers.measure.build_candidates import Builds, Built
-from workers.measure.device_runs import DeviceRuns
-from workers.measure.timing_drift_detector import TimingDriftDetector
+from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
 
 BEST, LAST = (
     Built(MeasureInput(at, Candidate("s", (at,)), Sketch("s", "[]", ())), Path(f"{at}.so"), (), 1.0)

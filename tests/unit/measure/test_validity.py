@@ -8,8 +8,8 @@ import pytest
 
 from mallorn.core.errors import MallornError
 from workers.measure.validate_candidates import home, validate
-from workers.subprocesses.call_encoding import Call
 from workers.subprocesses.errors import ChildCrashed
+from workers.subprocesses.pending_call import Call
 from workers.subprocesses.process_pool import ChildPool, Finished
 
 CANDIDATES = [("trace", (number, 1)) for number in range(12)]

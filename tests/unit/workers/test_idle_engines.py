@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.made_up_engines import MadeUpEngine
-from workers.whole_model.compiled_model import ONNXRUNTIME
-from workers.whole_model.idle_engines import IdleEngines
+from workers.whole_model.compiled_model import ONNXRUNTIME, IdleEngines
 
 
 def engine(name: str) -> MadeUpEngine:

@@ -124,13 +124,7 @@ def next_slice(evaluator: EvaluatorOptions, run_us: Sequence[float]) -> Evaluato
         return one
     if number >= FEWEST_RUNS or slice_ms * 1e3 >= FEWEST_RUNS * run_us[0]:
         return one if len(run_us) < count else None
-    return _of_long_runs(one, run_us, total_ms, runs)
-
-
-def _of_long_runs(
-    one: EvaluatorOptions, run_us: Sequence[float], total_ms: int, runs: int
-) -> EvaluatorOptions | None:
-    """A few slices, which may be single runs, and the rest in as few as the evaluator's limits allow."""
+    # Of long runs a few slices, which may be single runs, and the rest in as few as the limits allow.
     if len(run_us) > PROBES:
         return None
     taken = [max(one.number, ceil(one.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]

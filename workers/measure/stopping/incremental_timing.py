@@ -122,12 +122,10 @@ class _Taken:
 
 
 def _sums(pieces: Sequence[Piece]) -> tuple[int, float]:
-    """Runs and seconds of all."""
     return sum(piece.runs for piece in pieces), sum(piece.sec for piece in pieces)
 
 
 def _together(pieces: Sequence[Piece]) -> Piece:
-    """Pieces as one."""
     runs, sec = _sums(pieces)
     known = [piece.sec * piece.disturbed for piece in pieces if piece.disturbed is not None]
     return Piece(runs, sec / runs, sum(known) / sec if known and sec else None)

@@ -1,7 +1,8 @@
-"""The fastest that was measured of the very same workload: here, elsewhere, or on the nearest kin."""
+"""Answers from measurements: of the same workload, or of the nearest workloads of the same kind."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
+from math import exp2, log2
 
 from sqlalchemy.orm import Session
 
@@ -9,14 +10,20 @@ from db.repositories.measuring_contexts import Contexts, differ, programs_beside
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
-from db.tables import Context
+from db.repositories.workloads import Workloads
+from db.tables import Context, Workload
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import Source, Sure
 from mallorn.core.values.trial import Trial
+from searchers.adapt_candidate_to_shape import carry
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 
-FEW = 3
+FEW = 3  # of a context
+NEIGHBOURS = 4
+FEW_NEAR = 2
+MOST_NEAR = 2 * FEW_NEAR  # of other contexts
+CLOSE = 1.0  # doublings, over all loops together: a schedule is likely to do as well there
 Timed = tuple[Trial, str]  # with the conditions under which it was timed, in words
 
 
@@ -105,3 +112,44 @@ def _answer(session: Session, trial: Trial, because: str, sure: Sure, timed: boo
     sketch = Sketches(session).by_key({key})[key]
     expected_us = trial.latency_us if timed else None
     return ZeroShotAnswer(trial.candidate, Source.SAME, because, sure, expected_us, sketch)
+
+
+class SimilarWorkload(AnswerSource):
+    """Workloads with the same loops in other sizes, the nearest first; of the target, then of its kin."""
+
+    def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
+        asked = question.workload
+        alike = Workloads(session).of_structure(asked.structure, question.owner)
+        far = [(apart(asked, other), other) for other in alike if other.id != asked.id]
+        nearest = sorted(far, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
+        neighbours = [pair for pair in nearest if pair[0] <= CLOSE]
+        places = [
+            (question.target_id, ""),
+            *((at, f" on {words_of(target)}") for at, target in kin_of(session, question)),
+        ]
+        for target_id, words in places:
+            for doublings, neighbour in neighbours:
+                yield from _carried(session, question, neighbour, doublings, target_id, words)
+
+
+def apart(one: Workload, other: Workload) -> float:
+    """How many doublings of extents lie between two workloads of the same loops."""
+    pairs = zip(one.features["extents"], other.features["extents"], strict=False)
+    return sum(abs(log2(a / b)) for a, b in pairs if a and b)
+
+
+def _carried(
+    session: Session, question: ZeroShotQuery, neighbour: Workload, far: float, target_id: int, words: str
+) -> Iterator[ZeroShotAnswer]:
+    own = question.context_id
+    here = [] if own is None else Trials(session).best(neighbour.id, target_id, FEW_NEAR, own)
+    elsewhere = islice(ranked(session, question, neighbour.id, target_id, FEW_NEAR), MOST_NEAR)
+    known = [*((trial, "here") for trial in here), *elsewhere]
+    made_of = Sketches(session).by_key({trial.candidate.sketch for trial, _ in known})
+    for trial, conditions in known:
+        sketch = made_of[trial.candidate.sketch]
+        candidate = carry(trial.candidate, sketch, question.space.sketches)
+        if candidate is not None:
+            times_apart = f"{exp2(far):.1f} times apart{words}"
+            because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"
+            yield ZeroShotAnswer(candidate, Source.NEAR, because, Sure.LIKELY)
