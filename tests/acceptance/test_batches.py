@@ -20,7 +20,7 @@ from tests.fixtures.command_line import clean_environment, typed
 from tests.fixtures.service import Service, log_key, seldom, start_service, stop_service, trials
 from tests.fixtures.waiting import wait_for
 
-TRIALS = 8
+TRIALS = 4
 PACKAGES = ("tvm", "tvm_ffi", "numpy", "numpy.libs", "ml_dtypes", "typing_extensions.py")
 COMPILER = "libtvm_compiler.so"
 

@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue, ValidationError
 from mallorn.core.artifact_uris import reaching
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.storable_json import read_json
+from mallorn.core.storable_json import told as told_of
 from mallorn.core.values.base import Value
 from searchers.base import Proposal
 from workers.detached.run_batch import FORMAT
@@ -21,6 +22,7 @@ MOST_BYTES: Final = 64 * 1024**2
 ID_DIGITS: Final = 16
 LONGEST_US: Final = 1e10
 ANOTHER: Final = "this service did not make the batch of these results, or it was dropped"
+RESULTS: Final = "mallorn batch take FILE.results.jsonl   (as run_batch.py wrote it)"
 AGAIN: Final = "mallorn batch next JOB -o FILE"
 Microseconds = Annotated[float, Field(gt=0, lt=LONGEST_US, allow_inf_nan=False)]
 
@@ -95,9 +97,11 @@ class BatchResults:
 def read_results(file: Path) -> BatchResults:
     """Read a results file, which may end in the middle of a line. Raises InvalidRequest for any other."""
     if not file.is_file():
-        raise InvalidRequest(f"there is no file {str(file)!r}")
+        raise InvalidRequest(f"there is no file {str(file)!r}", hint=RESULTS)
     if file.stat().st_size > MOST_BYTES:
-        raise InvalidRequest(f"{file} is larger than the {MOST_BYTES >> 20} MiB that results may have")
+        raise InvalidRequest(
+            f"{file} is larger than the {MOST_BYTES >> 20} MiB that results may have", hint=RESULTS
+        )
     text = file.read_bytes()
     headers: list[_Header] = []
     calls: dict[str, CallResult] = {}
@@ -111,13 +115,13 @@ def read_results(file: Path) -> BatchResults:
                 calls.setdefault(result.key, result)
         devices = [endpoint_of(header.device) for header in headers]
     except (ValidationError, ValueError, TypeError) as error:
-        words = " ".join(str(error).split())[:200]
-        raise InvalidRequest(f"{file} holds no results of a batch: {words}") from None
+        words = told_of(" ".join(str(error).split()))
+        raise InvalidRequest(f"{file} holds no results of a batch: {words}", hint=RESULTS) from None
     if not headers or headers[0].format != FORMAT:
-        raise InvalidRequest(f"{file} holds no results of a batch of this version")
+        raise InvalidRequest(f"{file} holds no results of a batch of this version", hint=RESULTS)
     marks = {(header.batch, header.digest) for header in headers}
     if len(marks) > 1 or len({device.device_class for device in devices}) > 1:
-        raise InvalidRequest(f"{file} mixes batches, or devices whose times do not compare")
+        raise InvalidRequest(f"{file} mixes batches, or devices whose times do not compare", hint=RESULTS)
     # A name of its own: no file says anything of a device that registered. Nobody reaches this one.
     known = devices[-1].info.model_copy(update={"stopped": True, "is_local": False, "address": ""})
     device = replace(devices[-1], name=f"batch:{devices[-1].name}", info=known)
