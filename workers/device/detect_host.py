@@ -19,6 +19,7 @@ from workers.sandbox.sandbox import harmless
 from workers.subprocesses.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
+_ROOT = str(Path(__file__).resolve().parents[2])
 LLVM_CPU_PROGRAM = """
 from tvm.target import Target, codegen
 cpu = str(codegen.llvm_get_system_cpu())
@@ -106,6 +107,7 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
     Raises Unavailable when there is no answer.
     """
     env = {name: value for name, value in harmless().items() if name != "TVM_USE_RUNTIME_LIB"}
+    env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, "-P", "-c", program, *words]
     try:
         return subprocess.run(

@@ -5,11 +5,11 @@ import os
 from difflib import get_close_matches
 from typing import Final, TypedDict
 
-from mallorn.core.compute_capability import runs_on
+from mallorn.core.compute_capability import arch_of_gpu, runs_on
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
-from workers.device.detect_gpu import detect_gpu_target, first_gpu
 from workers.device.detect_host import ask_tvm, available_cores, cpu_info, detect_target
+from workers.device.nvidia_driver import first_gpu
 from workers.device.usable_flags import PRODUCTS, usable_flags
 
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -76,7 +76,12 @@ def target_on_this_machine(text: str) -> Target:
     """
     if text == LOCAL:
         return detect_target()
-    return detect_gpu_target() if text == CUDA else parse_target(text)
+    if text != CUDA:
+        return parse_target(text)
+    gpu = first_gpu()
+    return parse_target(
+        {"kind": CUDA, "arch": arch_of_gpu(gpu.capability), "l2_cache_size_bytes": gpu.l2_bytes}
+    )
 
 
 def why_not(target: Target) -> str:
@@ -135,19 +140,15 @@ def _attributes(target: Target, sign: str) -> list[str]:
 
 def _no_accelerator(target: Target) -> str:
     if target.kind == CUDA:
-        return _other_gpu(target)
+        try:
+            arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
+            number = first_gpu().capability
+        except InvalidTarget as error:
+            return error.message
+        return "" if runs_on(arch, number) else f"the target is for {arch}, its GPU is sm_{number}"
     answer = ask_tvm(DEVICE_PROGRAM, target.text)
     if answer.returncode != 0:
         said = answer.stderr.strip().splitlines()
         return f"TVM does not know it here: {said[-1] if said else 'it died'}"
     there = json.loads(answer.stdout.splitlines()[-1])["there"]
     return "" if there else f"it has no {target.kind} device"
-
-
-def _other_gpu(target: Target) -> str:
-    try:
-        arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
-        number, _ = first_gpu()
-    except InvalidTarget as error:
-        return error.message
-    return "" if runs_on(arch, number) else f"the target is for {arch}, its GPU is sm_{number}"

@@ -17,7 +17,7 @@ from shutil import which
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from graphc.export.cuda_toolkit import CUDART, find_in_toolkits, find_nvcc
+from graphc.export.cuda_toolkit import CUDART, find_nvcc, load_cudart
 from mallorn.core.errors import HostFault, InvalidRequest, MallornError
 from mallorn.core.install_command import install_line
 from mallorn.core.os_errors import os_error
@@ -69,24 +69,20 @@ _collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
 
 
 def find_toolchain() -> Toolchain:
-    """Look for nvcc, cudart and the driver: in NVIDIA's wheels first, then on the system."""
-    nvcc = find_nvcc()
-    cudart = find_in_toolkits(f"lib*/{CUDART}") or (CUDART if _loads(CUDART) else None)
+    """Look for nvcc, cudart and the driver; what is found of cudart and the driver is loaded."""
+    nvcc, cudart = find_nvcc(), load_cudart()
+    try:
+        ctypes.CDLL(DRIVER)
+        has_driver = True
+    except OSError:
+        has_driver = False
     needs = (
         (nvcc, "CUDA's compiler nvcc", install_line("cuda")),
         (cudart, f"CUDA's runtime {CUDART}", install_line("cuda")),
         (which("g++"), "a C++ compiler, which nvcc needs", "apt-get install g++"),
     )
     missing = tuple((what, command) for found, what, command in needs if not found)
-    return Toolchain(nvcc, cudart, _loads(DRIVER), missing)
-
-
-def _loads(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
+    return Toolchain(nvcc, cudart, has_driver, missing)
 
 
 @lru_cache(maxsize=1)
@@ -103,7 +99,6 @@ def load() -> None:
     import tvm
     import tvm_ffi
 
-    ctypes.CDLL(found.cudart, ctypes.RTLD_GLOBAL)
     if not found.has_driver:
         _load_stub()
     # Which registers the functions that TVM found missing when it was imported.
