@@ -8,14 +8,59 @@ from typing import Any, Final
 from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.device_class import LONGEST
-from workers.device.device_request_queue import DeviceRequestQueue
+from workers.device.device_class import LONGEST, described_class
 from workers.device.pending_connections import Unauthenticated
 from workers.device.tracker_client import HELLO, PROVE, REFUSED, REQUEST, SUCCESS, UPDATE_INFO
 
 log = logging.getLogger(__name__)
 PATIENCE_SEC: Final = 10.0
 _NONCE_CHARS: Final = 256
+
+
+class DeviceRequestQueue:
+    """The free devices of one key, and the clients that wait for one, each for its class or for any.
+
+    The client that asked first is served first, by the device that has been free for longest.
+
+    Devices and clients are Peers of the tracker; an offer is a device, its host, port and match key.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[tuple[Any, ...]] = []
+        self._asking: list[tuple[Any, str]] = []
+
+    def put(self, offer: tuple[Any, ...]) -> None:
+        """A device is free."""
+        self._free.append(offer)
+        self._match()
+
+    def remove(self, offer: tuple[Any, ...]) -> None:
+        """It is gone."""
+        if offer in self._free:
+            self._free.remove(offer)
+
+    def ask(self, client: Any, wanted: str) -> None:
+        """A client waits for one of this class, or for any."""
+        self._asking.append((client, wanted))
+        self._match()
+
+    def summary(self) -> dict[str, int]:
+        """How many are free, and how many wait."""
+        return {"free": len(self._free), "pending": len(self._asking)}
+
+    def _match(self) -> None:
+        # Nobody else takes out who hung up: a class that never comes back would keep them for ever.
+        self._asking = [each for each in self._asking if not each[0].gone]
+        for client, wanted in list(self._asking):
+            offer = next(
+                (each for each in self._free if wanted in ("", described_class(each[0].summary()))), None
+            )
+            if offer is None:
+                continue
+            self._asking.remove((client, wanted))
+            if client.hand_out(offer[1:]):
+                self._free.remove(offer)
+                offer[0].pending_matchkeys.discard(offer[-1])
 
 
 class Peer(TCPEventHandler):  # type: ignore[misc]

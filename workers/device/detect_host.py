@@ -43,9 +43,13 @@ def host_fingerprint() -> HostFacts:
     facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
     cores, scaling = available_cores(), governor()
     model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
+    facts |= {"cores": str(cores), "governor": scaling}
+    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
+    host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return {
         "host_id": host_id(),
-        "host_class": _host_class(model, {**facts, "cores": str(cores), "governor": scaling}) + limits(),
+        "host_class": host_class + limits(),
         "cpu_model": model,
         "cores": cores,
         "governor": scaling,
@@ -134,9 +138,3 @@ def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:
         if needed <= flags:
             return level
     raise InvalidTarget("this CPU is older than x86-64-v2", hint='name it: --target \'{"kind":"llvm",...}\'')
-
-
-def _host_class(model: str, facts: Mapping[str, str]) -> str:
-    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
-    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
-    return f"{slug}-{facts['cores']}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -169,13 +169,14 @@ class DeviceServer:
         session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox, last_words_fd)
         # Said before the client is answered: from then on nobody may take us to be free.
         self._registration.set_busy(True)
-        pid = fork(lambda: self._become(session, connection))
-        self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
 
-    def _become(self, session: RpcSession, connection: socket.socket) -> None:
-        self._listener.close()
-        self._registration.drop()
-        session.serve(connection.fileno())
+        def become_session() -> None:
+            self._listener.close()
+            self._registration.drop()
+            session.serve(connection.fileno())
+
+        pid = fork(become_session)
+        self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
 
     def _end_session(self, running: Running) -> None:
         heard = UNHEARD if running.is_unheard() else ""

@@ -63,8 +63,9 @@ def serve_device(
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, device_key(target), listening, identity, key)
         on_ready(*listening)
-        how = Path(folder), log_path, sandbox, listening_there
-        DeviceServer(registration, listener, identity, *how).serve_forever()
+        DeviceServer(
+            registration, listener, identity, Path(folder), log_path, sandbox, listening_there
+        ).serve_forever()
 
 
 def prepare_runtime(target: Target) -> None:

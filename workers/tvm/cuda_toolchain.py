@@ -105,7 +105,14 @@ def load() -> None:
     ctypes.CDLL(str(Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"), ctypes.RTLD_GLOBAL)
 
     def compile_for_current_target(source: str) -> bytes:
-        return _collect(nvcc, source, str(tvm.target.Target.current(allow_none=False).attrs["arch"]))
+        collected = _collected.get() or Collected()
+        arch = str(tvm.target.Target.current(allow_none=False).attrs["arch"])
+        try:
+            collected.codes.append(compile_cuda(nvcc, source, arch))
+        except MallornError as error:
+            collected.error = error
+            raise
+        return collected.codes[-1].cubin
 
     tvm_ffi.register_global_func("tvm_callback_cuda_compile", compile_for_current_target, override=True)
 
@@ -143,16 +150,6 @@ def _run(command: list[str], folder: str) -> str:
         blame_the_host(Path(folder))
         raise KernelRefused(f"{Path(command[0]).name} refused the kernel: {said}")
     return said
-
-
-def _collect(nvcc: str, source: str, arch: str) -> bytes:
-    collected = _collected.get() or Collected()
-    try:
-        collected.codes.append(compile_cuda(nvcc, source, arch))
-    except MallornError as error:
-        collected.error = error
-        raise
-    return collected.codes[-1].cubin
 
 
 @contextmanager

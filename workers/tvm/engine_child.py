@@ -33,8 +33,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
     import tvm
     from tvm import relax
 
-    from workers.device.cuda_graphs import use_graphs
-    from workers.device.model_kernel_times import Kernels, clock_of
+    from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
 
     # Of the kind alone: a target's instructions take long to read.
     kind = json.loads(target)["kind"]

@@ -155,9 +155,7 @@ def test_the_driver_is_asked_for_the_capability_and_the_cache_of_the_first_gpu(
     assert target_on_this_machine("cuda") == found
 
 
-@pytest.mark.parametrize(
-("code", "reason"), [(2, "out of memory (2)"), (100, "no visible GPU")]
-)
+@pytest.mark.parametrize(("code", "reason"), [(2, "out of memory (2)"), (100, "no visible GPU")])
 def test_the_drivers_own_reason_is_told(
     made_up_gpus: MadeUpGpus, monkeypatch: pytest.MonkeyPatch, code: int, reason: str
 ) -> None:
