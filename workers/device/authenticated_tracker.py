@@ -30,22 +30,18 @@ class DeviceRequestQueue:
         self._asking: list[tuple[Any, str]] = []
 
     def put(self, offer: tuple[Any, ...]) -> None:
-        """A device is free."""
         self._free.append(offer)
         self._match()
 
     def remove(self, offer: tuple[Any, ...]) -> None:
-        """It is gone."""
         if offer in self._free:
             self._free.remove(offer)
 
     def ask(self, client: Any, wanted: str) -> None:
-        """A client waits for one of this class, or for any."""
         self._asking.append((client, wanted))
         self._match()
 
     def summary(self) -> dict[str, int]:
-        """How many are free, and how many wait."""
         return {"free": len(self._free), "pending": len(self._asking)}
 
     def _match(self) -> None:
@@ -78,7 +74,6 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
             tracker.call_later(PATIENCE_SEC, self._expire)
 
     def call_handler(self, args: list[Any]) -> None:
-        """Answer one message."""
         code = args[0]
         if code == HELLO:
             self._said = str(args[1])[:_NONCE_CHARS]
@@ -122,7 +117,6 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         self.close()
 
     def on_close(self) -> None:
-        """Called whoever ended it."""
         self._waiting.remove(self)
         super().on_close()
 
@@ -140,7 +134,6 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
         super().__init__(listener, secrets.token_hex())
 
     def create_scheduler(self, key: str) -> DeviceRequestQueue:
-        """The free devices of a key, and who waits for one."""
         return DeviceRequestQueue()
 
     def ask(self, key: str, client: Peer, wanted: str) -> None:

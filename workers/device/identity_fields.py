@@ -29,8 +29,6 @@ class RuntimeFacts(TypedDict):
 
 
 class Identity(HostFacts, RuntimeFacts):
-    """A device."""
-
     name: str
     target: str
     address: str

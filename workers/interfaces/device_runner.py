@@ -82,7 +82,6 @@ class Runner(Child):
         self._gateway = SessionGateway(key)
 
     def connections(self) -> dict[str, socket.socket]:
-        """As Child's."""
         return {GATEWAY_VARIABLE: self._gateway.connect()}
 
     @method(limit_sec=_on_top_of("wait_sec"))

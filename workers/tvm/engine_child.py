@@ -29,7 +29,6 @@ _held: dict[str, Callable[..., Any]] = {}
 
 
 def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
-    """Hold a compiled model with its inputs."""
     import tvm
     from tvm import relax
 
@@ -99,7 +98,6 @@ def _rough_us(run: Callable[[], list[Any]]) -> float:
 
 
 def time_bursts(bursts: int, number: int) -> list[float]:
-    """The median latency in microseconds of each burst of `number` calls, after a warm-up."""
     run = _held["run"]
     for _ in range(WARM_UP_CALLS):
         if _timed_us(run) > LONG_CALL_US:
@@ -108,12 +106,10 @@ def time_bursts(bursts: int, number: int) -> list[float]:
 
 
 def time_kernels(seconds: float) -> dict[str, float]:
-    """Microseconds that a run of the held library spends in each of its kernels; takes `seconds`."""
     return dict(_held["kernels"]().times(seconds))
 
 
 def save_outputs(outputs_npz: str) -> int:
-    """Run once and write the outputs in order; how many there are."""
     results = _held["outputs"]()
     np.savez(outputs_npz, **{f"output_{index}": array for index, array in enumerate(results)})
     return len(results)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import tvm
-from onnx import GraphProto, ModelProto
+from onnx import GraphProto
 
 from graphc.export import compile_network as stock
 from graphc.ranges import dispatch_by_shape, generalize_two_lengths
@@ -55,7 +55,21 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
     model = read_model(path)
     shapes = input_shapes or {}
     _check_shapes(model.graph, shapes)
-    mod = _import(model, shapes, target)
+    try:
+        # The frontend prints before it raises; a child's stdout belongs to its protocol.
+        with contextlib.redirect_stdout(io.StringIO()), naming_nodes():
+            simple = stock.simplify(model, shapes)
+            refuse_unknown_operators(simple, stock.operators())
+            refuse_text(simple.graph)
+            mod = stock.convert(simple, shapes, target)
+    except _REFUSALS as error:
+        hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
+        if shapes:
+            declared = _declared(model.graph, shapes)
+            hint = f"choose an --input-shape that fits what the model declares: {declared}"
+        raise InvalidModel(
+            f"TVM cannot import {node_of(error) or 'the model'}: {plain(error)}", hint=hint
+        ) from error
     params, result = mod["main"].params, mod["main"].ret_ty
     results = result.fields if isinstance(result, tvm.relax.TupleType) else [result]
     return ImportedModel(
@@ -99,24 +113,6 @@ def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
             hint=" ".join(hints),
             suggest={"input_shapes": {**shapes, **bound}},
         )
-
-
-def _import(model: ModelProto, shapes: Shapes, target: Any) -> tvm.IRModule:
-    try:
-        # The frontend prints before it raises; a child's stdout belongs to its protocol.
-        with contextlib.redirect_stdout(io.StringIO()), naming_nodes():
-            simple = stock.simplify(model, shapes)
-            refuse_unknown_operators(simple, stock.operators())
-            refuse_text(simple.graph)
-            return stock.convert(simple, shapes, target)
-    except _REFUSALS as error:
-        hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
-        if shapes:
-            declared = _declared(model.graph, shapes)
-            hint = f"choose an --input-shape that fits what the model declares: {declared}"
-        raise InvalidModel(
-            f"TVM cannot import {node_of(error) or 'the model'}: {plain(error)}", hint=hint
-        ) from error
 
 
 def _declared(graph: GraphProto, names: Iterable[str]) -> str:

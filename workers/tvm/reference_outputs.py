@@ -46,7 +46,7 @@ _ROUNDINGS: Final = 4
 _WALK: Final = 0.5
 # What a schedule with another order may be off, in errors of the program as it is written.
 _OWN_ERRORS: Final = 2.0
-# Terms that a processor without float16 computes in a second.
+# Terms that a processor without float16 computes in a second: smaller programs are run as they are written.
 _SMALL: Final = 2**24
 # What looks at the bits of a number means that type.
 _OF_BITS: Final = ("tirx.reinterpret", "call_llvm", "pragma_import_llvm")
@@ -94,7 +94,7 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     float16_error = 0.0
     if wide is not None:
         float16_error = rounding_error(mod)
-        if is_small(mod):
+        if sum(prod(block.extents) for block in blocks_of(mod)) <= _SMALL:
             own = _run(mod, poisoned)
             errors = [relative_error(own[index], results[index]) for index in args.outputs]
             float16_error += _OWN_ERRORS * max(filter(isfinite, errors), default=0.0)
@@ -190,11 +190,6 @@ def rounding_error(mod: Any) -> float:
         for node in collect(store.value, kind)
     )
     return _FLOAT16_EPS * (_ROUNDINGS * computes + _WALK * sqrt(max(sums, default=0)))
-
-
-def is_small(mod: Any) -> bool:
-    """Return whether the program is fast to run in float16 on a processor that has no such arithmetic."""
-    return sum(prod(block.extents) for block in blocks_of(mod)) <= _SMALL
 
 
 def _is_float16(value: Any) -> bool:

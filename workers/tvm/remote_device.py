@@ -170,13 +170,6 @@ class RemoteDevice:
         with self._judged():
             return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
 
-    def timer(
-        self, library: Module, *, function: str | None = None, **evaluator: int
-    ) -> Callable[..., Sequence[float]]:
-        """A function that takes the arguments and returns run times in seconds."""
-        evaluate = library.time_evaluator(function or self.entry, self.device, **evaluator)
-        return lambda *args: evaluate(*args).results
-
     def time_slices(
         self,
         library: Module,

@@ -80,8 +80,10 @@ class LibraryTimer:
             self._means += means
             return [mean.mean_sec * SEC_US for mean in means]
 
-        timer = self._device.timer(library, number=1, repeat=1, min_repeat_ms=ROUGH_MS)
-        rough_sec = min(timer(*self._tensors))
+        rough = library.time_evaluator(
+            self._device.entry, self._device.device, number=1, repeat=1, min_repeat_ms=ROUGH_MS
+        )
+        rough_sec = min(rough(*self._tensors).results)
         take_times(rule, evaluator, time_once, best_us)
         return [mean.mean_sec * SEC_US for mean in self._counting()]
 
@@ -150,7 +152,6 @@ def measure(
     patience_sec: float,
     best_us: float | None = None,
 ) -> LibraryRun:
-    """Time a library by a stopping rule."""
     device = _device(tracker, target)
     rule, timer = NamedRule(stopping), LibraryTimer(device, patience_sec, evaluator.flush_l2 == "on")
     run = _attempt(
@@ -192,7 +193,6 @@ def run_outputs(
     candidate_key: str,
     timeout_sec: float,
 ) -> LibraryRun:
-    """Call a library once with the arrays of an npz file, in order, and save all of them after the call."""
     device = _device(tracker, target)
     arrays = load_arrays(inputs)
     tensors = device.copy_args(list(arrays.values()))
@@ -206,21 +206,18 @@ def run_outputs(
 
 
 def load_model(model: DeviceModel, timeout_sec: float) -> LoadedEngine:
-    """Have a device hold a model."""
     _with_model(model, timeout_sec, lambda _held: None)
     identity = _device(model.tracker, model.target).identity
     return LoadedEngine("tvm", identity["tvm_version"], identity["threads"])
 
 
 def save_model_outputs(model: DeviceModel, outputs: str, timeout_sec: float) -> int:
-    """Run a model once and write its outputs in order; how many there are."""
     arrays = _with_model(model, timeout_sec, lambda held: held.outputs())
     np.savez(outputs, **{f"output_{index}": array for index, array in enumerate(arrays)})
     return len(arrays)
 
 
 def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
-    """Microseconds of so many runs, with the device's host alone."""
     started_sec = time.monotonic()
     run_us = [each * SEC_US for each in _with_model(model, timeout_sec, lambda held: held.time(number))]
     try:
@@ -231,17 +228,14 @@ def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[floa
 
 
 def time_model_kernels(model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
-    """Microseconds that a run spends in each kernel."""
     return _with_model(model, timeout_sec, lambda held: held.time_kernels(seconds))
 
 
 def drop_model(model: DeviceModel) -> None:
-    """Have its device forget a model."""
     _models.pop(model, None)
 
 
 def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
-    """How busy others kept the device's host since the last look."""
     return _on_device(tracker, target, "load", timeout_sec, lambda device: device.load())
 
 
