@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
-from benchmarks.gpu.packages import ROOT, lacking, lay_packages
+from benchmarks.gpu.packages import ROOT, SPARE, lacking, lay_packages
 from benchmarks.gpu.unpack import BASE, COMPILER, MANIFEST, PIECE
 
 # The product, and of its benchmarks and examples what the parts run.
@@ -88,7 +88,7 @@ def _tracked(*places: str) -> list[str]:
 def _site(out: Path, python: str, say: Say) -> Path:
     """Return the folder of packages, laid anew only if the list of packages changed."""
     site, mark = out / "site", out / "site.txt"
-    wanted = "\n".join((python, *lacking(python)))
+    wanted = "\n".join((python, *lacking(python), *SPARE))
     if not mark.exists() or mark.read_text() != wanted:
         say("fetching packages")
         mark.unlink(missing_ok=True)

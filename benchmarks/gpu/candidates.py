@@ -17,7 +17,7 @@ import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from benchmarks.gpu.cells import Cells, Row, Value
-from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS, INDEX
+from benchmarks.gpu.kernel_index import CHANCE, COMPLETE, DLIGHT, FIRST_GUESS, INDEX
 from benchmarks.gpu.programs import module_of
 from benchmarks.gpu.tasks import BY_NAME, Task
 from graphc.export.code_generation import compiled
@@ -45,6 +45,7 @@ def main() -> None:
             file = folder / f"{cell.rpartition('/')[2].replace(' ', '-')}.so"
             about: Row = {"task": task.name, "means": means}
             cells.measure(cell, partial(_build, about, schedule, file, target))
+    (folder / COMPLETE).write_text(sys.argv[4])
 
 
 def compile_to(module: Any, target: str, file: Path) -> Value:

@@ -72,7 +72,8 @@ class Cells:
             return
         except Exception as error:
             content = {"ok": False, "error": f"{type(error).__name__}: {error}"[:500]}
-        self.keep(name, **content, seconds=round(time.monotonic() - started_sec, 3))
+        content["took_sec"] = round(time.monotonic() - started_sec, 3)
+        self.keep(name, **content)
 
     def _append(self, row: Row) -> None:
         self._rows.append(row)

@@ -8,6 +8,7 @@ from typing import Final
 from benchmarks.gpu.cells import read_rows
 
 INDEX: Final = "index.jsonl"
+COMPLETE: Final = "complete.txt"  # holds how many kernels by chance were wanted, when all are built
 FIRST_GUESS: Final = "first guess"
 DLIGHT: Final = "DLight"
 CHANCE: Final = "chance"

@@ -16,12 +16,13 @@ LOCK: Final = ROOT / "requirements" / "lock.txt"
 # What the other machine has, with all that these require. Small packages travel even if it has them: its
 # versions are not known.
 THERE: Final = ("cloudpickle", "numpy", "onnx", "psutil", "pyarrow", "scikit-learn", "scipy")
+SECOND_BACKEND: Final = "zstandard/_cffi*.so"  # used where the first one is not there
 # With the default cost model nothing imports these.
 UNUSED: Final = frozenset({"lightgbm"})
 # Beyond the lock file: NVML's answers in Python, and the reader that makes a torch module of an ONNX file.
 ADDED: Final = ("nvidia-ml-py==13.580.82", "onnx2torch==1.5.15")
 _PLATFORMS: Final = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
-_SPARE: Final = ("include", "3rdparty", "src", "tests", "__pycache__")  # nothing imports or loads these
+SPARE: Final = ("cutlass", "src", "tests", "__pycache__")  # nothing imports, loads or includes these
 
 
 def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
@@ -37,13 +38,15 @@ def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
         ],
         check=True,
     )
-    for name in _SPARE:
+    for library in folder.glob(SECOND_BACKEND):
+        library.unlink()
+    for name in SPARE:
         for spare in [path for path in folder.rglob(name) if path.is_dir() and _is_spare(path)]:
             rmtree(spare, ignore_errors=True)
 
 
 def _is_spare(path: Path) -> bool:
-    return path.name == "__pycache__" or path.parent.name in ("tvm", "tvm_ffi", "lightgbm", "xgboost")
+    return path.name == "__pycache__" or path.parent.name in ("tvm", "3rdparty", "tvm_ffi", "xgboost")
 
 
 def lacking(python: str) -> list[str]:

@@ -18,8 +18,8 @@ MODELS: Final = {CUDA: ("bert-small", "resnet18"), CPU: ("mlp",)}
 TARGETS: Final = {CUDA: "cuda", CPU: "local"}
 BUILDERS: Final = 16
 # Shares of a stretch of this part that one model's job may search, and that it may take in all.
-SEARCH_SHARE: Final = 0.25
-JOB_SHARE: Final = 0.45
+SEARCH_SHARE: Final = 0.15
+JOB_SHARE: Final = 0.32
 _END_SEC: Final = 20.0  # in which a service that was asked to end does so
 _TOLD: Final = ("id", "state", "reason", "verdict", "progress", "report", "started_at", "finished_at")
 _STANDING: Final = ("queued", "importing", "tuning", "finishing", "paused")

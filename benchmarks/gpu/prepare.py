@@ -11,7 +11,7 @@ from shutil import rmtree
 from typing import Final
 
 from benchmarks.gpu.archive import TooLarge, pack, tree_bytes
-from benchmarks.gpu.kernel_index import INDEX
+from benchmarks.gpu.kernel_index import COMPLETE, INDEX
 from benchmarks.gpu.tasks import GPU, REHEARSAL, Task
 from mallorn.core.targets import Target, parse_target
 
@@ -63,7 +63,13 @@ def _special(kernels: Path, target: Target) -> None:
 def _build(tasks: tuple[Task, ...], target: Target, kernels: Path, options: argparse.Namespace) -> None:
     """Build kernels, a process for each task and one task for each core, until time or room is used up."""
     until_sec = time.monotonic() + options.build_seconds
-    waiting = [(f"{number:02d}", task) for number, task in enumerate(tasks)]
+    numbered = [(f"{number:02d}", task) for number, task in enumerate(tasks)]
+    marks = {folder: kernels / folder / COMPLETE for folder, _ in numbered}
+    waiting = [
+        (folder, task)
+        for folder, task in numbered
+        if not marks[folder].exists() or marks[folder].read_text() != str(options.chance)
+    ]
     running: list[subprocess.Popen[bytes]] = []
     try:
         while waiting or running:

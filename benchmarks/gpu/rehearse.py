@@ -95,17 +95,12 @@ def version_there() -> str:
 
 def rehearse(out: Path, empty: Path, version: str) -> Rehearsal:
     """Run both parts with the transfers below `out`, for Python `version`, in the empty directory."""
-    machine, python = out / "machine", interpreter(version)
-    if python is None:
-        raise FileNotFoundError(f"there is no Python {version}")
-    if not machine.exists():
-        lay_packages(machine, version, there(version))
+    bare = _python_there(out / "machine", version)
     shutil.copytree(ROOT / "benchmarks" / "gpu", empty / "benchmarks" / "gpu")
     shutil.copy(ROOT / "benchmarks" / "__init__.py", empty / "benchmarks")
-    bare = python if python != sys.executable else _base_python()
     network, prefix = _without_network()
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    environment |= {"HOME": str(empty), "PYTHONPATH": str(machine)}
+    environment |= {"HOME": str(empty)}
     if not prefix:
         environment |= dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), _NOWHERE)
     rehearsal = Rehearsal(version, network, {}, {}, {})
@@ -126,10 +121,16 @@ def rehearse(out: Path, empty: Path, version: str) -> Rehearsal:
     return rehearsal
 
 
-def _base_python() -> str:
-    """Return the interpreter without this environment's packages."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return str(Path(sys.base_prefix) / "bin" / f"python{version}")
+def _python_there(machine: Path, version: str) -> str:
+    """Return a Python that has the packages of the other machine, in a virtual environment as there."""
+    python, found = interpreter(version), machine / "bin" / "python"
+    if python is None:
+        raise FileNotFoundError(f"there is no Python {version}")
+    if not (machine / "complete.txt").exists():
+        subprocess.run([python, "-m", "venv", "--clear", "--without-pip", str(machine)], check=True)
+        lay_packages(machine / "lib" / f"python{version}" / "site-packages", version, there(version))
+        (machine / "complete.txt").touch()
+    return str(found)
 
 
 def _without_network() -> tuple[str, Sequence[str]]:

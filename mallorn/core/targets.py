@@ -186,11 +186,14 @@ def _full_cuda_attributes(given: TargetAttrs) -> TargetAttrs:
 
 
 def _tagged(tag: str | None) -> TargetAttrs:
-    """Return the architecture and, where TVM states it, the L2 cache of a GPU. Raises InvalidTarget."""
+    """Return the architecture of a GPU that TVM has a tag for. Raises InvalidTarget.
+
+    Its L2 cache, whose size TVM states for some, is left out: a GPU has one target, however it is named.
+    """
     if tag is None:
         return {}
     archs = {name: arch for arch, names in GPUS["names_by_arch"].items() for name in names.split()}
-    name, l2_bytes = tag.removeprefix(_NVIDIA), GPUS["l2_cache_size_bytes"]
+    name = tag.removeprefix(_NVIDIA)
     if name not in archs:
         usable = [each for each, arch in archs.items() if not is_obsolete(arch)]
         near = [each for each in usable if name in each] or get_close_matches(name[:TOLD], usable)
@@ -199,8 +202,7 @@ def _tagged(tag: str | None) -> TargetAttrs:
             f"TVM has no GPU tag {tag[:TOLD]!r}" + (f"; it has {words}" if near else ""),
             hint=f"--target '{CUDA_EXAMPLE}'   (with the architecture of your GPU)",
         )
-    attrs: TargetAttrs = {"arch": archs[name]}
-    return {**attrs, "l2_cache_size_bytes": l2_bytes[name]} if name in l2_bytes else attrs
+    return {"arch": archs[name]}
 
 
 def _legacy_attributes(text: str) -> TargetAttrs:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.gpu.kernel_index import FIRST_GUESS
 from benchmarks.gpu.prepare import MEGABYTE
 from benchmarks.gpu.rehearse import (
     TRANSFER_MB,
@@ -51,11 +52,15 @@ def test_every_assertion_holds_or_says_why_it_is_left_out(rehearsal: Rehearsal) 
     assert all(row["left_out"] for row in asserted if row["ok"] is None)
 
 
-def test_every_kernel_is_right_and_timed(rehearsal: Rehearsal) -> None:
+def test_first_guesses_are_right_and_timed_and_no_wrong_kernel_has_a_time(rehearsal: Rehearsal) -> None:
     kernels = [row for row in rehearsal.cells["part 1"] if "task" in row]
-    assert {row["task"] for row in kernels} == {task.name for task in REHEARSAL}
-    assert [row for row in kernels if not (row["ok"] and row["us"])] == []
-    assert all(row["rival_left_out"] == "torch is not installed" for row in kernels)
+    guesses = [row for row in kernels if row["means"] == FIRST_GUESS]
+    assert {row["task"] for row in guesses} == {task.name for task in REHEARSAL}
+    assert [row for row in guesses if not (row["ok"] and row["us"])] == []
+    assert all(("us" in row) == row["ok"] for row in kernels), (
+        "a schedule of chance may compute something else"
+    )
+    assert all(row["rival_left_out"] == "torch is not installed" for row in kernels if row["ok"])
 
 
 def test_a_part_that_was_killed_does_nothing_twice(rehearsal: Rehearsal) -> None:

@@ -24,10 +24,9 @@ DRIVER: Final = "libcuda.so.1"
 KERNEL_MODULE: Final = Path("/sys/module/nvidia/version")
 ANSWER_SEC: Final = 120  # a driver whose GPU hangs may never answer
 _NO_DEVICE: Final = 100  # CUDA_ERROR_NO_DEVICE
-# Of CUdevice_attribute: the parts of the compute capability, and the size of the L2 cache.
-_MAJOR, _MINOR, _L2_BYTES = 75, 76, 38
-#: Prints all GPUs, or why there is none.
-GPUS_PROGRAM: Final = """
+_MAJOR, _MINOR = 75, 76  # of CUdevice_attribute: the parts of the compute capability
+#: Prints the first GPU, or why there is none.
+GPU_PROGRAM: Final = """
 import json
 from dataclasses import astuple
 from mallorn.core.errors import MallornError
@@ -51,7 +50,6 @@ class Gpu:
     memory_bytes: int
     driver: str  # version of the kernel's module, or the version of CUDA that the driver has
     capability: int  # 10 * major + minor
-    l2_bytes: int
 
 
 def visible_gpus(load: Load = ctypes.CDLL) -> list[Gpu]:
@@ -77,7 +75,7 @@ def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
 
 def first_gpu() -> Gpu:
     """Return the first visible GPU, which a child asks for. Raises InvalidTarget where there is none."""
-    answer = ask_tvm(GPUS_PROGRAM)
+    answer = ask_tvm(GPU_PROGRAM)
     told = "the process that asked CUDA's driver died"
     if answer.returncode == 0:
         told = json.loads(answer.stdout.splitlines()[-1])
@@ -166,15 +164,8 @@ class _Driver:
         words, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
         kind = "MIG" if " MIG " in words else "GPU"  # a slice of a GPU has its profile in its name
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        return Gpu(
-            index,
-            "-".join((kind, *parts)),
-            words,
-            memory.value,
-            driver,
-            capability=10 * self._attribute(_MAJOR, device) + self._attribute(_MINOR, device),
-            l2_bytes=self._attribute(_L2_BYTES, device),
-        )
+        capability = 10 * self._attribute(_MAJOR, device) + self._attribute(_MINOR, device)
+        return Gpu(index, "-".join((kind, *parts)), words, memory.value, driver, capability)
 
     def _attribute(self, number: int, device: ctypes.c_int) -> int:
         value = ctypes.c_int()

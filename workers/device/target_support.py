@@ -71,10 +71,7 @@ def target_on_this_machine(text: str) -> Target:
         return detect_target()
     if text != CUDA:
         return parse_target(text)
-    gpu = first_gpu()
-    return parse_target(
-        {"kind": CUDA, "arch": arch_of_gpu(gpu.capability), "l2_cache_size_bytes": gpu.l2_bytes}
-    )
+    return parse_target({"kind": CUDA, "arch": arch_of_gpu(first_gpu().capability)})
 
 
 def why_not(target: Target) -> str:

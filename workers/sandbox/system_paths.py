@@ -78,10 +78,16 @@ def accelerator_paths(kind: str) -> Iterator[tuple[str, int]]:
 
 
 def _code(folder: Path) -> Iterator[tuple[Path, int]]:
-    """The packages and modules of a folder that is on Python's path: a checkout holds more than those."""
+    """Yield the packages and modules of a folder that is on Python's path: a checkout holds more than those.
+
+    A folder that pip installed into is one whole: who asks for a version lists it.
+    """
     try:
         found = list(folder.iterdir()) if folder.is_dir() else [folder]
     except OSError:
+        return
+    if any(path.suffix == ".dist-info" for path in found):  # pip's folder: it holds nothing but packages
+        yield folder, READ
         return
     for path in found:
         if path.suffix in _MODULES or (

@@ -71,7 +71,7 @@ def _wmma_with_wide_sums() -> Any:
 
 
 def dlight_schedule(module: Any, target: Any) -> Any | None:
-    """Return the schedule that DLight makes of a module's function, or None.
+    """Return the schedule of the first of DLight's rules whose kernel can launch, or None.
 
     DLight uses tensor cores only where the digits of an architecture have no suffix.
     """
@@ -82,8 +82,9 @@ def dlight_schedule(module: Any, target: Any) -> Any | None:
                 found = rule.apply(module["main"], plain, False)
         except Exception:  # noqa: S112  # of many kinds: a rule met a program that it was not made for
             continue
-        if found is not None:
-            return found[0] if isinstance(found, list) else found
+        schedule = found[0] if isinstance(found, list) else found
+        if schedule is not None and can_launch(schedule.mod, target):
+            return schedule
     return None
 
 

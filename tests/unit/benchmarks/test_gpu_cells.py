@@ -73,3 +73,10 @@ def test_both_files_hold_what_either_held(tmp_path: Path) -> None:
     for file in (own, copy):
         rows = [json.loads(line) for line in file.read_text().splitlines()]
         assert [row["cell"] for row in rows if BEGUN not in row] == names
+
+
+def test_a_measurement_may_tell_of_names_and_seconds(tmp_path: Path) -> None:
+    cells = Cells(tmp_path / "own.jsonl")
+    cells.measure("compiled", lambda: {"name": "a", "seconds": 3.0, "cell_size": 1})
+    (row,) = cells.rows()
+    assert (row["cell"], row["name"], row["seconds"]) == ("compiled", "a", 3.0)

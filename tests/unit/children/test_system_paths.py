@@ -22,3 +22,16 @@ def test_packages_beyond_the_prefix_come_with_the_libraries_that_they_link_to(
     assert {packages / name for name in ("numpy", "numpy.libs", "six.py")} <= readable
     assert packages / "notes" not in readable
     assert packages not in readable
+
+
+def test_a_folder_that_pip_installed_into_is_read_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "target"
+    for name in ("google/protobuf/__init__.py", "protobuf-7.0.dist-info/METADATA"):
+        file = packages / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr(sys, "path", [str(packages)])
+    assert packages in {path for path, _ in system_paths()}

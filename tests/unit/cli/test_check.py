@@ -245,7 +245,7 @@ def test_what_a_gpu_lacks_has_a_line_each_with_the_command_that_brings_it(
 def test_where_a_gpu_has_all_that_it_needs_its_checks_are_well(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    answer = CompletedProcess([], 0, stdout='[0, "GPU-a", "H100", 1, "580", 90, 52428800]')
+    answer = CompletedProcess([], 0, stdout='[0, "GPU-a", "H100", 1, "580", 90]')
     monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: WHOLE)
     monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: answer)
     result = run("--target", "cuda", "--data", tmp_path)

@@ -17,7 +17,7 @@ LIMITS = {
     "thread_warp_size": 32,
 }
 AMPERE = {"kind": "cuda", "arch": "sm_80", **LIMITS}
-HOPPER = {"kind": "cuda", "arch": "sm_90a", "l2_cache_size_bytes": 52428800, **LIMITS}
+HOPPER = {"kind": "cuda", "arch": "sm_90a", **LIMITS}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ HOPPER = {"kind": "cuda", "arch": "sm_90a", "l2_cache_size_bytes": 52428800, **L
         ({"tag": "nvidia/nvidia-h100"}, HOPPER),
         ('{"tag":"nvidia/nvidia-h100"}', HOPPER),
         ({"kind": "cuda", "tag": "nvidia/nvidia-h100"}, HOPPER),
-        ({"kind": "cuda", "arch": "sm_90a", "l2_cache_size_bytes": 52428800}, HOPPER),
+        ({"kind": "cuda", "arch": "sm_90a"}, HOPPER),
     ],
 )
 def test_every_name_of_a_gpu_leads_to_one_text(

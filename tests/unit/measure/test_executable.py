@@ -18,8 +18,8 @@ SKYLAKE = (*HASWELL, "avx512f", "avx512vnni")
 FLAGS = "pni sse4_2 avx2 fma"
 
 
-def gpu(capability: int, l2_bytes: int) -> list[object]:
-    return [0, "GPU-a", "H100", 80 << 30, "580.159.04", capability, l2_bytes]
+def gpu(capability: int) -> list[object]:
+    return [0, "GPU-a", "H100", 80 << 30, "580.159.04", capability]
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ NO_DRIVER = "libcuda.so.1: cannot open shared object file"
 def test_a_gpu_must_run_what_is_compiled_for_the_target(
     monkeypatch: pytest.MonkeyPatch, capability: int, target: str, why: str
 ) -> None:
-    answer_about_gpu(monkeypatch, gpu(capability, 1))
+    answer_about_gpu(monkeypatch, gpu(capability))
     assert why_not(parse_target(target)) == why
 
 
@@ -109,14 +109,14 @@ def test_a_gpu_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_is_compared_with_the_tag_of_a_target_that_was_stored_earlier(
     monkeypatch: pytest.MonkeyPatch, stored: str, why: str
 ) -> None:
-    answer_about_gpu(monkeypatch, gpu(80, 1))
+    answer_about_gpu(monkeypatch, gpu(80))
     found = why_not(Target(stored))
     assert found.startswith(why)
     assert bool(found) == bool(why)
 
 
 def test_cuda_is_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_about_gpu(monkeypatch, gpu(90, 52428800))
+    answer_about_gpu(monkeypatch, gpu(90))
     assert target_on_this_machine("cuda") == parse_target("nvidia/nvidia-h100")
 
 
@@ -124,7 +124,7 @@ def test_cuda_is_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> Non
     ("answer", "message"),
     [
         (NO_DRIVER, NO_DRIVER),
-        (gpu(61, 1), "no longer compiles for sm_61"),
+        (gpu(61), "no longer compiles for sm_61"),
     ],
 )
 def test_cuda_without_a_gpu_that_can_be_used_is_refused(
@@ -146,13 +146,12 @@ def answer_about_gpu(monkeypatch: pytest.MonkeyPatch, answer: str | list[object]
     monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: done)
 
 
-def test_the_driver_is_asked_for_the_capability_and_the_cache_of_the_first_gpu(
+def test_the_driver_is_asked_for_the_capability_of_the_first_gpu(
     made_up_gpus: MadeUpGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in made_up_gpus.env.items():
         monkeypatch.setenv(name, value)
-    found = parse_target({"kind": "cuda", "arch": "sm_80", "l2_cache_size_bytes": 1 << 20})
-    assert target_on_this_machine("cuda") == found
+    assert target_on_this_machine("cuda") == parse_target('{"kind": "cuda", "arch": "sm_80"}')
 
 
 @pytest.mark.parametrize(("code", "reason"), [(2, "out of memory (2)"), (100, "no visible GPU")])

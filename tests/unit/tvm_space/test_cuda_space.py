@@ -75,11 +75,11 @@ def test_the_first_default_of_a_task_becomes_cuda_code(name: str, arch: str) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_of_random_candidates_with_choices_some_are_valid(name: str) -> None:
+def test_of_32_random_candidates_some_are_valid(name: str) -> None:
+    """Of tiles that are drawn at random a few percent are; DLight's schedule always is."""
     space = space_of(name, "sm_90a")
-    drawn = [c for c in space.sample(np.random.default_rng(0), 32) if c.decisions]
-    if drawn and name not in ("narrow fp32 product", "fp32 product with a vector"):
-        assert any(space.valid([candidate])[0] for candidate in drawn)
+    drawn = space.sample(np.random.default_rng(0), 32)
+    assert any(space.valid([candidate])[0] for candidate in drawn)
     assert space.valid([Candidate(space.sketches[-1].key, ())]) == [True]
 
 
