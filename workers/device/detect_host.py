@@ -13,7 +13,7 @@ from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.targets import Target, parse_target
 from workers.device.clock_conditions import governor, limits
-from workers.device.identity_fields import HostFacts, Identity
+from workers.device.device_class import HostFacts, Identity
 from workers.device.usable_flags import feature_differences, usable_flags
 from workers.sandbox.sandbox import harmless
 from workers.subprocesses.cgroups import cpu_quota

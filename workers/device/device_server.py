@@ -16,8 +16,8 @@ from tvm.rpc import _ffi_api as rpc_api
 from mallorn.core.errors import HostFault, InvalidRequest
 from mallorn.core.locked_folders import remove_tree
 from workers.device.detect_host import described_again
+from workers.device.device_class import Identity
 from workers.device.forked_process import fork, how_it_ended, waits_for
-from workers.device.identity_fields import Identity
 from workers.device.listen import is_own
 from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections

@@ -12,8 +12,8 @@ from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.detect_host import available_cores, described_again, host_fingerprint
+from workers.device.device_class import Identity
 from workers.device.forked_process import ask_in_fork
-from workers.device.identity_fields import Identity
 from workers.device.listen import listen
 from workers.device.nvidia_driver import Gpu
 from workers.device.serve_tracker import OnReady, log_ready

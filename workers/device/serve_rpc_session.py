@@ -20,8 +20,8 @@ from tvm.runtime import Module, Tensor, load_module, num_threads
 from mallorn.core.errors import HostFault
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
+from workers.device.device_class import Identity, RuntimeFacts
 from workers.device.gpu_meter import GpuLoad, GpuMeter
-from workers.device.identity_fields import Identity, RuntimeFacts
 from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
 from workers.device.nvidia_driver import Gpu, load_cuda_runtime
 from workers.device.random_and_saved_arrays import random_values

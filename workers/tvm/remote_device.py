@@ -24,8 +24,7 @@ from mallorn.core.fleet_key import HINT
 from mallorn.core.os_errors import lacks_handles, no_handle
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.device.device_class import DeviceClass, endpoint_of
-from workers.device.identity_fields import Identity
+from workers.device.device_class import DeviceClass, Identity, endpoint_of
 from workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
 from workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient, OpenSession
 from workers.device.slice_timing_result import SliceTimes
