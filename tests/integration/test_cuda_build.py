@@ -9,7 +9,7 @@ from tvm.script import tirx as T
 
 from costmodels.views import LAUNCH
 from mallorn.core.errors import HostFault, InvalidRequest
-from mallorn.core.values.machine import assumed
+from mallorn.core.values.machine import assumed, assumed_gpu
 from searchers.roller.rank_candidates import ranked
 from searchers.space import Sketch
 from tests.fixtures.cuda import cuda_target, needs_nvcc
@@ -35,7 +35,7 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CandidateComp
 
 def first_guess(compiler: CandidateCompiler, target: str) -> tuple[Sketch, tuple[int, ...]]:
     sketch = compiler.design_space(matmul(), target)[-1]
-    return sketch, ranked([sketch], (), assumed(1, 1, gpu=True), 1)[0].decisions
+    return sketch, ranked([sketch], (), assumed_gpu(), 1)[0].decisions
 
 
 @needs_nvcc

@@ -57,8 +57,9 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
     checked = (step for step in steps if not (fixed and isinstance(step, VerifyGPUCode)))
     if not all(step.apply(schedule) for step in checked):
         return False
-    # Of these some do not lower, which takes longer to find out than everything else.
-    is_odd = fixed or any(inst.kind.name == "ReadAt" for inst in insts)
+    # Of these some do not lower, or have more static shared memory than a block may have. It takes longer to
+    # find that out than everything else.
+    is_odd = fixed or any(inst.kind.name == "ReadAt" or "shared" in inst.attrs for inst in insts)
     return not is_odd or can_launch(schedule.mod, parsed)
 
 
