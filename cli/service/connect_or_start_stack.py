@@ -84,9 +84,9 @@ def asked_target(target: str, is_here: bool) -> str:
     only GPUs that have a device already.
     """
     if target == CUDA and is_here:
-        from workers.device.detect_gpu import detect_gpu_target
+        from workers.device.target_support import target_on_this_machine
 
-        return detect_gpu_target().text
+        return target_on_this_machine(CUDA).text
     if target not in (LOCAL, CUDA):
         parse_target(target)
     return target

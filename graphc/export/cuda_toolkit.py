@@ -18,7 +18,7 @@ def cuda_folders() -> Iterator[Path]:
     named = (Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name))
     # A folder that merely holds a script named nvcc is no toolkit.
     found = (Path(nvcc).resolve().parents[1] for nvcc in [shutil.which("nvcc")] if nvcc)
-    for folder in (*wheels, *named, *found, Path("/usr/local/cuda")):
+    for folder in (*wheels, *named, *found, *sorted(Path("/usr/local").glob("cuda*"))):
         if any(next(folder.glob(part), None) for part in ("bin/ptxas", f"lib*/{CUDART}")):
             yield folder
 
@@ -33,14 +33,25 @@ def find_nvcc() -> str | None:
     return find_in_toolkits("bin/nvcc") or shutil.which("nvcc")
 
 
+def load_cudart() -> str | None:
+    """Load CUDA's runtime for TVM's own; return its name or path, or None if there is none.
+
+    The loader's own path comes before toolkits.
+    """
+    for place in (CUDART, find_in_toolkits(f"lib*/{CUDART}")):
+        with suppress(OSError):
+            if place is not None:
+                ctypes.CDLL(place, ctypes.RTLD_GLOBAL)
+                return place
+    return None
+
+
 def prepare_stock_tvm() -> None:
     """Let TVM find cudart and compile with nvcc; call it before TVM is imported.
 
     By itself TVM finds cudart on the loader's path only, and compiles with NVRTC by another package.
     """
-    if cudart := find_in_toolkits(f"lib*/{CUDART}"):
-        with suppress(OSError):
-            ctypes.CDLL(cudart, ctypes.RTLD_GLOBAL)
+    load_cudart()
     if nvcc := find_nvcc():
         os.environ["PATH"] = os.pathsep.join([str(Path(nvcc).parent), os.environ.get("PATH", os.defpath)])
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")

@@ -55,14 +55,9 @@ class SentBatch(Value):
     passes: tuple[SentCall, ...] = ()
     checks: tuple[SentCall, ...] = ()
 
-    @property
-    def holder(self) -> str:
-        """The name under which it holds its rounds."""
-        return holder_of(self.id)
-
 
 def holder_of(batch_id: str) -> str:
-    """Return the holder's name of a batch."""
+    """Return the name under which a batch holds its rounds or its finish."""
     return f"batch-{batch_id}"
 
 

@@ -31,7 +31,7 @@ from workers.detached import run_batch
 from workers.detached.batch_record import LEASE_SEC, SentBatch, SentCall, SentRound, holder_of, keep
 from workers.device.detect_host import ask_tvm
 from workers.device.random_and_saved_arrays import load_arrays
-from workers.device.target_support import FEATURES, LLVM_PROGRAM, MACHINES
+from workers.device.target_support import LLVM_PROGRAM, machine_of, needed_flags
 from workers.finish.contenders import Contest, contest_of
 from workers.finish.verifier import SEED
 from workers.finish.winners import PASSES
@@ -154,7 +154,6 @@ class Packing:
         manifest = {
             "format": run_batch.FORMAT,
             "batch": self._id,
-            "job": self._job_id,
             "tvm": TVM_VERSION,
             "needs": needs(self._target),
             "like": None if like is None else [like.host_class, like.tvm_version, like.threads],
@@ -206,10 +205,8 @@ class Packing:
                     commits.add(end)
                     continue
                 key = f"{round_id}-{end.slot.slot}"
-                files[f"{key}.so"], build_ms[end.slot.slot] = (
-                    _file_of_child(end.artifact).read(),
-                    end.build_ms,
-                )
+                files[f"{key}.so"] = _file_of_child(end.artifact).read()
+                build_ms[end.slot.slot] = end.build_ms
                 calls.append(
                     self._timed(key, f"{key}.so", context.program.args.of(end.args), limit_sec) | races
                 )
@@ -353,17 +350,11 @@ def needs(target: Target) -> run_batch.Json:
     """Return what a machine must have to run what is built for a target."""
     if not target.is_cpu:
         return {"kind": target.kind, "arch": str(target.attrs.get("arch", ""))}
-    wanted = str(target.attrs.get("mtriple", "")).partition("-")[0] or os.uname().machine
-    machine, flags = MACHINES.get(wanted, wanted), set[str]()
+    machine = machine_of(target) or os.uname().machine
     answer = ask_tvm(LLVM_PROGRAM, target.text)
-    if answer.returncode == 0 and machine in FEATURES:
-        words, named = FEATURES[machine][1], target.attrs.get("mattr", [])
-        without = {
-            each[1:] for each in (named.split(",") if isinstance(named, str) else named) if each[:1] == "-"
-        }
-        features = set(json.loads(answer.stdout.splitlines()[-1])["features"]) - without
-        flags = {words[name] for name in features if name in words}
-    return {"kind": target.kind, "machine": machine, "cores": target.num_cores, "flags": sorted(flags)}
+    features = json.loads(answer.stdout.splitlines()[-1])["features"] if answer.returncode == 0 else []
+    flags = sorted(set(needed_flags(target, features, machine).values()))
+    return {"kind": target.kind, "machine": machine, "cores": target.num_cores, "flags": flags}
 
 
 def drawn(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:

@@ -344,7 +344,9 @@ class TargetDevice:
             raise BatchRefused(
                 f"the job's times are of {batch['like'][0]}, and this is {ours[0]}: they do not compare"
             )
-        _poison_fresh_memory()
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(-6, 0x80)  # fresh memory holds nonsense: what nobody wrote never passes for a result
 
     def answer(self, folder: Path, call: Json) -> Json:
         """Check a library, and time it, as the call asks for."""
@@ -506,13 +508,6 @@ def _word(file: str) -> str:
         return ""
 
 
-def _poison_fresh_memory() -> None:
-    """Fill fresh memory with nonsense, so that memory which nobody wrote never passes for a result."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(-6, 0x80)
-
-
 def random_values(arg: Sequence[Any], seed: int) -> Any:
     """Return values of [low, high) for an argument (dtype, shape, low, high); booleans are coin flips."""
     import numpy as np
@@ -615,10 +610,6 @@ def next_timing(
             return None
         if len(run_us) >= 3 and half_us <= 0.02 * mean_us and low_us > best_us:
             return None
-    return _next_slice(evaluator, run_us)
-
-
-def _next_slice(evaluator: Timing, run_us: list[float]) -> Timing | None:
     total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
     count = min(max(10, evaluator.repeat), total_ms // 5)
     if count < max(2, evaluator.repeat):

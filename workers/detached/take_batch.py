@@ -26,6 +26,7 @@ from workers.detached.batch_record import (
     SentCall,
     SentRound,
     forget,
+    holder_of,
     kept,
     known_calls,
 )
@@ -67,7 +68,7 @@ def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
     """Commit results. Raises InvalidRequest for those of another batch, Conflict for another device's."""
     batch = kept(runtime.settings.artifacts, results.batch)
     calls, endpoint = known_calls(batch, results), results.device
-    runtime.name, runtime.carries_batches = batch.holder, True
+    runtime.name, runtime.carries_batches = holder_of(batch.id), True
     _bind(runtime, batch.job_id, endpoint)
     new, refused = 0, 0
     for sent in batch.rounds:
@@ -101,8 +102,8 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
 def _hold(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | None:
     """Return the batch's hold of a round or a finish; None if it is over, or somebody else's."""
     row = leases.get(item)
-    is_held = row.holder == batch.holder and row.until is not None
-    return LeaseToken(item, Token(row.attempt, batch.holder)) if is_held else None
+    is_held = row.holder == holder_of(batch.id) and row.until is not None
+    return LeaseToken(item, Token(row.attempt, holder_of(batch.id))) if is_held else None
 
 
 def _bind(runtime: Runtime, job_id: str, endpoint: Endpoint) -> None:
@@ -126,10 +127,10 @@ def _take_round(
     with database.transaction() as session:
         row = Rounds(session).get(sent.round_id)
         if row.state == RoundState.QUEUED:  # the batch was away for longer than its lease
-            Rounds(session).claim(sent.round_id, batch.holder, LEASE_SEC)
+            Rounds(session).claim(sent.round_id, holder_of(batch.id), LEASE_SEC)
         hold = _hold(Leases(session), item, batch)
         if hold is None:
-            return 0 if row.state == RoundState.DONE and row.worker == batch.holder else None
+            return 0 if row.state == RoundState.DONE and row.worker == holder_of(batch.id) else None
         context = load_round(session, sent.round_id)
         sketches = Sketches(session).by_key({each.candidate.sketch for each in sent.proposals})
     slots = [

@@ -8,14 +8,55 @@ from typing import Any, Final
 from tvm.rpc.tracker import TCPEventHandler, TrackerServerHandler
 
 from mallorn.core.fleet_key import FleetKey
-from workers.device.device_class import LONGEST
-from workers.device.device_request_queue import DeviceRequestQueue
+from workers.device.device_class import LONGEST, described_class
 from workers.device.pending_connections import Unauthenticated
 from workers.device.tracker_client import HELLO, PROVE, REFUSED, REQUEST, SUCCESS, UPDATE_INFO
 
 log = logging.getLogger(__name__)
 PATIENCE_SEC: Final = 10.0
 _NONCE_CHARS: Final = 256
+
+
+class DeviceRequestQueue:
+    """The free devices of one key, and the clients that wait for one, each for its class or for any.
+
+    The client that asked first is served first, by the device that has been free for longest.
+
+    Devices and clients are Peers of the tracker; an offer is a device, its host, port and match key.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[tuple[Any, ...]] = []
+        self._asking: list[tuple[Any, str]] = []
+
+    def put(self, offer: tuple[Any, ...]) -> None:
+        self._free.append(offer)
+        self._match()
+
+    def remove(self, offer: tuple[Any, ...]) -> None:
+        if offer in self._free:
+            self._free.remove(offer)
+
+    def ask(self, client: Any, wanted: str) -> None:
+        self._asking.append((client, wanted))
+        self._match()
+
+    def summary(self) -> dict[str, int]:
+        return {"free": len(self._free), "pending": len(self._asking)}
+
+    def _match(self) -> None:
+        # Nobody else takes out who hung up: a class that never comes back would keep them for ever.
+        self._asking = [each for each in self._asking if not each[0].gone]
+        for client, wanted in list(self._asking):
+            offer = next(
+                (each for each in self._free if wanted in ("", described_class(each[0].summary()))), None
+            )
+            if offer is None:
+                continue
+            self._asking.remove((client, wanted))
+            if client.hand_out(offer[1:]):
+                self._free.remove(offer)
+                offer[0].pending_matchkeys.discard(offer[-1])
 
 
 class Peer(TCPEventHandler):  # type: ignore[misc]
@@ -33,7 +74,6 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
             tracker.call_later(PATIENCE_SEC, self._expire)
 
     def call_handler(self, args: list[Any]) -> None:
-        """Answer one message."""
         code = args[0]
         if code == HELLO:
             self._said = str(args[1])[:_NONCE_CHARS]
@@ -77,7 +117,6 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         self.close()
 
     def on_close(self) -> None:
-        """Called whoever ended it."""
         self._waiting.remove(self)
         super().on_close()
 
@@ -95,7 +134,6 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
         super().__init__(listener, secrets.token_hex())
 
     def create_scheduler(self, key: str) -> DeviceRequestQueue:
-        """The free devices of a key, and who waits for one."""
         return DeviceRequestQueue()
 
     def ask(self, key: str, client: Peer, wanted: str) -> None:

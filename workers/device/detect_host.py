@@ -13,12 +13,13 @@ from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.targets import Target, parse_target
 from workers.device.clock_conditions import governor, limits
-from workers.device.identity_fields import HostFacts, Identity
+from workers.device.device_class import HostFacts, Identity
 from workers.device.usable_flags import feature_differences, usable_flags
 from workers.sandbox.sandbox import harmless
 from workers.subprocesses.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
+_ROOT = str(Path(__file__).resolve().parents[2])
 LLVM_CPU_PROGRAM = """
 from tvm.target import Target, codegen
 cpu = str(codegen.llvm_get_system_cpu())
@@ -42,9 +43,13 @@ def host_fingerprint() -> HostFacts:
     facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
     cores, scaling = available_cores(), governor()
     model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
+    facts |= {"cores": str(cores), "governor": scaling}
+    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
+    host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return {
         "host_id": host_id(),
-        "host_class": _host_class(model, {**facts, "cores": str(cores), "governor": scaling}) + limits(),
+        "host_class": host_class + limits(),
         "cpu_model": model,
         "cores": cores,
         "governor": scaling,
@@ -106,6 +111,7 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
     Raises Unavailable when there is no answer.
     """
     env = {name: value for name, value in harmless().items() if name != "TVM_USE_RUNTIME_LIB"}
+    env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, "-P", "-c", program, *words]
     try:
         return subprocess.run(
@@ -132,9 +138,3 @@ def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:
         if needed <= flags:
             return level
     raise InvalidTarget("this CPU is older than x86-64-v2", hint='name it: --target \'{"kind":"llvm",...}\'')
-
-
-def _host_class(model: str, facts: Mapping[str, str]) -> str:
-    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
-    text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
-    return f"{slug}-{facts['cores']}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from pydantic import Field
 
@@ -64,6 +64,39 @@ class Endpoint:
     @property
     def device_class(self) -> DeviceClass:
         return DeviceClass(self.host_class, self.tvm_version, self.threads)
+
+
+class HostFacts(TypedDict):
+    """The host: `host_id` tells machines apart, `host_class` is equal where times compare."""
+
+    host_id: str
+    host_class: str
+    cpu_model: str
+    cores: int
+    governor: str
+    machine: str
+    hostname: str
+
+
+class RuntimeFacts(TypedDict):
+    """What TVM's runtime is there."""
+
+    tvm_version: str
+    threads: int
+    accelerator: NotRequired[str]  # the name of a GPU; empty where there is none
+    gpu_index: NotRequired[int]  # among the visible GPUs of the host
+    gpu_uuid: NotRequired[str]
+    gpu_memory_bytes: NotRequired[int]
+    gpu_driver: NotRequired[str]
+    gpu_power_limit: NotRequired[str]  # as `+300W`; empty where it is the GPU's own
+
+
+class Identity(HostFacts, RuntimeFacts):
+    name: str
+    target: str
+    address: str
+    is_local: bool
+    sandbox: str  # how far the walls around its sessions close
 
 
 class _Told(Value):

@@ -16,8 +16,8 @@ from tvm.rpc import _ffi_api as rpc_api
 from mallorn.core.errors import HostFault, InvalidRequest
 from mallorn.core.locked_folders import remove_tree
 from workers.device.detect_host import described_again
+from workers.device.device_class import Identity
 from workers.device.forked_process import fork, how_it_ended, waits_for
-from workers.device.identity_fields import Identity
 from workers.device.listen import is_own
 from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections
@@ -169,13 +169,14 @@ class DeviceServer:
         session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox, last_words_fd)
         # Said before the client is answered: from then on nobody may take us to be free.
         self._registration.set_busy(True)
-        pid = fork(lambda: self._become(session, connection))
-        self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
 
-    def _become(self, session: RpcSession, connection: socket.socket) -> None:
-        self._listener.close()
-        self._registration.drop()
-        session.serve(connection.fileno())
+        def become_session() -> None:
+            self._listener.close()
+            self._registration.drop()
+            session.serve(connection.fileno())
+
+        pid = fork(become_session)
+        self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
 
     def _end_session(self, running: Running) -> None:
         heard = UNHEARD if running.is_unheard() else ""

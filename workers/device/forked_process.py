@@ -47,7 +47,11 @@ def fork(work: Callable[[], object]) -> int:
     pid = os.fork()
     if pid == 0:
         try:
-            _detach(parent_pid)
+            os.setsid()  # Ctrl-C is the parent's to handle
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent_pid:  # it died before the line above
+                os._exit(1)
             work()
             os._exit(0)
         finally:
@@ -70,11 +74,3 @@ def waits_for(pid: int, number: int) -> bool:
     except OSError:
         return False
     return len(words) > 1 and words[1] == hex(number)
-
-
-def _detach(parent_pid: int) -> None:
-    os.setsid()  # Ctrl-C is the parent's to handle
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it died before the line above
-        os._exit(1)

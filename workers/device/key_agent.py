@@ -43,15 +43,12 @@ class KeyAgent(FleetKey):
         return True
 
     def proof(self, purpose: str, *said: str) -> str:
-        """As FleetKey's."""
         return str(self._ask("proof", purpose, *said))
 
     def proves(self, proof: str, purpose: str, *said: str) -> bool:
-        """As FleetKey's."""
         return self._ask("proves", proof, purpose, *said) is True
 
     def of_session(self, match_key: str) -> list[FleetKey]:
-        """As FleetKey's."""
         return [FleetKey(text) for text in self._ask("of_session", match_key)]
 
     def _ask(self, *question: str) -> Any:

@@ -1,15 +1,24 @@
-"""Times the kernels of a compiled model where they run, with the caches as the model leaves them."""
+"""Times the kernels of a compiled model where they run, with the caches as the model leaves them.
+
+A model for CUDA is compiled with calls of `vm.builtin.cuda_graph.run_or_capture`. A machine whose kernels are
+timed runs no CUDA graphs: an instrument sees one such call in the place of all its kernels, and an event
+cannot be recorded while a graph is captured.
+"""
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import cache
 from statistics import median
 from typing import Any, Final
+
+import tvm_ffi
 
 from workers.device.cuda_clock import CudaClock
 
 FEWEST_RUNS: Final = 5
 _BUILTIN: Final = "vm.builtin."
+RUN_OR_CAPTURE: Final = f"{_BUILTIN}cuda_graph.run_or_capture"
 # What SplitLayoutRewritePreproc calls the part of a function that is left to run.
 PREPACKED: Final = "_prepacked"
 
@@ -91,3 +100,20 @@ class Kernels:
             else:
                 self._calls.append((symbol.removesuffix(PREPACKED), self._began[symbol], mark))
         return 0  # go on
+
+
+def use_graphs(wanted: int) -> None:
+    """Decide for the machines that are made from now on in this process; does nothing without CUDA."""
+    if (capture := _tvms_own()) is not None:
+        tvm_ffi.register_global_func(RUN_OR_CAPTURE, capture if wanted else _run, override=True)
+
+
+@cache
+def _tvms_own() -> Any:
+    """Return TVM's function, as it was before the first change."""
+    return tvm_ffi.get_global_func(RUN_OR_CAPTURE, allow_missing=True)
+
+
+def _run(machine: Any, part: Any, arguments: Any, *_cache_key: Any) -> Any:
+    """Call a part of a model as an ordinary function."""
+    return tvm_ffi.get_global_func("vm.builtin.invoke_closure")(machine, part, *arguments)

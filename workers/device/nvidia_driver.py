@@ -1,9 +1,11 @@
-"""What NVIDIA's driver says of this host's GPUs, and whether one of them still computes.
+"""What NVIDIA's driver says of this host's GPUs, whether one of them still computes, and TVM's CUDA runtime.
 
-It is asked in forks: a CUDA context does not survive one, and a device forks a process for every session.
+The driver is asked in forks: a CUDA context does not survive one, and a device forks a process for every
+session. A process that may have threads or a context of its own asks in a child that begins anew.
 """
 
 import ctypes
+import json
 import os
 import resource
 import signal
@@ -12,13 +14,28 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from graphc.export.cuda_toolkit import CUDART, load_cudart
 from mallorn.core.errors import HostFault, InvalidTarget, MallornError
+from mallorn.core.targets import CUDA_EXAMPLE
+from workers.device.detect_host import ask_tvm
 from workers.device.forked_process import ask_in_fork
 
 DRIVER: Final = "libcuda.so.1"
 KERNEL_MODULE: Final = Path("/sys/module/nvidia/version")
 ANSWER_SEC: Final = 120  # a driver whose GPU hangs may never answer
 _NO_DEVICE: Final = 100  # CUDA_ERROR_NO_DEVICE
+_MAJOR, _MINOR = 75, 76  # of CUdevice_attribute: the parts of the compute capability
+#: Prints the first GPU, or why there is none.
+GPU_PROGRAM: Final = """
+import json
+from dataclasses import astuple
+from mallorn.core.errors import MallornError
+from workers.device.nvidia_driver import choose_gpu, visible_gpus
+try:
+    print(json.dumps(astuple(choose_gpu(visible_gpus(), ""))))
+except MallornError as error:
+    print(json.dumps(error.message))
+"""
 _PROBE_BYTES: Final = 1 << 20
 Load = Callable[[str], Any]  # ctypes.CDLL, or a stand-in for the driver
 
@@ -32,6 +49,7 @@ class Gpu:
     name: str
     memory_bytes: int
     driver: str  # version of the kernel's module, or the version of CUDA that the driver has
+    capability: int  # 10 * major + minor
 
 
 def visible_gpus(load: Load = ctypes.CDLL) -> list[Gpu]:
@@ -55,6 +73,20 @@ def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
     )
 
 
+def first_gpu() -> Gpu:
+    """Return the first visible GPU, which a child asks for. Raises InvalidTarget where there is none."""
+    answer = ask_tvm(GPU_PROGRAM)
+    told = "the process that asked CUDA's driver died"
+    if answer.returncode == 0:
+        told = json.loads(answer.stdout.splitlines()[-1])
+    if isinstance(told, str):
+        raise InvalidTarget(
+            f"CUDA finds no GPU here: {told}",
+            hint=f"mallorn check --target cuda   (or, for a GPU elsewhere,   --target '{CUDA_EXAMPLE}')",
+        )
+    return Gpu(*told)
+
+
 def gpu_fault(load: Load = ctypes.CDLL) -> str:
     """Return why this process's GPU gives no new context whose memory can be written; empty: it does."""
     try:
@@ -68,6 +100,27 @@ def lift_address_limit() -> None:
     """Raise this process's limit of address space as far as it may: the driver reserves tens of GiB."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def load_cuda_runtime() -> None:
+    """Load CUDA's runtime and TVM's; in a fork only, as a context that they make does not survive one.
+
+    TVM leaves its CUDA runtime out where its runtime alone is loaded. Raises HostFault where one of them does
+    not load, with the command that brings it.
+    """
+    import tvm
+    import tvm_ffi
+
+    if tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is not None:
+        return
+    lift_address_limit()
+    if load_cudart() is None:
+        raise HostFault(f"{CUDART} is not on this host", hint="pip install 'mallorn[cuda]'")
+    try:
+        library = Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"
+        ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise HostFault(f"TVM's CUDA runtime does not load: {error}", hint="nvidia-smi") from None
 
 
 class _Driver:
@@ -111,7 +164,13 @@ class _Driver:
         words, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
         kind = "MIG" if " MIG " in words else "GPU"  # a slice of a GPU has its profile in its name
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        return Gpu(index, "-".join((kind, *parts)), words, memory.value, driver)
+        capability = 10 * self._attribute(_MAJOR, device) + self._attribute(_MINOR, device)
+        return Gpu(index, "-".join((kind, *parts)), words, memory.value, driver, capability)
+
+    def _attribute(self, number: int, device: ctypes.c_int) -> int:
+        value = ctypes.c_int()
+        self._must(self._cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device))
+        return value.value
 
     def _version(self) -> str:
         if KERNEL_MODULE.exists():

@@ -15,8 +15,6 @@ MOST_OF_AN_ADDRESS: Final = 16
 
 
 class Guest(Protocol):
-    """One connection."""
-
     def close(self) -> None: ...
 
 
@@ -105,7 +103,7 @@ class PendingConnections:
         return iter(list(self._clients))
 
     def let_in(self) -> None:
-        """Take whoever knocks."""
+        """Accept the connection that waits, if it is still there."""
         try:
             connection, address = self._listener.accept()
         except OSError:  # it is gone again
@@ -132,7 +130,7 @@ class PendingConnections:
         return client.connection, words
 
     def clear(self) -> None:
-        """Send all away."""
+        """Close all connections that wait."""
         for number in list(self._clients):
             self._drop(number, "another has the session")
 

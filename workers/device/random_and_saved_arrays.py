@@ -35,7 +35,6 @@ _MARK = f":{_BFLOAT16}"
 
 
 def save_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write them in order."""
     stored: dict[str, Any] = {}
     for name, array in arrays.items():
         narrow = array.dtype.name == _BFLOAT16

@@ -12,8 +12,8 @@ from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.detect_host import available_cores, described_again, host_fingerprint
+from workers.device.device_class import Identity
 from workers.device.forked_process import ask_in_fork
-from workers.device.identity_fields import Identity
 from workers.device.listen import listen
 from workers.device.nvidia_driver import Gpu
 from workers.device.serve_tracker import OnReady, log_ready
@@ -63,8 +63,9 @@ def serve_device(
         listening: Address = listener.getsockname()[:2]
         registration = Registration(tracker, device_key(target), listening, identity, key)
         on_ready(*listening)
-        how = Path(folder), log_path, sandbox, listening_there
-        DeviceServer(registration, listener, identity, *how).serve_forever()
+        DeviceServer(
+            registration, listener, identity, Path(folder), log_path, sandbox, listening_there
+        ).serve_forever()
 
 
 def prepare_runtime(target: Target) -> None:

@@ -1,5 +1,6 @@
 """The process that serves one RPC session on a device: what a client may call, and the deadline."""
 
+import ctypes
 import json
 import logging
 import os
@@ -19,13 +20,10 @@ from tvm.runtime import Module, Tensor, load_module, num_threads
 from mallorn.core.errors import HostFault
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
-from workers.device.cuda_graphs import use_graphs
+from workers.device.device_class import Identity, RuntimeFacts
 from workers.device.gpu_meter import GpuLoad, GpuMeter
-from workers.device.identity_fields import Identity, RuntimeFacts
-from workers.device.load_cuda_runtime import load_cuda_runtime
-from workers.device.memory_poison import poison_fresh_memory
-from workers.device.model_kernel_times import Kernels, clock_of
-from workers.device.nvidia_driver import Gpu
+from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
+from workers.device.nvidia_driver import Gpu, load_cuda_runtime
 from workers.device.random_and_saved_arrays import random_values
 from workers.device.rpc_handshake import NO_SESSION
 from workers.device.slice_timer import NEXT_SLICE, SliceTimer
@@ -41,6 +39,9 @@ from workers.sandbox.system_paths import accelerator_paths
 log = logging.getLogger(__name__)
 #: How a session exits whose CUDA context broke.
 BROKEN_CONTEXT: Final = 75
+_M_PERTURB: Final = -6  # glibc's name for the option
+# In all bytes: 3.4e38 in 32 bits, no number in 16, an index far out of bounds.
+_HUGE: Final = 0x7F
 
 
 class RpcSession:
@@ -183,6 +184,17 @@ class RpcSession:
             self._exit_with_gpu()
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._cores.give_back()
+
+
+def poison_fresh_memory() -> None:
+    """Fill fresh memory with nonsense from now on, in this process, where its C library can.
+
+    Fresh memory is mostly zero: a program that reads what it never wrote would be right here and wrong in a
+    model. TVM's `reverse_compute_at` of a padding makes such programs.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # what is allocated gets the complement
 
 
 def append_line(path: Path, line: str) -> None:

@@ -2,14 +2,15 @@
 
 import json
 import os
+from collections.abc import Collection
 from difflib import get_close_matches
-from typing import Final, TypedDict
+from typing import Final
 
-from mallorn.core.compute_capability import runs_on
+from mallorn.core.compute_capability import arch_of_gpu, runs_on
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
-from workers.device.detect_gpu import detect_gpu_target, first_gpu
 from workers.device.detect_host import ask_tvm, available_cores, cpu_info, detect_target
+from workers.device.nvidia_driver import first_gpu
 from workers.device.usable_flags import PRODUCTS, usable_flags
 
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -55,14 +56,6 @@ print(json.dumps({"there": bool(device.exist)}))
 """
 
 
-class _Llvm(TypedDict):
-    """What LLVM_PROGRAM says of a target."""
-
-    cpus: list[str]
-    known: bool
-    features: list[str]
-
-
 def check_executable(target: Target) -> None:
     """Raise InvalidTarget, saying why, when this host cannot execute what is compiled for the target."""
     if why := why_not(target):
@@ -76,7 +69,9 @@ def target_on_this_machine(text: str) -> Target:
     """
     if text == LOCAL:
         return detect_target()
-    return detect_gpu_target() if text == CUDA else parse_target(text)
+    if text != CUDA:
+        return parse_target(text)
+    return parse_target({"kind": CUDA, "arch": arch_of_gpu(first_gpu().capability)})
 
 
 def why_not(target: Target) -> str:
@@ -86,48 +81,50 @@ def why_not(target: Target) -> str:
     cores = available_cores()
     if target.num_cores > cores:
         return f"the target has {target.num_cores} cores, this machine has {cores}"
-    wanted = str(target.attrs.get("mtriple", "")).partition("-")[0]
-    wanted, ours = MACHINES.get(wanted, wanted), os.uname().machine
+    wanted, ours = machine_of(target), os.uname().machine
     if wanted and wanted != ours:
         return f"the target is for {wanted}, this machine is {ours}"
-    return _unknown_instructions(target)
+    return _unknown_instructions(target) if target.kind == "llvm" else ""
+
+
+def machine_of(target: Target) -> str:
+    """Return the machine of a CPU target, as the kernel names it; empty if the target names none."""
+    named = str(target.attrs.get("mtriple", "")).partition("-")[0]
+    return MACHINES.get(named, named)
 
 
 def _unknown_instructions(target: Target) -> str:
-    if target.kind != "llvm":
-        return ""
     answer = ask_tvm(LLVM_PROGRAM, target.text)
     if answer.returncode < 0:
         return "LLVM cannot read it"
     if answer.returncode > 0:  # only TVM's runtime is installed: nobody here knows, the first candidate will
         return ""
-    llvm: _Llvm = json.loads(answer.stdout.splitlines()[-1])
-    return _unknown_cpu(target, llvm) or _unknown_feature(target, llvm) or _missing(target, llvm)
-
-
-def _unknown_cpu(target: Target, llvm: _Llvm) -> str:
-    if llvm["known"]:
-        return ""
-    cpu = str(target.attrs["mcpu"])
-    alike = get_close_matches(cpu, llvm["cpus"], 3, ALIKE)
-    return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(alike)}" if alike else "")
-
-
-def _unknown_feature(target: Target, llvm: _Llvm) -> str:
-    unknown = sorted(set(_attributes(target, "+")) - set(llvm["features"]))
-    return f"LLVM knows no feature {unknown[0]}" if unknown else ""
-
-
-def _missing(target: Target, llvm: _Llvm) -> str:
-    field, words = FEATURES.get(os.uname().machine, ("", {}))
-    has = usable_flags(cpu_info(), field)
-    needed = set(llvm["features"]) - set(_attributes(target, "-"))
-    missing = sorted(name for name in needed & words.keys() if words[name] not in has)
+    llvm = json.loads(answer.stdout.splitlines()[-1])
+    if not llvm["known"]:
+        cpu = str(target.attrs["mcpu"])
+        alike = get_close_matches(cpu, llvm["cpus"], 3, ALIKE)
+        return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(alike)}" if alike else "")
+    if unknown := sorted(set(_attributes(target, "+")) - set(llvm["features"])):
+        return f"LLVM knows no feature {unknown[0]}"
+    machine = os.uname().machine
+    has = usable_flags(cpu_info(), FEATURES[machine][0]) if machine in FEATURES else set()
+    needed = needed_flags(target, llvm["features"], machine)
+    missing = sorted(name for name, flag in needed.items() if flag not in has)
     return f"its CPU lacks {', '.join(missing[:4])}" if missing else ""
 
 
+def needed_flags(target: Target, features: Collection[str], machine: str) -> dict[str, str]:
+    """Return the flags that a CPU needs for a target whose CPU has these features in LLVM's words.
+
+    The keys are LLVM's words, the values the kernel's.
+    """
+    _, words = FEATURES.get(machine, ("", {}))
+    needed = set(features) - set(_attributes(target, "-"))
+    return {name: words[name] for name in needed & words.keys()}
+
+
 def _attributes(target: Target, sign: str) -> list[str]:
-    """The features that `mattr` switches on (+) or off (-)."""
+    """Return the features that `mattr` switches on (+) or off (-)."""
     mattr = target.attrs.get("mattr", [])
     names = mattr.split(",") if isinstance(mattr, str) else mattr
     return [name[1:] for name in names if name.startswith(sign)]
@@ -135,19 +132,15 @@ def _attributes(target: Target, sign: str) -> list[str]:
 
 def _no_accelerator(target: Target) -> str:
     if target.kind == CUDA:
-        return _other_gpu(target)
+        try:
+            arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
+            number = first_gpu().capability
+        except InvalidTarget as error:
+            return error.message
+        return "" if runs_on(arch, number) else f"the target is for {arch}, its GPU is sm_{number}"
     answer = ask_tvm(DEVICE_PROGRAM, target.text)
     if answer.returncode != 0:
         said = answer.stderr.strip().splitlines()
         return f"TVM does not know it here: {said[-1] if said else 'it died'}"
     there = json.loads(answer.stdout.splitlines()[-1])["there"]
     return "" if there else f"it has no {target.kind} device"
-
-
-def _other_gpu(target: Target) -> str:
-    try:
-        arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
-        number = first_gpu()
-    except InvalidTarget as error:
-        return error.message
-    return "" if runs_on(arch, number) else f"the target is for {arch}, its GPU is sm_{number}"

@@ -175,17 +175,13 @@ def receive_exactly(end: socket.socket, size: int) -> bytes:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         if deadline_sec is not None:
             # Of the whole, not of each part: who sends a byte now and then would hold us for hours.
-            end.settimeout(_left_sec(deadline_sec))
+            left_sec = deadline_sec - time.monotonic()
+            if left_sec <= 0:
+                raise TimeoutError("timed out")
+            end.settimeout(left_sec)
         chunk = end.recv(size - len(data))
         if not chunk:
             raise ConnectionError("the connection was closed")
         data += chunk
     end.settimeout(patience_sec)
     return bytes(data)
-
-
-def _left_sec(deadline_sec: float) -> float:
-    left_sec = deadline_sec - time.monotonic()
-    if left_sec <= 0:
-        raise TimeoutError("timed out")
-    return left_sec

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import FleetKey
-from workers.device.identity_fields import Identity
+from workers.device.device_class import Identity
 from workers.device.tracker_client import NO_KEY, Address, TrackerClient
 
 log = logging.getLogger(__name__)

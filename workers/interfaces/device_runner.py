@@ -55,10 +55,6 @@ def _on_top_of(parameter: str) -> Callable[[Given], float]:
     return lambda given: float(given[parameter]) + GRACE_SEC
 
 
-def _with_patience(given: Given) -> float:
-    return float(given["timeout_sec"]) + float(given["patience_sec"]) + GRACE_SEC
-
-
 def _with_a_wait(given: Given) -> float:
     return float(given["timeout_sec"]) + DEVICE_WAIT_SEC + GRACE_SEC
 
@@ -86,7 +82,6 @@ class Runner(Child):
         self._gateway = SessionGateway(key)
 
     def connections(self) -> dict[str, socket.socket]:
-        """As Child's."""
         return {GATEWAY_VARIABLE: self._gateway.connect()}
 
     @method(limit_sec=_on_top_of("wait_sec"))
@@ -105,7 +100,7 @@ class Runner(Child):
         lost since the last one is the fault of neither: it gets a successor. Raises NoDevice, Unavailable.
         """
 
-    @method(limit_sec=_with_patience)
+    @method(limit_sec=lambda given: float(given["timeout_sec"]) + float(given["patience_sec"]) + GRACE_SEC)
     def measure(
         self,
         tracker: str,

@@ -10,25 +10,87 @@ A candidate's machine code goes without what costs a compiler time and a kernel 
 import json
 import os
 import time
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from functools import lru_cache
+from math import inf
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import tvm
+import tvm_ffi
+from tvm.ir.instrument import pass_instrument
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+from tvm.tirx import BufferStore
 
 from graphc.export.code_generation import compiled
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.outcomes import NOT_COMPILED
 from workers.interfaces.candidate_compiler import Library
 from workers.tvm.kernel_figures import compile_for_cuda
 from workers.tvm.linker import blame_the_host, link_shared
 from workers.tvm.parsed_program_cache import instructions, parse_tvm_target
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.rebuild_schedule import rebuild
-from workers.tvm.unrolled_size import SIZES, CandidateSizes, Watch
 
 COMPARED_ACCESSES: Final = 200
+FEWEST: Final = 5  # candidates of a program, before which nothing is usual
+KEPT: Final = 64  # all that came last count, those refused too: what a search turns to becomes usual
+TOO_LARGE: Final = 8.0
+CHEAP: Final = 200  # places; fewer are compiled in no time, however few are usual
+UNROLLED: Final = "tirx.UnrollLoop"  # the pass after which a body has its size
+
+
+class BodyTooLarge(InvalidRequest):
+    """Unrolled, the candidate is many times as large as others of its program.
+
+    Such a body takes a compiler seconds, and was never seen near its task's best.
+    """
+
+
+class CandidateSizes:
+    """The sizes of a program's candidates, as this process has seen them."""
+
+    def __init__(self) -> None:
+        self._known: deque[int] = deque(maxlen=KEPT)
+
+    def judge(self, size: int) -> None:
+        """Raise BodyTooLarge for what is not worth compiling."""
+        usual = median(self._known) if len(self._known) >= FEWEST else inf
+        self._known.append(size)
+        if size > max(CHEAP, TOO_LARGE * usual):
+            raise BodyTooLarge(
+                f"{NOT_COMPILED}unrolled it writes in {size} places, where {usual:g} are usual"
+            )
+
+
+SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # by program and target
+
+
+@pass_instrument
+class Watch:
+    """Ends the lowering of a body that is too large; `refused` says why."""
+
+    def __init__(self, sizes: CandidateSizes) -> None:
+        self._sizes = sizes
+        self.refused: BodyTooLarge | None = None
+
+    def run_after_pass(self, module: Any, info: Any) -> None:
+        if str(info.name) != UNROLLED:
+            return
+        try:
+            self._sizes.judge(size_of(module))
+        except BodyTooLarge as refusal:
+            self.refused = refusal
+            raise
+
+
+def size_of(module: Any) -> int:
+    """How many stores a module has."""
+    found: list[None] = []
+    tvm_ffi.structural_walk(module, (BufferStore, lambda _: found.append(None)), order="pre")
+    return len(found)
 
 
 def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:

@@ -55,17 +55,6 @@ def _check(model: ModelProto) -> None:
     strange = {(n.domain, n.op_type) for n in _nodes(model) if not _is_known(n)} - own
     if strange:
         raise _unknown(sorted(f"{domain}.{name}" if domain else name for domain, name in strange))
-    _refuse_newer(model)
-    if not model.graph.output:
-        raise InvalidModel("the model has no outputs", hint="export it again, with what it shall compute")
-    try:
-        onnx.checker.check_model(_checkable(model))
-    except onnx.checker.ValidationError as error:
-        what = " ".join(str(error).partition("==> Context")[0].split())
-        raise InvalidModel(f"not a valid ONNX model: {what[:TOLD]}", hint=CHECK) from None
-
-
-def _refuse_newer(model: ModelProto) -> None:
     versions = {
         "IR version": (model.ir_version, onnx.IR_VERSION),
         "opset": (inline_functions.opset_of(model), onnx.defs.onnx_opset_version()),
@@ -75,6 +64,13 @@ def _refuse_newer(model: ModelProto) -> None:
             raise InvalidModel(
                 f"the model is of ONNX {what} {found}, and {known} is the newest known", hint=OLDER
             )
+    if not model.graph.output:
+        raise InvalidModel("the model has no outputs", hint="export it again, with what it shall compute")
+    try:
+        onnx.checker.check_model(_checkable(model))
+    except onnx.checker.ValidationError as error:
+        what = " ".join(str(error).partition("==> Context")[0].split())
+        raise InvalidModel(f"not a valid ONNX model: {what[:TOLD]}", hint=CHECK) from None
 
 
 def refuse_text(graph: GraphProto) -> None:

@@ -6,7 +6,7 @@ Random inputs tell: results with zeros behind, and those of two parts, beside th
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,21 +23,17 @@ Dims = Mapping[str, list[int | str]]  # of each input
 Run = Callable[[Mapping[str, Array]], list[Array]]
 
 
-class Behaviour(NamedTuple):
-    """Dimensions that zeros may fill up, and of these what may be computed in parts."""
-
-    padded: list[str]
-    divided: list[str]
-
-
 def behaviour(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Mapping[str, Sequence[int]]
-) -> Behaviour:
-    """Try every dimension that has more sizes than one. Nothing is known without onnxruntime."""
+) -> tuple[list[str], list[str]]:
+    """Return the dimensions that zeros may fill up, and of these the ones that may be computed in parts.
+
+    Every dimension that has more sizes than one is tried; without onnxruntime none.
+    """
     open_ = grows(ranges)
     free = [name for name, (low, high) in ranges.items() if low < high and name not in open_]
     if not free or find_spec("onnxruntime") is None:
-        return Behaviour([], [])
+        return [], []
     run, rng = _session(path), np.random.default_rng(SEED)
     padded, divided = [], []
     for name in free:
@@ -50,7 +46,7 @@ def behaviour(
             padded.append(name)
             if not open_ and _agrees(run, arrays, _in_parts, inputs, name, part):
                 divided.append(name)
-    return Behaviour(padded, divided)
+    return padded, divided
 
 
 def with_totals(

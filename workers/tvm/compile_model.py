@@ -4,8 +4,6 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +18,10 @@ from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from workers.tvm.cuda_toolchain import collecting
+from workers.tvm.export_model import export_kernels, export_with_pool
 from workers.tvm.graph_recipes import recipe_of, step_json
-from workers.tvm.import_onnx_to_relax import ImportedModel, load_network
-from workers.tvm.kernel_objects import export_kernels
-from workers.tvm.link_thread_pool import export_with_pool
+from workers.tvm.import_onnx_to_relax import load_network, load_point
 from workers.tvm.linker import link_shared
-from workers.tvm.load_model_at_sizes import load_point
 from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from workers.tvm.tuning_database import read_database
 
@@ -104,25 +100,17 @@ def _read(
 ) -> Networks:
     mods: dict[str, object] = {}
     steps, constants = recipe_of(recipe).before, share_equal_constants.Constants()
-    for label, load in _loads(model_path, input_shapes, dynamic).items():
-        network = load(target)
+    points: list[dict[str, int]] = [{}] if dynamic is None else dynamic.points
+    for point in points:
+        if dynamic is None:
+            label, network = "", load_network(model_path, input_shapes, target)
+        else:
+            label = dispatch_by_shape.label(point)
+            network, _ = load_point(model_path, dynamic, point, target)
         inputs, outputs = network.inputs, network.outputs
         mod, _ = run_steps(network.mod, steps, target)
         mods[label] = constants.shared(mod)
     return mods, inputs, outputs
-
-
-def _loads(
-    model_path: str, input_shapes: Shapes, dynamic: Dynamic | None
-) -> Mapping[str, Callable[[Any], ImportedModel]]:
-    """What reads the model for a target; of a range what reads it at each point, by the point's label."""
-    if dynamic is None:
-        return {"": partial(load_network, model_path, input_shapes)}
-
-    def load(point: dict[str, int], tvm_target: Any) -> ImportedModel:
-        return load_point(model_path, dynamic, point, tvm_target)[0]
-
-    return {dispatch_by_shape.label(point): partial(load, point) for point in dynamic.points}
 
 
 def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:

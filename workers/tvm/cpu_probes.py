@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import tvm
+from tvm.target.codegen import target_has_features
 
 from workers.interfaces.hardware_probes import Finds, Probe
 from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.tvm.dot_instructions import Dot, dots
 from workers.tvm.linker import link_shared
 from workers.tvm.parsed_program_cache import parse_tvm_target, vector_lanes
 from workers.tvm.tile_probes import probe_tiles, tile_instructions
@@ -26,6 +26,32 @@ SHARED_BYTES, SHARE_BYTES, MOST_BYTES = 128 << 20, 16 << 20, 512 << 20  # far be
 MOVING: Final = "moving.so"
 
 Sourced = tuple[Probe, str]
+
+
+class Dot(NamedTuple):
+    """An instruction of x86 that adds several products of narrow numbers to each number of a vector."""
+
+    dtype: str
+    sums: str
+    lanes: int
+    each: int  # products that it adds to a number
+    function: str
+    text: str  # in LLVM's words
+    ones: int  # 32 bits that hold ones
+
+
+def dots(target: Any) -> Iterator[Dot]:
+    """Yield the instructions that a target has: the best of each type."""
+    # Here: they register intrinsics, which `load_intrinsics` does in a fifth of the time.
+    from graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
+    from graphc.quant.int8_instructions import FEATURES, FUNCTION, QUAD
+
+    if target_has_features("avx512bf16", target):
+        yield Dot("bfloat16", "float32", 16, PAIR, DOT, LLVM, 0x3F803F80)
+    has = (feature for feature in FEATURES if target_has_features(feature, target))
+    if (feature := next(has, None)) is not None:
+        lanes, text = FEATURES[feature]
+        yield Dot("int8", "int32", lanes, QUAD, FUNCTION, text, 0x01010101)
 
 
 def build_probes(target: str, folder: str) -> list[Probe]:

@@ -8,6 +8,7 @@
 Dynamic shared memory has the limit of kernels that opt in, as TVM's runtime does for them (docs/adr/0060).
 """
 
+from math import prod
 from typing import Any, Final
 
 import tvm
@@ -123,9 +124,7 @@ def _shared_bytes(function: Any) -> tuple[int, int]:
     def add(allocation: Any) -> None:
         buffer = allocation.buffer
         if buffer.scope() in found:
-            elements = 1
-            for extent in buffer.shape:
-                elements *= int(extent)
+            elements = prod(int(extent) for extent in buffer.shape)
             found[buffer.scope()] += elements * tvm.DataType(str(buffer.dtype)).itemsize
 
     tvm_ffi.structural_walk(function.body, (tvm.tirx.AllocBuffer, add), order="pre")

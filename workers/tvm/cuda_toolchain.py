@@ -17,7 +17,7 @@ from shutil import which
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from graphc.export.cuda_toolkit import CUDART, find_in_toolkits, find_nvcc
+from graphc.export.cuda_toolkit import CUDART, find_nvcc, load_cudart
 from mallorn.core.errors import HostFault, InvalidRequest, MallornError
 from mallorn.core.install_command import install_line
 from mallorn.core.os_errors import os_error
@@ -69,24 +69,20 @@ _collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
 
 
 def find_toolchain() -> Toolchain:
-    """Look for nvcc, cudart and the driver: in NVIDIA's wheels first, then on the system."""
-    nvcc = find_nvcc()
-    cudart = find_in_toolkits(f"lib*/{CUDART}") or (CUDART if _loads(CUDART) else None)
+    """Look for nvcc, cudart and the driver; what is found of cudart and the driver is loaded."""
+    nvcc, cudart = find_nvcc(), load_cudart()
+    try:
+        ctypes.CDLL(DRIVER)
+        has_driver = True
+    except OSError:
+        has_driver = False
     needs = (
         (nvcc, "CUDA's compiler nvcc", install_line("cuda")),
         (cudart, f"CUDA's runtime {CUDART}", install_line("cuda")),
         (which("g++"), "a C++ compiler, which nvcc needs", "apt-get install g++"),
     )
     missing = tuple((what, command) for found, what, command in needs if not found)
-    return Toolchain(nvcc, cudart, _loads(DRIVER), missing)
-
-
-def _loads(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
+    return Toolchain(nvcc, cudart, has_driver, missing)
 
 
 @lru_cache(maxsize=1)
@@ -103,14 +99,20 @@ def load() -> None:
     import tvm
     import tvm_ffi
 
-    ctypes.CDLL(found.cudart, ctypes.RTLD_GLOBAL)
     if not found.has_driver:
         _load_stub()
     # Which registers the functions that TVM found missing when it was imported.
     ctypes.CDLL(str(Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"), ctypes.RTLD_GLOBAL)
 
     def compile_for_current_target(source: str) -> bytes:
-        return _collect(nvcc, source, str(tvm.target.Target.current(allow_none=False).attrs["arch"]))
+        collected = _collected.get() or Collected()
+        arch = str(tvm.target.Target.current(allow_none=False).attrs["arch"])
+        try:
+            collected.codes.append(compile_cuda(nvcc, source, arch))
+        except MallornError as error:
+            collected.error = error
+            raise
+        return collected.codes[-1].cubin
 
     tvm_ffi.register_global_func("tvm_callback_cuda_compile", compile_for_current_target, override=True)
 
@@ -148,16 +150,6 @@ def _run(command: list[str], folder: str) -> str:
         blame_the_host(Path(folder))
         raise KernelRefused(f"{Path(command[0]).name} refused the kernel: {said}")
     return said
-
-
-def _collect(nvcc: str, source: str, arch: str) -> bytes:
-    collected = _collected.get() or Collected()
-    try:
-        collected.codes.append(compile_cuda(nvcc, source, arch))
-    except MallornError as error:
-        collected.error = error
-        raise
-    return collected.codes[-1].cubin
 
 
 @contextmanager

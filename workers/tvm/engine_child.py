@@ -29,12 +29,10 @@ _held: dict[str, Callable[..., Any]] = {}
 
 
 def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
-    """Hold a compiled model with its inputs."""
     import tvm
     from tvm import relax
 
-    from workers.device.cuda_graphs import use_graphs
-    from workers.device.model_kernel_times import Kernels, clock_of
+    from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
 
     # Of the kind alone: a target's instructions take long to read.
     kind = json.loads(target)["kind"]
@@ -100,7 +98,6 @@ def _rough_us(run: Callable[[], list[Any]]) -> float:
 
 
 def time_bursts(bursts: int, number: int) -> list[float]:
-    """The median latency in microseconds of each burst of `number` calls, after a warm-up."""
     run = _held["run"]
     for _ in range(WARM_UP_CALLS):
         if _timed_us(run) > LONG_CALL_US:
@@ -109,12 +106,10 @@ def time_bursts(bursts: int, number: int) -> list[float]:
 
 
 def time_kernels(seconds: float) -> dict[str, float]:
-    """Microseconds that a run of the held library spends in each of its kernels; takes `seconds`."""
     return dict(_held["kernels"]().times(seconds))
 
 
 def save_outputs(outputs_npz: str) -> int:
-    """Run once and write the outputs in order; how many there are."""
     results = _held["outputs"]()
     np.savez(outputs_npz, **{f"output_{index}": array for index, array in enumerate(results)})
     return len(results)

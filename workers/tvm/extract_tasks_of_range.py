@@ -17,7 +17,7 @@ from workers.tvm.check_onnx_model import read_model
 from workers.tvm.check_padding_and_splitting import behaviour, with_totals
 from workers.tvm.choose_tuned_sizes import MOST_POINTS, points_of
 from workers.tvm.extract_tasks import describe_network, merge
-from workers.tvm.load_model_at_sizes import Ends, load_point
+from workers.tvm.import_onnx_to_relax import Ends, load_point
 from workers.tvm.name_failing_onnx_node import naming_the_node
 from workers.tvm.run_recipe_passes import as_tvm_target
 

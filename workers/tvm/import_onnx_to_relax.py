@@ -4,15 +4,17 @@ import contextlib
 import io
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import tvm
-from onnx import GraphProto, ModelProto
+from onnx import GraphProto
 
 from graphc.export import compile_network as stock
+from graphc.ranges import dispatch_by_shape, generalize_two_lengths
 from mallorn.core.errors import InvalidModel
+from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import TensorSpec
 from workers.interfaces.model_compiler import Shapes
 from workers.tvm.check_onnx_model import (
@@ -53,7 +55,21 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
     model = read_model(path)
     shapes = input_shapes or {}
     _check_shapes(model.graph, shapes)
-    mod = _import(model, shapes, target)
+    try:
+        # The frontend prints before it raises; a child's stdout belongs to its protocol.
+        with contextlib.redirect_stdout(io.StringIO()), naming_nodes():
+            simple = stock.simplify(model, shapes)
+            refuse_unknown_operators(simple, stock.operators())
+            refuse_text(simple.graph)
+            mod = stock.convert(simple, shapes, target)
+    except _REFUSALS as error:
+        hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
+        if shapes:
+            declared = _declared(model.graph, shapes)
+            hint = f"choose an --input-shape that fits what the model declares: {declared}"
+        raise InvalidModel(
+            f"TVM cannot import {node_of(error) or 'the model'}: {plain(error)}", hint=hint
+        ) from error
     params, result = mod["main"].params, mod["main"].ret_ty
     results = result.fields if isinstance(result, tvm.relax.TupleType) else [result]
     return ImportedModel(
@@ -99,25 +115,52 @@ def _check_shapes(graph: GraphProto, shapes: Shapes) -> None:
         )
 
 
-def _import(model: ModelProto, shapes: Shapes, target: Any) -> tvm.IRModule:
-    try:
-        # The frontend prints before it raises; a child's stdout belongs to its protocol.
-        with contextlib.redirect_stdout(io.StringIO()), naming_nodes():
-            simple = stock.simplify(model, shapes)
-            refuse_unknown_operators(simple, stock.operators())
-            refuse_text(simple.graph)
-            return stock.convert(simple, shapes, target)
-    except _REFUSALS as error:
-        hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
-        if shapes:
-            declared = _declared(model.graph, shapes)
-            hint = f"choose an --input-shape that fits what the model declares: {declared}"
-        raise InvalidModel(
-            f"TVM cannot import {node_of(error) or 'the model'}: {plain(error)}", hint=hint
-        ) from error
-
-
 def _declared(graph: GraphProto, names: Iterable[str]) -> str:
     shapes = {value.name: value.type.tensor_type.shape for value in graph_inputs(graph)}
     sizes = {name: [str(dim.dim_value or dim.dim_param or "?") for dim in shapes[name].dim] for name in names}
     return "; ".join(f"{name} [{', '.join(dims)}]" for name, dims in sizes.items())
+
+
+ASKED: Final = "export the model with positions and a mask among its inputs"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The shapes that a model takes and gives at some sizes."""
+
+    sizes: dict[str, int]
+    inputs: Shapes
+    outputs: list[list[int]]
+
+
+def load_point(
+    model_path: str, dynamic: Dynamic, point: dict[str, int], target: Any
+) -> tuple[ImportedModel, list[Ends]]:
+    """The model at a point, and its shapes there; its own have what grows at its longest."""
+    networks, ends = [], []
+    for sizes in dispatch_by_shape.samples(dynamic.ranges, point):
+        network = load_network(model_path, dynamic.shapes(sizes), target)
+        ends.append(Ends(sizes, dynamic.shapes(sizes), [spec.shape for spec in network.outputs]))
+        networks.append(network)
+    try:
+        mod = generalize_two_lengths.grown(*(network.mod for network in networks), *dynamic.grows)
+    except ValueError as error:
+        name = dynamic.grows[0]
+        raise InvalidModel(
+            f"{name!r} cannot be left open: {error}",
+            hint=f"give it one size, --dynamic {name}=64, or {ASKED}",
+        ) from None
+    first, last = networks[0], networks[-1]
+    high = max((dynamic.ranges[name][1] for name in dynamic.grows), default=0)
+    inputs = [_stretched(*pair, high) for pair in zip(first.inputs, last.inputs, strict=True)]
+    outputs = [_stretched(*pair, high) for pair in zip(first.outputs, last.outputs, strict=True)]
+    return replace(first, mod=mod, inputs=inputs, outputs=outputs), ends
+
+
+def _stretched(one: TensorSpec, other: TensorSpec, length: int) -> TensorSpec:
+    least, most = generalize_two_lengths.LENGTHS
+    sizes = [
+        low + (high - low) // (most - least) * (length - least)
+        for low, high in zip(one.shape, other.shape, strict=True)
+    ]
+    return one.model_copy(update={"shape": sizes})

@@ -12,15 +12,14 @@ from tvm.tirx import IntImm
 
 from graphc.core.graph_rewriting import collect
 from graphc.export.code_generation import compiled
-from mallorn.core.compute_capability import THREADS_PER_BLOCK, ComputeCapability, capability
+from mallorn.core.compute_capability import THREADS_PER_BLOCK, capability
 from mallorn.core.errors import InvalidRequest
 from searchers.space import Matrix
 from workers.features.assembly_parser import functions_of
 from workers.tvm.cuda_toolchain import DeviceCode, collecting
 
-LAUNCHES_KNOWN: Final = (
-    "tirx.SplitHostDevice"  # the pass after which the host's code has a call for each kernel
-)
+# The pass after which the host's code has a call for each kernel.
+LAUNCHES_KNOWN: Final = "tirx.SplitHostDevice"
 _LAUNCH: Final = "tirx.call_ffi_kernel"
 _DYNAMIC_SHARED: Final = "tirx.use_dyn_shared_memory"
 # How the mnemonics of PTX begin.
@@ -74,18 +73,15 @@ class LaunchWatch:
         self.launches: dict[str, dict[str, int]] = {}
 
     def run_after_pass(self, module: Any, info: Any) -> None:
-        if str(info.name) == LAUNCHES_KNOWN:
-            for function in module.functions.values():
-                for call in collect(function.body, Call):
-                    if getattr(call.op, "name", "") == _LAUNCH:
-                        self.launches |= _launch(call)
-
-
-def _launch(call: Any) -> dict[str, dict[str, int]]:
-    names = [str(name) for name in call.attrs["launch_params"]]
-    sizes = call.args[len(call.args) - len(names) :]
-    known = (int(size) if isinstance(size, IntImm) else 0 for size in sizes)
-    return {str(call.args[0].value): dict(zip(names, known, strict=True))}
+        if str(info.name) != LAUNCHES_KNOWN:
+            return
+        for function in module.functions.values():
+            for call in collect(function.body, Call):
+                if getattr(call.op, "name", "") == _LAUNCH:
+                    names = [str(name) for name in call.attrs["launch_params"]]
+                    sizes = call.args[len(call.args) - len(names) :]
+                    known = (int(size) if isinstance(size, IntImm) else 0 for size in sizes)
+                    self.launches[str(call.args[0].value)] = dict(zip(names, known, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,30 +111,29 @@ def kernel_figures(
     """Join what ptxas said of each kernel with the sizes of its launch."""
     gpu = capability(arch)
     said = {name: figures for code in codes for name, figures in read_ptxas(code.log).items()}
-    return [_figures(name, figures, launches.get(name, {}), gpu) for name, figures in said.items()]
-
-
-def _figures(
-    name: str, said: Mapping[str, int], launch: Mapping[str, int], gpu: ComputeCapability
-) -> KernelFigures:
-    threads = prod(size for axis, size in launch.items() if axis.startswith("threadIdx"))
-    blocks = prod(size for axis, size in launch.items() if axis.startswith("blockIdx"))
-    registers, static = said.get("registers", 0), said.get("bytes smem", 0)
-    dynamic = launch.get(_DYNAMIC_SHARED, 0)
-    fits = static <= gpu.shared_per_block  # what is static cannot be opted in to
-    resident = gpu.resident_blocks(threads, registers, static + dynamic) if fits else 0
-    return KernelFigures(
-        name=name,
-        registers=registers,
-        stack_bytes=said.get("bytes stack frame", 0),
-        spill_bytes=said.get("bytes spill stores", 0) + said.get("bytes spill loads", 0),
-        static_shared_bytes=static,
-        dynamic_shared_bytes=dynamic,
-        threads=threads,
-        blocks=blocks,
-        blocks_per_sm=resident,
-        warps_per_sm=resident * -(-threads // gpu.warp_size),
-    )
+    kernels = []
+    for name, figures in said.items():
+        launch = launches.get(name, {})
+        threads = prod(size for axis, size in launch.items() if axis.startswith("threadIdx"))
+        registers, static = figures.get("registers", 0), figures.get("bytes smem", 0)
+        dynamic = launch.get(_DYNAMIC_SHARED, 0)
+        fits = static <= gpu.shared_per_block  # what is static cannot be opted in to
+        resident = gpu.resident_blocks(threads, registers, static + dynamic) if fits else 0
+        kernels.append(
+            KernelFigures(
+                name=name,
+                registers=registers,
+                stack_bytes=figures.get("bytes stack frame", 0),
+                spill_bytes=figures.get("bytes spill stores", 0) + figures.get("bytes spill loads", 0),
+                static_shared_bytes=static,
+                dynamic_shared_bytes=dynamic,
+                threads=threads,
+                blocks=prod(size for axis, size in launch.items() if axis.startswith("blockIdx")),
+                blocks_per_sm=resident,
+                warps_per_sm=resident * -(-threads // gpu.warp_size),
+            )
+        )
+    return kernels
 
 
 def read_ptxas(log: str) -> dict[str, dict[str, int]]:

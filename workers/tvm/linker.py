@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from mallorn.core.errors import HostFault, MallornError, StorageFull
+from mallorn.core.errors import HostFault, StorageFull
 from mallorn.core.os_errors import os_error
 
 INSTALL: Final = "apt-get install gcc"
@@ -55,18 +55,13 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
         )
     except OSError as error:
         link_command.cache_clear()
-        raise _not_run(command[0], error) from error
+        words = f"cannot run the linker {command[0]}: {error.strerror}"
+        if error.errno in _NO_PROGRAM:
+            raise HostFault(words, hint=INSTALL) from error
+        raise os_error(error) or HostFault(words, hint="ulimit -a; free -h") from error
     if done.returncode != 0:
         blame_the_host(Path(output).absolute().parent)
         raise LinkError(f"{' '.join(command)}\n{done.stdout.strip()}")
-
-
-def _not_run(linker: str, error: OSError) -> MallornError:
-    """Say why the linker did not start: its file is gone or no program, or the host ran out of something."""
-    words = f"cannot run the linker {linker}: {error.strerror}"
-    if error.errno in _NO_PROGRAM:
-        return HostFault(words, hint=INSTALL)
-    return os_error(error) or HostFault(words, hint="ulimit -a; free -h")
 
 
 def prepare_linking() -> None:

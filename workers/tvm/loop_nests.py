@@ -1,8 +1,8 @@
 """Which elements a program's blocks touch, as the constructor of schedules reads them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from tvm.ir import TensorLoad
 from tvm.sym import Analyzer
@@ -17,13 +17,6 @@ from workers.tvm.program_blocks import ProgramBlock, blocks_of, extent
 RELAID = "layout_free_buffers"
 
 
-class Roles(NamedTuple):
-    """Buffers by what they are."""
-
-    relaid: frozenset[int]
-    made: frozenset[int]
-
-
 @lru_cache(maxsize=64)
 def nests(tir: str) -> list[Nest]:
     """The program's blocks that store one value a point, in program order."""
@@ -31,9 +24,9 @@ def nests(tir: str) -> list[Nest]:
     params = [hash(param) for param in function.params]
     free = (function.attrs or {}).get(RELAID, ())
     blocks = blocks_of(parse_module(tir))
-    made = frozenset(hash(store.buffer) for block in blocks for store in block.stores)
-    roles = Roles(frozenset(params[int(at)] for at in free), made)
-    return [_nest(block, roles) for block in blocks if len(block.stores) == 1]
+    made = {hash(store.buffer) for block in blocks for store in block.stores}
+    relaid = {params[int(at)] for at in free}
+    return [_nest(block, relaid, made) for block in blocks if len(block.stores) == 1]
 
 
 def place(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int:
@@ -49,25 +42,30 @@ def place(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int
     return found
 
 
-def _nest(block: ProgramBlock, roles: Roles) -> Nest:
+def _nest(block: ProgramBlock, relaid: Set[int], made: Set[int]) -> Nest:
     iters = (*block.spatial, *block.reduced)
     places = {hash(axis.var): at for at, axis in enumerate(iters)}
     axes = tuple(Axis(extent(axis), at >= len(block.spatial)) for at, axis in enumerate(iters))
     (store,) = block.stores
     loads = [
-        _access(load.source, load.indices, places, roles)
+        _access(load.source, load.indices, places, relaid, made)
         for load in block.loads
         if hash(load.source) != hash(store.buffer)
     ]
     return Nest(axes, tuple(dict.fromkeys(loads)), _access(store.buffer, store.indices, places))
 
 
-def _access(buffer: Any, indices: Any, places: dict[int, int], roles: Roles | None = None) -> Access:
+def _access(
+    buffer: Any,
+    indices: Any,
+    places: dict[int, int],
+    relaid: Set[int] = frozenset(),
+    made: Set[int] = frozenset(),
+) -> Access:
     shape = tuple(int(size) for size in buffer.shape)
     index = tuple(_coefficients(expression, places) for expression in indices)
     name = hash(buffer)
-    relaid, made = (name in roles.relaid, name in roles.made) if roles else (False, False)
-    return Access(shape, index, element_bytes(str(buffer.dtype)), relaid, made)
+    return Access(shape, index, element_bytes(str(buffer.dtype)), name in relaid, name in made)
 
 
 def _coefficients(expression: Any, places: dict[int, int]) -> Index:

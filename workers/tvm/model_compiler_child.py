@@ -51,12 +51,10 @@ def _script(mod: Any) -> str:
 
 
 def warm_up(target: str) -> None:
-    """Load all that models for this target need."""
     parse_tvm_target(target)
 
 
 def look(model_path: str, input_shapes: Shapes) -> Signature:
-    """What a model takes, gives and consists of. Raises InvalidModel where TVM cannot read it."""
     network = load_network(model_path, input_shapes)
     return Signature(network.inputs, network.outputs, network.operators)
 

@@ -4,18 +4,23 @@ It is computed where a worker is, by a program that any processor can run.
 
 A candidate is checked as the whole program: weights come in their original layout and are re-laid inside,
 whereas the one that is timed is handed re-laid weights.
+
+A program that computes in float16 is computed in float32. A sum of n terms of both signs that is kept in
+float16 has an error of about 0.15 eps sqrt(n), relative to the spread of such sums: a random walk of rounding
+errors. Sums of positive terms, and few results, can have a larger one: a small program is therefore also run
+as it is written.
 """
 
 import tempfile
-from math import isfinite
+from math import isfinite, prod, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm.ir import StringImm, TensorLoad
-from tvm.tirx import AttrStmt, Div
+from tvm.ir import Call, StringImm, TensorLoad
+from tvm.tirx import Add, AttrStmt, Cast, Div, Mul, Sub
 
 from graphc.core.graph_rewriting import collect
 from graphc.export.onnxruntime_answers import relative_error
@@ -24,7 +29,6 @@ from graphc.quant.tile_instructions import without_tiles
 from workers.device.random_and_saved_arrays import dtype_of, save_arrays
 from workers.interfaces.model_compiler import Reference
 from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.tvm import float16_reference
 from workers.tvm.compare_outputs import Array
 from workers.tvm.cuda_toolchain import collecting
 from workers.tvm.linker import link_shared
@@ -35,6 +39,17 @@ from workers.tvm.program_blocks import blocks_of
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.tuning_database import replay
 
+_FLOAT16: Final = "float16"
+_FLOAT16_EPS: Final = 2.0**-10
+# Of intermediate results, such as the argument of an exponential.
+_ROUNDINGS: Final = 4
+_WALK: Final = 0.5
+# What a schedule with another order may be off, in errors of the program as it is written.
+_OWN_ERRORS: Final = 2.0
+# Terms that a processor without float16 computes in a second: smaller programs are run as they are written.
+_SMALL: Final = 2**24
+# What looks at the bits of a number means that type.
+_OF_BITS: Final = ("tirx.reinterpret", "call_llvm", "pragma_import_llvm")
 _IMPORT = "pragma_import_llvm"
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _ROUNDING = frozenset({"tirx.nearbyint", "tirx.round"})
@@ -70,7 +85,7 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     mod = parse_module(tir)
     arrays = random_arguments(mod, args, seed)
     poisoned = [_poison(array) if index in args.outputs else array for index, array in enumerate(arrays)]
-    wide = None if rounds(mod) else float16_reference.widened(tir)
+    wide = None if rounds(mod) else widened(tir)
     results = _run(mod if wide is None else wide, poisoned)
     if any(np.isnan(results[index]).any() for index in args.outputs):
         poisoned, results = arrays, _run(mod if wide is None else wide, arrays)
@@ -78,11 +93,11 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     save_arrays(expected_npz, _named(results))
     float16_error = 0.0
     if wide is not None:
-        float16_error = float16_reference.rounding_error(mod)
-        if float16_reference.is_small(mod):
+        float16_error = rounding_error(mod)
+        if sum(prod(block.extents) for block in blocks_of(mod)) <= _SMALL:
             own = _run(mod, poisoned)
             errors = [relative_error(own[index], results[index]) for index in args.outputs]
-            float16_error += float16_reference.OWN_ERRORS * max(filter(isfinite, errors), default=0.0)
+            float16_error += _OWN_ERRORS * max(filter(isfinite, errors), default=0.0)
     return Reference(list(args.outputs), reduction_length(mod), rounds(mod), float16_error)
 
 
@@ -155,3 +170,27 @@ def _build(mod: Any, target: str, out_so: str) -> str:
 
 def _named(arrays: list[Array]) -> dict[str, Array]:
     return {f"arg_{index}": array for index, array in enumerate(arrays)}
+
+
+def widened(tir: str) -> Any | None:
+    """Return a program with float32 for float16; None if it has no float16, or looks at its bits."""
+    if f'"{_FLOAT16}' not in tir or any(each in tir for each in _OF_BITS):
+        return None
+    return tvm.ir.load_json(tir.replace(f'"{_FLOAT16}', '"float32'))
+
+
+def rounding_error(mod: Any) -> float:
+    """Return the relative error that float16 arithmetic leaves; 0 for a program that only moves numbers."""
+    stores = [(block, store) for block in blocks_of(mod) for store in block.stores]
+    sums = [block.terms for block, store in stores if block.reduced and _is_float16(store.value)]
+    computes = any(
+        _is_float16(node)
+        for _, store in stores
+        for kind in (Add, Sub, Mul, Div, Call, Cast)
+        for node in collect(store.value, kind)
+    )
+    return _FLOAT16_EPS * (_ROUNDINGS * computes + _WALK * sqrt(max(sums, default=0)))
+
+
+def _is_float16(value: Any) -> bool:
+    return str(value.ty) == _FLOAT16

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import numpy as np
 from pydantic import TypeAdapter
 from tvm import rpc
 from tvm.runtime import Module, Tensor, empty
@@ -23,8 +24,7 @@ from mallorn.core.fleet_key import HINT
 from mallorn.core.os_errors import lacks_handles, no_handle
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
-from workers.device.device_class import DeviceClass, endpoint_of
-from workers.device.identity_fields import Identity
+from workers.device.device_class import DeviceClass, Identity, endpoint_of
 from workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
 from workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient, OpenSession
 from workers.device.slice_timing_result import SliceTimes
@@ -77,13 +77,13 @@ class RemoteDevice:
     def __init__(
         self, tracker: Address, target: Target, wait_sec: float, like: DeviceClass | None = None
     ) -> None:
-        self._session = connect(tracker, device_key(target), wait_sec, like)
-        self._kind = "cpu" if target.is_cpu else target.kind
-        self._device = self._session.device(self._kind, 0)
+        self.session = connect(tracker, device_key(target), wait_sec, like)
+        self.kind = "cpu" if target.is_cpu else target.kind
+        self.device = self.session.device(self.kind, 0)
         self._functions: dict[str, Callable[..., Any]] = {}
         self._args: dict[int, tuple[Any, Tensor]] = {}
         with _or_lost():
-            self.identity: Identity = json.loads(self._call("mallorn.identity"))
+            self.identity: Identity = json.loads(self.call("mallorn.identity"))
             self._class = endpoint_of(self.identity).device_class
         if not self.is_like(like):  # it changed just now, or its tracker is of an older version
             self.close()
@@ -99,65 +99,44 @@ class RemoteDevice:
         Raises CandidateFailed or CandidateTimeout; Unavailable when the device itself was lost.
         """
         name = self.upload(artifact)
-        result = self.attempt(candidate_key, timeout_sec, lambda: work(self._session.load_module(name)))
+        result = self.attempt(candidate_key, timeout_sec, lambda: work(self.session.load_module(name)))
         with suppress(*_BROKEN):  # what was timed is timed; whoever comes next finds the session dead
-            self._session.remove(name)
+            self.session.remove(name)
         return result
 
     def upload(self, artifact: Path) -> str:
         """Bring a library to the device; its name there. Raises what `run` raises."""
         name = f"{next(_names)}.so"
         with self._judged():
-            self._session.upload(bytearray(artifact.read_bytes()), name)
+            self.session.upload(bytearray(artifact.read_bytes()), name)
         return name
 
     def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
         """Do something there before the deadline. Raises what `run` raises."""
         asleep_sec = _asleep_sec()
         with self._judged():
-            self._call("mallorn.begin", candidate_key, timeout_sec)
+            self.call("mallorn.begin", candidate_key, timeout_sec)
             result = work()
-            self._call("mallorn.end")
+            self.call("mallorn.end")
         if _asleep_sec() - asleep_sec > _NAP_SEC:  # TVM's timer went on
             raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
         return result
 
-    def machine(self, name: str, uses_graphs: bool = True) -> VirtualMachine:
-        """A virtual machine for a whole model that was uploaded; the device's runtime needs no compiler.
-
-        It runs parts as CUDA graphs where the model was compiled for them, unless each kernel is timed.
-        """
-        if self._kind == "cuda":
-            self._call("mallorn.use_graphs", int(uses_graphs))
-        return VirtualMachine(self._session.load_module(name), self._device)
-
-    def time_machine(self, machine: VirtualMachine, number: int) -> Sequence[float]:
-        """Seconds of so many runs of a machine that has its inputs, after one that does not count."""
-        evaluate = machine.time_evaluator("invoke_stateful", self._device, number=1, repeat=number)
-        results: Sequence[float] = evaluate("main").results
-        return results
-
-    def time_kernels(self, machine: VirtualMachine, seconds: float) -> dict[str, float]:
-        """Microseconds that a machine which has its inputs spends in each of its kernels."""
-        told = self._call("mallorn.kernel_times", machine.module, self._kind, seconds)
-        times: dict[str, float] = json.loads(told)
-        return times
-
     def free_memory(self) -> int:
         """Bytes that models may take there now; negative where it cannot tell. Raises Unavailable."""
         with _or_lost():
-            return int(self._call("mallorn.free_memory"))
+            return int(self.call("mallorn.free_memory"))
 
     def load(self) -> Load:
         """How busy others kept the device's host since the last look. Raises Unavailable."""
         with _or_lost():
-            return _LOAD.validate_json(self._call("mallorn.load"))
+            return _LOAD.validate_json(self.call("mallorn.load"))
 
     def hold(self, wait_sec: float) -> None:
         """Have the device's host alone for the next candidate. Raises Unavailable when it stays in use."""
         deadline_sec = time.monotonic() + wait_sec
         with _or_lost():
-            while not self._call("mallorn.hold", _HOLD_SEC):
+            while not self.call("mallorn.hold", _HOLD_SEC):
                 if time.monotonic() > deadline_sec:
                     raise Unavailable(
                         f"others timed on the device's host for {wait_sec:g} s", hint="mallorn devices"
@@ -170,7 +149,7 @@ class RemoteDevice:
     def _death(self) -> str | None:
         """Return what is heard in the place of a session that does not answer; None if it answers."""
         try:
-            self._call("mallorn.end")
+            self.call("mallorn.end")
         except _BROKEN as error:
             return str(error)
         return None
@@ -190,13 +169,6 @@ class RemoteDevice:
         with self._judged():
             return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
 
-    def timer(
-        self, library: Module, *, function: str | None = None, **evaluator: int
-    ) -> Callable[..., Sequence[float]]:
-        """A function that takes the arguments and returns run times in seconds."""
-        evaluate = library.time_evaluator(function or self.entry, self._device, **evaluator)
-        return lambda *args: evaluate(*args).results
-
     def time_slices(
         self,
         library: Module,
@@ -210,8 +182,8 @@ class RemoteDevice:
 
         With `cold` a GPU's L2 cache is emptied before each run.
         """
-        call = library, function or self.entry, self._kind, number, count
-        told = self._call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
+        call = library, function or self.entry, self.kind, number, count
+        told = self.call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
         try:
             times = SliceTimes.model_validate_json(told)
         except ValueError:
@@ -224,7 +196,7 @@ class RemoteDevice:
         """Give the device back."""
         self._args.clear()
         self._functions.clear()
-        del self._session
+        del self.session
 
     def _random_arg(self, index: int, spec: Arguments) -> Tensor:
         _, dtype, shape = spec.args[index]
@@ -234,16 +206,16 @@ class RemoteDevice:
         if index not in self._args or self._args[index][0] != wanted:
             self._args.pop(index, None)  # freed before its successor is made
             tensor = self._empty(shape, dtype)
-            self._call("mallorn.random_fill", tensor, float(low), float(high), index)
+            self.call("mallorn.random_fill", tensor, float(low), float(high), index)
             self._args[index] = (wanted, tensor)
         return self._args[index][1]
 
     def _empty(self, shape: Sequence[int], dtype: str) -> Tensor:
-        return empty(tuple(shape), dtype, self._device)
+        return empty(tuple(shape), dtype, self.device)
 
-    def _call(self, name: str, *args: Any) -> Any:
+    def call(self, name: str, *args: Any) -> Any:
         if name not in self._functions:
-            self._functions[name] = self._session.get_function(name)
+            self._functions[name] = self.session.get_function(name)
         return self._functions[name](*args)
 
     @contextmanager
@@ -273,6 +245,63 @@ class RemoteDevice:
         if "SIGALRM" in text:
             return CandidateTimeout("did not return in time")
         return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
+
+
+class RemoteModel:
+    """A whole model with its inputs on a device, driven over RPC; the caller sets the deadline."""
+
+    def __init__(self, device: RemoteDevice, library: Path, inputs: Path) -> None:
+        self._device = device
+        self._name = device.upload(library)
+        with np.load(inputs) as archive:
+            arrays = [np.asarray(archive[name], order="C") for name in archive.files]
+        self._args = device.copy_args(arrays)
+        self._machine = self._ready()
+        self._watched: Any = None
+
+    def outputs(self) -> list[Any]:
+        """What one run computes, in order."""
+        self._machine.invoke_stateful(RemoteDevice.entry)
+        return [tensor.numpy() for tensor in self._outputs()]
+
+    def time(self, number: int) -> Sequence[float]:
+        """Return the seconds of so many runs, after one that does not count."""
+        evaluate = self._machine.time_evaluator(
+            "invoke_stateful", self._device.device, number=1, repeat=number
+        )
+        results: Sequence[float] = evaluate(RemoteDevice.entry).results
+        return results
+
+    def time_kernels(self, seconds: float) -> dict[str, float]:
+        """Microseconds a run spends in each kernel, in a machine that is watched from now on."""
+        if self._watched is None:
+            self._watched = self._ready(uses_graphs=False)
+        told = self._device.call("mallorn.kernel_times", self._watched.module, self._device.kind, seconds)
+        times: dict[str, float] = json.loads(told)
+        return times
+
+    def _ready(self, uses_graphs: bool = True) -> VirtualMachine:
+        """Return a virtual machine with its inputs; the device's runtime needs no compiler.
+
+        It runs parts as CUDA graphs where the model was compiled for them, unless each kernel is timed.
+        """
+        if self._device.kind == "cuda":
+            self._device.call("mallorn.use_graphs", int(uses_graphs))
+        machine = VirtualMachine(self._device.session.load_module(self._name), self._device.device)
+        machine.set_input(RemoteDevice.entry, *self._args)
+        return machine
+
+    def _outputs(self, *place: int) -> Iterator[Any]:
+        """Of outputs that are tuples of tuples, the tensors in order.
+
+        The machine's own get_outputs leaves a cycle behind, which keeps the session open for a while.
+        """
+        module = self._machine.module
+        arity = module["get_output_arity"](RemoteDevice.entry, *place)
+        if arity == -1:
+            yield module["get_output"](RemoteDevice.entry, *place)
+        for index in range(arity):
+            yield from self._outputs(*place, index)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from graphc.core.pass_runner import run
-from graphc.core.reporting_pass import Report
 from graphc.pass_table import pass_table
 from graphc.phases import BEFORE_SCHEDULES, Phase
 from mallorn.core.errors import UnknownName
@@ -49,16 +48,16 @@ def _after(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any
     for step in phase.steps:
         with naming_the_pass(step.name):
             mod, told = run(mod, [step_json(step)], target, without)
-        reports += [_report(phase.name, report) for report in told if report.counts or report.skipped]
+        reports += [
+            PassReport(
+                phase=phase.name,
+                name=report.name,
+                matched=report.matched,
+                fired=report.fired,
+                left=dict(report.left.most_common()),
+                skipped=report.skipped,
+            )
+            for report in told
+            if report.counts or report.skipped
+        ]
     return mod, reports
-
-
-def _report(phase: str, report: Report) -> PassReport:
-    return PassReport(
-        phase=phase,
-        name=report.name,
-        matched=report.matched,
-        fired=report.fired,
-        left=dict(report.left.most_common()),
-        skipped=report.skipped,
-    )

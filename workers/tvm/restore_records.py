@@ -47,7 +47,12 @@ def read_log(directory: str, start: int, count: int) -> RestoredLog:
 
 def _read(directory: str, target: str | None, start: int, count: int | None) -> RestoredLog:
     problems: list[BadLine] = []
-    programs = _programs(directory, problems)
+
+    def described(line: list[Any]) -> _WorkloadLine:
+        mod = program(line)
+        return _WorkloadLine(describe(canonical(mod), name="", weight=1), canonical_names(mod))
+
+    programs = dict(good_lines(Path(directory, WORKLOADS), described, problems))
     if start:  # told already
         problems.clear()
     before = len(problems)
@@ -55,14 +60,6 @@ def _read(directory: str, target: str | None, start: int, count: int | None) -> 
     lines = good_lines(path, lambda line: _record(line, programs, target), problems, start, count)
     records = [replace(record, line=number + 1) for number, record in lines]
     return RestoredLog(records, problems, tvm.__version__, len(records) + len(problems) - before)
-
-
-def _programs(directory: str, problems: list[BadLine]) -> dict[int, _WorkloadLine]:
-    def described(line: list[Any]) -> _WorkloadLine:
-        mod = program(line)
-        return _WorkloadLine(describe(canonical(mod), name="", weight=1), canonical_names(mod))
-
-    return dict(good_lines(Path(directory, WORKLOADS), described, problems))
 
 
 def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | None) -> Restored:

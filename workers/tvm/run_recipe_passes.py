@@ -31,12 +31,23 @@ def as_tvm_target(target: TargetLike) -> Any:
 def run_steps(mod: Any, steps: tuple[RecipeStep, ...], target: Any) -> tuple[Any, list[GraphStep]]:
     """The module after the steps, and how many functions and operators there were around each."""
     report: list[GraphStep] = []
-    before = _sizes(mod)
+    functions, ops = _sizes(mod)
     for step in steps:
-        mod, skipped = _run(mod, step, target)
-        after = _sizes(mod)
-        report.append(_told(step, before, after, skipped))
-        before = after
+        with naming_the_pass(step.name):
+            mod, (told, *_) = run(mod, [step_json(step)], target)
+        skipped = {"skipped": plain(RuntimeError(told.skipped))} if told.skipped else {}
+        functions_before, ops_before = functions, ops
+        functions, ops = _sizes(mod)
+        report.append(
+            GraphStep(
+                name=step.name,
+                functions_before=functions_before,
+                ops_before=ops_before,
+                functions_after=functions,
+                ops_after=ops,
+                **skipped,
+            )
+        )
     return mod, report
 
 
@@ -69,13 +80,6 @@ def callee(call: Any) -> str:
     return name.removeprefix("relax.")
 
 
-def _run(mod: Any, step: RecipeStep, target: Any) -> tuple[Any, str]:
-    """The module after a step, and why the step was passed over if it was."""
-    with naming_the_pass(step.name):
-        mod, (report, *_) = run(mod, [step_json(step)], target)
-    return mod, plain(RuntimeError(report.skipped)) if report.skipped else ""
-
-
 @contextmanager
 def naming_the_pass(name: str) -> Iterator[None]:
     """Turns errors of a graph pass into InvalidRequest, with the pass's name."""
@@ -90,15 +94,3 @@ def naming_the_pass(name: str) -> Iterator[None]:
 def _sizes(mod: Any) -> tuple[int, int]:
     functions = sum(isinstance(function, tvm.tirx.PrimFunc) for function in mod.functions.values())
     return functions, sum(operators(mod).values())
-
-
-def _told(step: RecipeStep, before: tuple[int, int], after: tuple[int, int], skipped: str) -> GraphStep:
-    (functions_before, ops_before), (functions_after, ops_after) = before, after
-    told = GraphStep(
-        name=step.name,
-        functions_before=functions_before,
-        ops_before=ops_before,
-        functions_after=functions_after,
-        ops_after=ops_after,
-    )
-    return told.model_copy(update={"skipped": skipped}) if skipped else told

@@ -4,7 +4,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -14,9 +16,11 @@ from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
+from mallorn.core.values.disturbance import Disturbance
+from mallorn.core.values.trial import is_disturbed
 from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
 from workers.device.random_and_saved_arrays import load_arrays, save_arrays
-from workers.device.slice_timing_result import Slice
+from workers.device.slice_timing_result import Slice, SliceTimes
 from workers.host.host_memory import COPIES_OF_ONE
 from workers.host.load_meter import Load
 from workers.interfaces.device_runner import DEVICE_WAIT_SEC, DeviceModel, LibraryRun, Runner
@@ -24,17 +28,20 @@ from workers.interfaces.hardware_probes import Probe
 from workers.interfaces.tensor_arguments import Arguments
 from workers.interfaces.whole_model_engine import LoadedEngine
 from workers.measure.check_reported_times import ImpossibleTime, check_times
+from workers.measure.stopping import StoppingRule, take_times
 from workers.measure.stopping.base import NamedRule
+from workers.measure.stopping.incremental_timing import ENOUGH, Patience, Piece, take_timing
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
 from workers.tvm.code_digest import same_code
-from workers.tvm.library_timer import SEC_US, LibraryTimer
 from workers.tvm.time_probes import shortest
 
 if TYPE_CHECKING:
-    from workers.tvm.remote_device import RemoteDevice
-    from workers.tvm.remote_model import RemoteModel
+    from workers.tvm.remote_device import RemoteDevice, RemoteModel
 
+# A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
+ROUGH_MS: Final = 5
+SEC_US: Final = 1e6
 T = TypeVar("T")
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
 _asked: dict[tuple[str, str], DeviceClass | None] = {}
@@ -43,6 +50,72 @@ _models: dict[DeviceModel, "RemoteModel"] = {}
 
 class CannotRun(MallornError):
     """A device does not load or run a whole model."""
+
+
+class LibraryTimer:
+    """Times a library on a device by a stopping rule, when the device's host lets it.
+
+    What the timing took is known afterwards, also if it failed.
+    """
+
+    def __init__(self, device: "RemoteDevice", patience_sec: float, cold: bool = False) -> None:
+        self._device = device
+        self._cold = cold
+        self._tensors: list[Any] = []
+        self._patience = Patience(patience_sec)
+        self._means: list[Piece] = []
+        self._told: list[SliceTimes] = []
+
+    def fill(self, args: Arguments) -> None:
+        """Make what the library is called with. Raises what `RemoteDevice.run` does."""
+        self._tensors = self._device.random_args(args)
+
+    def times_us(
+        self, library: Any, rule: StoppingRule, evaluator: EvaluatorOptions, best_us: float | None
+    ) -> list[float]:
+        """The run times that count."""
+
+        def time_once(options: EvaluatorOptions) -> list[float]:
+            means = take_timing(options, rough_sec, partial(self._pieces, library), self._patience)
+            self._means += means
+            return [mean.mean_sec * SEC_US for mean in means]
+
+        rough = library.time_evaluator(
+            self._device.entry, self._device.device, number=1, repeat=1, min_repeat_ms=ROUGH_MS
+        )
+        rough_sec = min(rough(*self._tensors).results)
+        take_times(rule, evaluator, time_once, best_us)
+        return [mean.mean_sec * SEC_US for mean in self._counting()]
+
+    @property
+    def share(self) -> float | None:
+        """Of the times that count: in which others had the processors."""
+        shares = [mean.disturbed for mean in self._counting() if mean.disturbed is not None]
+        return fmean(shares) if shares else None
+
+    @property
+    def disturbance(self) -> Disturbance:
+        """What others had of the device's host meanwhile."""
+        return Disturbance(
+            timed=1,
+            bounds=int(is_disturbed(self.share)),
+            kept_sec=sum(mean.sec for mean in self._means),
+            lost_sec=self._patience.lost_sec,
+            rivals=fmean(told.rivals for told in self._told) if self._told else 0.0,
+            cores=max((told.cores for told in self._told), default=0),
+            raised=all(told.raised for told in self._told),
+            gpu=next((words for told in self._told for words in told.gpu), ""),
+        )
+
+    def _counting(self) -> Sequence[Piece]:
+        """Those that were not disturbed, where they are enough."""
+        quiet = [mean for mean in self._means if not is_disturbed(mean.disturbed)]
+        return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
+
+    def _pieces(self, library: Any, number: int, count: int) -> list[Piece]:
+        told = self._device.time_slices(library, number, count, self._tensors, cold=self._cold)
+        self._told.append(told)
+        return [Piece(number, *each) for each in told.slices]
 
 
 def identity(
@@ -59,16 +132,12 @@ def identity(
         release()
     device = _device(tracker, target, wait_sec)
     if hold:
-        _hold(device, wait_sec)
+        try:
+            device.hold(wait_sec)
+        except Unavailable:
+            release()
+            raise
     return endpoint_of(device.identity)
-
-
-def _hold(device: "RemoteDevice", wait_sec: float) -> None:
-    try:
-        device.hold(wait_sec)
-    except Unavailable:
-        release()
-        raise
 
 
 def measure(
@@ -83,23 +152,22 @@ def measure(
     patience_sec: float,
     best_us: float | None = None,
 ) -> LibraryRun:
-    """Time a library by a stopping rule."""
-    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    device = _device(tracker, target)
     rule, timer = NamedRule(stopping), LibraryTimer(device, patience_sec, evaluator.flush_l2 == "on")
-
-    def work(library: Any) -> list[float]:
-        return timer.times_us(library, rule, evaluator, best_us)
-
-    def fill() -> None:
-        timer.fill(args)
-
-    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work, before=fill)
+    run = _attempt(
+        device,
+        artifact,
+        candidate_key,
+        timeout_sec + patience_sec,
+        lambda library: timer.times_us(library, rule, evaluator, best_us),
+        before=lambda: timer.fill(args),
+    )
     return replace(run, disturbed=timer.share, disturbance=timer.disturbance)
 
 
 def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:
     """The shortest run of each probe of a library: what else its host does makes runs longer only."""
-    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    device = _device(tracker, target)
     library = probes[0].library
     found: list[Slice] = []
 
@@ -113,11 +181,7 @@ def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeo
 
 def _shortest(device: "RemoteDevice", library: Any, probe: Probe) -> Slice:
     tensors = device.random_args(probe.args)
-
-    def time_runs(count: int) -> Sequence[Slice]:
-        return device.time_slices(library, 1, count, tensors, probe.function).slices
-
-    return shortest(time_runs)
+    return shortest(lambda count: device.time_slices(library, 1, count, tensors, probe.function).slices)
 
 
 def run_outputs(
@@ -129,8 +193,7 @@ def run_outputs(
     candidate_key: str,
     timeout_sec: float,
 ) -> LibraryRun:
-    """Call a library once with the arrays of an npz file, in order, and save all of them after the call."""
-    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    device = _device(tracker, target)
     arrays = load_arrays(inputs)
     tensors = device.copy_args(list(arrays.values()))
 
@@ -143,21 +206,18 @@ def run_outputs(
 
 
 def load_model(model: DeviceModel, timeout_sec: float) -> LoadedEngine:
-    """Have a device hold a model."""
     _with_model(model, timeout_sec, lambda _held: None)
-    identity = _device(model.tracker, model.target, DEVICE_WAIT_SEC).identity
+    identity = _device(model.tracker, model.target).identity
     return LoadedEngine("tvm", identity["tvm_version"], identity["threads"])
 
 
 def save_model_outputs(model: DeviceModel, outputs: str, timeout_sec: float) -> int:
-    """Run a model once and write its outputs in order; how many there are."""
     arrays = _with_model(model, timeout_sec, lambda held: held.outputs())
     np.savez(outputs, **{f"output_{index}": array for index, array in enumerate(arrays)})
     return len(arrays)
 
 
 def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
-    """Microseconds of so many runs, with the device's host alone."""
     started_sec = time.monotonic()
     run_us = [each * SEC_US for each in _with_model(model, timeout_sec, lambda held: held.time(number))]
     try:
@@ -168,23 +228,20 @@ def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[floa
 
 
 def time_model_kernels(model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
-    """Microseconds that a run spends in each kernel."""
     return _with_model(model, timeout_sec, lambda held: held.time_kernels(seconds))
 
 
 def drop_model(model: DeviceModel) -> None:
-    """Have its device forget a model."""
     _models.pop(model, None)
 
 
 def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
-    """How busy others kept the device's host since the last look."""
     return _on_device(tracker, target, "load", timeout_sec, lambda device: device.load())
 
 
 def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
     """Do something with a model whose host is held, on a device that holds the model, or does now."""
-    from workers.tvm.remote_model import RemoteModel
+    from workers.tvm.remote_device import RemoteModel
 
     identity(model.tracker, model.target, hold=True, like=model.like)
     if model not in _models:
@@ -200,7 +257,7 @@ def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteM
 
 def _check_room(model: DeviceModel) -> None:
     """Raises CannotRun where its device has not the memory to load it, before anything is sent."""
-    device = _device(model.tracker, model.target, DEVICE_WAIT_SEC)
+    device = _device(model.tracker, model.target)
     sizes = [os.path.getsize(path) for path in (model.library, model.inputs)]
     needed, free = sum(sizes) * COPIES_OF_ONE, device.free_memory()
     if 0 <= free < needed:
@@ -217,7 +274,7 @@ def _on_device(
     """Whatever fails there costs the session, and what it held. Raises CannotRun, Unavailable."""
     from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
-    device = _device(tracker, target, DEVICE_WAIT_SEC)
+    device = _device(tracker, target)
     name = device.identity["name"]
     try:
         return device.attempt(key, timeout_sec, lambda: work(device))
@@ -239,7 +296,7 @@ def release() -> None:
         _held.popitem()[1].close()
 
 
-def _device(tracker: str, target: str, wait_sec: float) -> "RemoteDevice":
+def _device(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> "RemoteDevice":
     from workers.tvm.remote_device import RemoteDevice
 
     if (tracker, target) not in _held:

@@ -38,19 +38,15 @@ def design_space(tir: str, target: str) -> list[Sketch]:
     Raises Unschedulable where TVM has no schedule for the program.
     """
     try:
-        return _design_space(tir, target)
+        traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
+        seen: Samples = {}
+        return [
+            Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, seen), ordinal)
+            for ordinal, (text, trace) in enumerate(traces.items())
+        ]
     except ScheduleError as error:
         # TVM appends long native backtraces: the head says what went wrong.
         raise Unschedulable(f"ScheduleError: {str(error)[:MESSAGE_LIMIT]}") from error
-
-
-def _design_space(tir: str, target: str) -> list[Sketch]:
-    traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
-    seen: Samples = {}
-    return [
-        Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, seen), ordinal)
-        for ordinal, (text, trace) in enumerate(traces.items())
-    ]
 
 
 def _schedules(tir: str, target: str) -> Iterator[Any]:

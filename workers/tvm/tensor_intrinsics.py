@@ -41,7 +41,14 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
     TuneContext and TVM's builders import the whole package; afterwards they find it imported already. Call it
     before either, once a kind; for CPUs `triple` tells the machine where it is not this one.
     """
-    _claim_package()
+    if _PACKAGE not in sys.modules:
+        import tvm.s_tir
+
+        package = ModuleType(_PACKAGE, "Tensor intrinsics, registered one target kind at a time.")
+        package.__path__ = [str(Path(tvm.s_tir.__file__).parent / "tensor_intrin")]
+        package.__package__ = _PACKAGE
+        sys.modules[_PACKAGE] = package
+        tvm.s_tir.tensor_intrin = package
     submodule = _submodule(target_kind, triple)
     stock = () if submodule is None else (f"{_PACKAGE}.{submodule}",)
     with _stacks_without_sources():
@@ -60,18 +67,6 @@ def _submodule(target_kind: str, triple: str) -> str | None:
         machine = triple.partition("-")[0] or platform.machine()
         return _BY_MACHINE.get(machine.lower())
     return _BY_KIND.get(target_kind)
-
-
-def _claim_package() -> None:
-    if _PACKAGE in sys.modules:
-        return
-    import tvm.s_tir
-
-    package = ModuleType(_PACKAGE, "Tensor intrinsics, registered one target kind at a time.")
-    package.__path__ = [str(Path(tvm.s_tir.__file__).parent / "tensor_intrin")]
-    package.__package__ = _PACKAGE
-    sys.modules[_PACKAGE] = package
-    tvm.s_tir.tensor_intrin = package
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from tvm import relax
 from tvm.s_tir import dlight
 
 from graphc.export import compile_network
-from workers.device import cuda_graphs
-from workers.device.cuda_graphs import RUN_OR_CAPTURE, use_graphs
+from workers.device import model_kernel_times
+from workers.device.model_kernel_times import RUN_OR_CAPTURE, use_graphs
 
 CACHED_ALLOCATION = "vm.builtin.cuda_graph.get_cached_alloc"
 CUDA = tvm.target.Target(
@@ -89,11 +89,11 @@ def captures() -> Iterator[Captures]:
     captures = Captures()
     tvm_ffi.register_global_func(RUN_OR_CAPTURE, captures.run_or_capture, override=True)
     tvm_ffi.register_global_func(CACHED_ALLOCATION, captures.cached_allocation, override=True)
-    cuda_graphs._tvms_own.cache_clear()
+    model_kernel_times._tvms_own.cache_clear()
     yield captures
     for name in (RUN_OR_CAPTURE, CACHED_ALLOCATION):
         tvm_ffi.registry.remove_global_func(name)
-    cuda_graphs._tvms_own.cache_clear()
+    model_kernel_times._tvms_own.cache_clear()
 
 
 def test_each_kernel_is_seen_by_itself_only_where_graphs_are_off(captures: Captures) -> None:

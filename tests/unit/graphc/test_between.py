@@ -26,7 +26,7 @@ def model(
 
 
 def look(path: str, **inputs: list[str | int]) -> tuple[list[str], list[str]]:
-    return tuple(behaviour(path, inputs, dict.fromkeys(inputs, "float32"), {"n": [2, 30]}))  # type: ignore[return-value]
+    return behaviour(path, inputs, dict.fromkeys(inputs, "float32"), {"n": [2, 30]})
 
 
 def test_rows_that_nothing_joins_are_filled_up_and_divided(tmp_path: Path) -> None:

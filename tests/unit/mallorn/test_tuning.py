@@ -37,7 +37,7 @@ from stack.data_directory import DataDir
 from stack.in_process_coordinator import NothingRuns
 from tests.fixtures.coordinator import OwnedRows
 from tests.fixtures.decision_log import FIRST_PASS, run_round
-from workers.device import detect_gpu
+from workers.device import nvidia_driver
 
 PROGRESS = {
     "trials": 1,
@@ -141,8 +141,8 @@ def test_tune_returns_a_finished_job_whose_schedules_lie_there(use: Use, model: 
 def test_cuda_is_the_gpu_of_this_machine_for_a_service_here(
     use: Use, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = CompletedProcess([], 0, stdout='{"capability": 90}')
-    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: answer)
+    answer = CompletedProcess([], 0, stdout='[0, "GPU-a", "H100", 1, "580", 90]')
+    monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: answer)
     service = Service("done")
     use(service)
     mallorn.tune(model, "cuda", out=tmp_path / "tuned")

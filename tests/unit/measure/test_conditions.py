@@ -10,8 +10,8 @@ import pytest
 from tests.fixtures.control_groups import V2_MOUNT, MadeUp
 from workers.device import clock_conditions, detect_host
 from workers.device.clock_conditions import governor, limits
+from workers.device.device_class import Identity
 from workers.device.device_server import DeviceServer
-from workers.device.identity_fields import Identity
 
 Host = Callable[[Mapping[str, str]], None]
 NORMAL = {

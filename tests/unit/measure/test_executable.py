@@ -1,23 +1,25 @@
 """Which targets this host executes, and the reason in words where it does not."""
 
 import json
-import shutil
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import Target, parse_target
-from workers.device import detect_gpu, target_support
+from tests.fixtures.made_up_gpus import MadeUpGpus
+from workers.device import nvidia_driver, target_support
 from workers.device.detect_host import available_cores, detect_target
 from workers.device.target_support import check_executable, target_on_this_machine, why_not
 
 HASWELL = ("avx2", "fma", "sse4.2", "slow-3ops-lea", "fsgsbase")
 SKYLAKE = (*HASWELL, "avx512f", "avx512vnni")
 FLAGS = "pni sse4_2 avx2 fma"
+
+
+def gpu(capability: int) -> list[object]:
+    return [0, "GPU-a", "H100", 80 << 30, "580.159.04", capability]
 
 
 @pytest.fixture
@@ -86,12 +88,12 @@ NO_DRIVER = "libcuda.so.1: cannot open shared object file"
 def test_a_gpu_must_run_what_is_compiled_for_the_target(
     monkeypatch: pytest.MonkeyPatch, capability: int, target: str, why: str
 ) -> None:
-    answer_about_gpu(monkeypatch, {"capability": capability})
+    answer_about_gpu(monkeypatch, gpu(capability))
     assert why_not(parse_target(target)) == why
 
 
 def test_a_gpu_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_about_gpu(monkeypatch, {"missing": NO_DRIVER})
+    answer_about_gpu(monkeypatch, NO_DRIVER)
     assert why_not(parse_target("nvidia/nvidia-h100")) == f"CUDA finds no GPU here: {NO_DRIVER}"
 
 
@@ -107,26 +109,26 @@ def test_a_gpu_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gpu_is_compared_with_the_tag_of_a_target_that_was_stored_earlier(
     monkeypatch: pytest.MonkeyPatch, stored: str, why: str
 ) -> None:
-    answer_about_gpu(monkeypatch, {"capability": 80})
+    answer_about_gpu(monkeypatch, gpu(80))
     found = why_not(Target(stored))
     assert found.startswith(why)
     assert bool(found) == bool(why)
 
 
 def test_cuda_is_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_about_gpu(monkeypatch, {"capability": 90})
+    answer_about_gpu(monkeypatch, gpu(90))
     assert target_on_this_machine("cuda") == parse_target("nvidia/nvidia-h100")
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"missing": NO_DRIVER}, NO_DRIVER),
-        ({"capability": 61}, "no longer compiles for sm_61"),
+        (NO_DRIVER, NO_DRIVER),
+        (gpu(61), "no longer compiles for sm_61"),
     ],
 )
 def test_cuda_without_a_gpu_that_can_be_used_is_refused(
-    monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], message: str
+    monkeypatch: pytest.MonkeyPatch, answer: str | list[object], message: str
 ) -> None:
     answer_about_gpu(monkeypatch, answer)
     with pytest.raises(InvalidTarget, match=message) as caught:
@@ -135,58 +137,31 @@ def test_cuda_without_a_gpu_that_can_be_used_is_refused(
 
 
 def test_a_process_that_dies_of_the_driver_finds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: subprocess.CompletedProcess([], -11, stdout=""))
+    monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: subprocess.CompletedProcess([], -11, stdout=""))
     assert "died" in why_not(parse_target("nvidia/nvidia-h100"))
 
 
-def answer_about_gpu(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
+def answer_about_gpu(monkeypatch: pytest.MonkeyPatch, answer: str | list[object]) -> None:
     done = subprocess.CompletedProcess([], 0, stdout=f"chatter\n{json.dumps(answer)}\n")
-    monkeypatch.setattr(detect_gpu, "ask_tvm", lambda *_: done)
-
-
-DRIVER = """
-#include <string.h>
-int cuInit(unsigned flags) { return FAILURE; }
-int cuGetErrorName(int code, const char **name) { *name = "CUDA_ERROR_NO_DEVICE"; return 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) {
-    *value = attribute == 75 ? 8 : attribute == 76 ? 9 : attribute == 38 ? 75497472 : -1;
-    return device;
-}
-"""
-
-
-@pytest.fixture
-def install_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Install a library in the place of CUDA's driver, whose `cuInit` returns a code."""
-
-    def install(failure: int) -> None:
-        source, library = tmp_path / "driver.c", tmp_path / "libcuda.so.1"
-        source.write_text(DRIVER)
-        command = [
-            shutil.which("cc") or "gcc",
-            "-shared",
-            "-fPIC",
-            f"-DFAILURE={failure}",
-            "-o",
-            str(library),
-            str(source),
-        ]
-        subprocess.run(command, check=True)
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-
-    return install
+    monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: done)
 
 
 def test_the_driver_is_asked_for_the_capability_of_the_first_gpu(
-    install_driver: Callable[[int], None],
+    made_up_gpus: MadeUpGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install_driver(0)
-    assert target_on_this_machine("cuda") == parse_target("nvidia/geforce-rtx-4090")
+    for name, value in made_up_gpus.env.items():
+        monkeypatch.setenv(name, value)
+    assert target_on_this_machine("cuda") == parse_target('{"kind": "cuda", "arch": "sm_80"}')
 
 
-def test_the_drivers_own_reason_is_told(install_driver: Callable[[int], None]) -> None:
-    install_driver(100)
-    assert why_not(parse_target("nvidia/geforce-rtx-4090")).endswith("cuInit ended with CUDA_ERROR_NO_DEVICE")
+@pytest.mark.parametrize(("code", "reason"), [(2, "out of memory (2)"), (100, "no visible GPU")])
+def test_the_drivers_own_reason_is_told(
+    made_up_gpus: MadeUpGpus, monkeypatch: pytest.MonkeyPatch, code: int, reason: str
+) -> None:
+    for name, value in made_up_gpus.env.items():
+        monkeypatch.setenv(name, value)
+    made_up_gpus.fail("init", code)
+    assert why_not(parse_target("nvidia/geforce-rtx-4090")).endswith(reason)
 
 
 def test_this_host_executes_its_own_target_and_the_least_of_its_kind() -> None:

@@ -8,8 +8,7 @@ from tvm import te
 from tvm.s_tir import Schedule
 
 from tests.unit.tvm_space.programs import TARGET
-from workers.tvm.build_libraries import generate
-from workers.tvm.unrolled_size import CHEAP, FEWEST, KEPT, TOO_LARGE, BodyTooLarge, CandidateSizes
+from workers.tvm.build_libraries import CHEAP, FEWEST, KEPT, TOO_LARGE, BodyTooLarge, CandidateSizes, generate
 
 USUAL = 100
 LARGE = int(TOO_LARGE * USUAL) + 1

@@ -13,7 +13,7 @@ from tests.unit.graphc.networks import TILES
 from workers.device.target_support import why_not
 from workers.interfaces.hardware_probes import Finds
 from workers.tvm import cpu_probes
-from workers.tvm.dot_instructions import dots
+from workers.tvm.cpu_probes import dots
 from workers.tvm.parsed_program_cache import parse_tvm_target
 from workers.tvm.tile_probes import TURNS, probe_tiles, tile_instructions
 

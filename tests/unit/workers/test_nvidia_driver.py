@@ -57,6 +57,10 @@ class Driver:
         memory._obj.value = 80 << 30
         return 0
 
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, _device: ctypes.c_int) -> int:
+        value._obj.value = {75: 9, 76: 0}[attribute]
+        return 0
+
     def cuDriverGetVersion(self, version: Any) -> int:
         version._obj.value = 13020
         return 0
@@ -77,8 +81,8 @@ def test_gpus_are_described_in_a_fork(module: Path) -> None:
     module.write_text("580.159.04\n")
     driver = Driver(H100, MIG)
     assert visible_gpus(driver) == [
-        Gpu(0, f"GPU-{WORDS}", H100, 80 << 30, "580.159.04"),
-        Gpu(1, f"MIG-{WORDS}", MIG, 80 << 30, "580.159.04"),
+        Gpu(0, f"GPU-{WORDS}", H100, 80 << 30, "580.159.04", 90),
+        Gpu(1, f"MIG-{WORDS}", MIG, 80 << 30, "580.159.04", 90),
     ]
     assert driver.loads == 0
 
@@ -145,7 +149,7 @@ def test_a_driver_that_never_answers_ends_its_fork() -> None:
 
 @pytest.mark.parametrize(("wanted", "index"), [("", 0), ("1", 1), ("GPU-b", 1)])
 def test_a_gpu_is_chosen_by_index_or_uuid(wanted: str, index: int) -> None:
-    gpus = [Gpu(0, "GPU-a", H100, 1, "1"), Gpu(1, "GPU-b", H100, 1, "1")]
+    gpus = [Gpu(0, "GPU-a", H100, 1, "1", 90), Gpu(1, "GPU-b", H100, 1, "1", 90)]
     assert choose_gpu(gpus, wanted) is gpus[index]
 
 

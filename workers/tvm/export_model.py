@@ -1,0 +1,111 @@
+"""Writes compiled models as libraries with threads of their own; thread_pool.c says why they have them.
+
+Machine code of a CPU's kernels is kept kernel by kernel while this process lives: a job compiles its model
+several times, with schedules that differ in some tasks. TVM's own build makes all kernels anew, on one core.
+"""
+
+import logging
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import tvm
+from tvm import relax
+from tvm.relax import vm_build
+
+from graphc.export.code_generation import compiled
+from graphc.export.compile_network import is_cpu, pool_options, thread_pool
+from graphc.export.embed_weights import embedding
+from workers.device.detect_host import available_cores
+from workers.tvm.linker import compiler, link_shared
+
+NO_COMPILER: Final = (
+    "no C compiler: libraries use TVM's threads, which lose much time beside other programs "
+    "(apt-get install gcc)"
+)
+log = logging.getLogger(__name__)
+MOST_BYTES: Final = 256 << 20  # of the objects that are kept
+_known: dict[str, bytes] = {}
+
+
+def export_kernels(mod: Any, library: str, target: Any) -> None:
+    """Compile a scheduled module for a CPU as `relax.build` does, and link its kernels' objects."""
+    with target:
+        mod = relax.get_pipeline("default_build")(relax.transform.DeadCodeElimination()(mod))
+    builder = relax.ExecBuilder()
+    kernels = vm_build._filter_tir(vm_build._vmcodegen(builder, mod))
+    constants = dict(mod.attrs.get("const_name_to_constant", {})) if mod.attrs else {}
+    executable = vm_build._vmlink(builder, target, params=constants)
+    with tempfile.TemporaryDirectory(prefix="kernels-") as folder:
+        objects = _written({} if kernels is None else kernels.functions, target, Path(folder))
+        export_with_pool(executable, library, target, objects)
+
+
+def _written(kernels: Any, target: Any, folder: Path) -> Sequence[str]:
+    texts = [f"{target}\n{tvm.ir.save_json(kernel)}" for kernel in kernels.values()]
+    keyed = dict(zip([sha256(text.encode()).hexdigest() for text in texts], kernels.items(), strict=True))
+    new = {key: named for key, named in keyed.items() if key not in _known}
+    with ThreadPoolExecutor(available_cores()) as pool:  # TVM lets Python go on
+        for key, code in zip(new, pool.map(partial(_compiled, target, folder), new.values()), strict=True):
+            _known[key] = code
+    paths = [folder / f"{key}.o" for key in keyed]
+    for key, path in zip(keyed, paths, strict=True):
+        path.write_bytes(_known[key])
+    while len(_known) > 1 and sum(map(len, _known.values())) > MOST_BYTES:
+        del _known[next(iter(_known))]  # the oldest
+    return [str(path) for path in paths]
+
+
+def _compiled(target: Any, folder: Path, named: tuple[Any, Any]) -> bytes:
+    name, kernel = named
+    path = folder / f"new-{name.name_hint}.o"
+    compiled(tvm.IRModule({name: kernel}), target).write_to_file(str(path))
+    return path.read_bytes()
+
+
+def export_with_pool(executable: Any, library: str, target: Any, kernels: Sequence[str] = ()) -> None:
+    """Write the library as `compiling.export` does, without a compiler driver for the rest of it.
+
+    `kernels` are objects that are linked, too.
+    """
+    embedded = embedding() if is_cpu(target) else {}
+    pool = pool_object(tuple(pool_options(target))) if is_cpu(target) else b""
+
+    def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
+        beside = Path(output).with_suffix(".pool.o")
+        try:
+            if pool:
+                beside.write_bytes(pool)
+            link_shared(output, [*objects, *kernels, *([str(beside)] if pool else [])], options)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    link.output_format = "so"  # type: ignore[attr-defined]
+    executable.export_library(library, fcompile=link, **embedded)
+
+
+@lru_cache(maxsize=8)
+def pool_object(options: tuple[str, ...]) -> bytes:
+    """The threads as an object file; empty where nothing compiles it."""
+    command = compiler()
+    if command is None:
+        log.warning(NO_COMPILER)
+        return b""
+    with tempfile.TemporaryDirectory(prefix="mallorn-pool-") as folder, thread_pool() as source:
+        made = Path(folder, "pool.o")
+        done = subprocess.run(
+            [command, *options, "-fPIC", "-c", str(source), "-o", str(made)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            log.warning("%s does not compile a library's threads, TVM's are used: %s", command, done.stdout)
+            return b""
+        return made.read_bytes()
