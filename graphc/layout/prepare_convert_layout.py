@@ -1,8 +1,10 @@
 """Operators in forms that a change of layout passes through, so that nothing around them is transposed.
 
-TVM's ConvertLayout stops at leaky ReLUs, at padding, and at constants of fewer axes than what they meet.
+TVM's ConvertLayout stops at leaky ReLUs, at padding, and at constants of fewer axes than what they meet; it
+changes the tensor functions that TVM's importer makes of Clip.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,6 +17,28 @@ from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Build, Pass
 from graphc.core.graph_rewriting import convolution
 from graphc.core.reporting_pass import Leave
+
+Bound = Callable[[Any, Any], Any]
+BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.minimum}
+
+
+class ClipToMaxMin(Pass[Bound]):
+    """Writes the importer's functions of one bound, which are what it makes of Clip, as operators."""
+
+    name, match = "layout.clip_to_max_min", ("relax.call_tir",)
+    dtype, any_size = "", True
+
+    def check(self, call: Any, g: Graph) -> Bound:
+        bound = BOUNDS.get(call.args[0].name_hint.rstrip("0123456789"))
+        if bound is None:
+            raise Leave("it is neither a maximum nor a minimum")
+        values = call.args[1].fields
+        if len(values) != 2 or values[1].ty.ndim != 0:
+            raise Leave("its bound is no single number")
+        return bound
+
+    def rewrite(self, call: Any, facts: Bound, g: Graph) -> Any:
+        return facts(*call.args[1].fields)
 
 
 def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
