@@ -211,7 +211,15 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
             raise Leave("its channels are not last")
         if not known(call) or not g.is_constant(call.args[1]):
             return None
-        sizes = _sizes(call)
+        attrs, (batch, *size, inputs), (_, *result, outputs) = (
+            call.attrs,
+            *map(sizes_of, (call.args[0], call)),
+        )
+        kernel = sizes_of(call.args[1])[:-2]
+        steps = zip(size, kernel, attrs.strides, attrs.dilation, attrs.padding, result, strict=False)
+        axes = [StridedAxis(n, (k - 1) * int(d) + 1, int(s), int(p), r) for n, k, s, d, p, r in steps]
+        high, wide = axes if len(axes) == 2 else (StridedAxis(1, 1, 1, 0, 1), *axes)
+        sizes = Deconvolution(batch, inputs, outputs, int(attrs.groups), high, wide)
         way = _way(sizes, g.lanes)
         return None if way is None else (way, sizes)
 
@@ -231,18 +239,6 @@ def _way(sizes: Deconvolution, lanes: int) -> Way | None:
     if sizes.strided:
         return _summed if sizes.groups == 1 else None
     return _convolution if min(sizes.margins) >= 0 else None
-
-
-def _sizes(call: Any) -> Deconvolution:
-    attrs, (batch, *size, inputs), (_, *result, outputs) = (
-        call.attrs,
-        *map(sizes_of, (call.args[0], call)),
-    )
-    kernel = sizes_of(call.args[1])[:-2]
-    steps = zip(size, kernel, attrs.strides, attrs.dilation, attrs.padding, result, strict=False)
-    axes = [StridedAxis(n, (k - 1) * int(d) + 1, int(s), int(p), r) for n, k, s, d, p, r in steps]
-    high, wide = axes if len(axes) == 2 else (StridedAxis(1, 1, 1, 0, 1), *axes)
-    return Deconvolution(batch, inputs, outputs, int(attrs.groups), high, wide)
 
 
 def _kernels(call: Any, sizes: Deconvolution) -> Any:

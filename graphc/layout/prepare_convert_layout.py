@@ -43,7 +43,11 @@ class ClipToMaxMin(Pass[Bound]):
 
 def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
     """How many it puts before and after each axis; None if it does anything else."""
-    block: Any = _only_block(function)
+    # The function must consist of loops around one block.
+    inner = function.body.block.body
+    while isinstance(inner, For):
+        inner = inner.body
+    block: Any = inner.block if isinstance(inner, SBlockRealize) else None
     value = block.body.value if block is not None and isinstance(block.body, BufferStore) else None
     if not isinstance(value, Call) or getattr(value.op, "name", "") != "prim.if_then_else":
         return None
@@ -56,14 +60,6 @@ def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
     sizes = zip(load.source.shape, block.iter_vars, before, strict=True)
     after = [int(axis.dom.extent) - int(size) - (shift or 0) for size, axis, shift in sizes]
     return ([shift or 0 for shift in before], after) if min(after) >= 0 else None
-
-
-def _only_block(function: Any) -> Any | None:
-    """The block inside the loops of a tensor function that consists of nothing else."""
-    inner = function.body.block.body
-    while isinstance(inner, For):
-        inner = inner.body
-    return inner.block if isinstance(inner, SBlockRealize) else None
 
 
 def _shift(index: Any, var: Any) -> int | None:

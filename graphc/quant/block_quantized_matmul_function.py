@@ -183,7 +183,11 @@ def blocks(schedule: Any, block: Any) -> list[Any]:
     """Parts of the columns, tiles of rows, vectors of columns, blocks, rows."""
     (split,) = (each for each in schedule.get_producers(block))
     schedule = inline_all_but(schedule, [split, block])
-    _split(schedule, split)
+    loops = schedule.get_loops(split)
+    if prod(extent_of(schedule, loop) for loop in loops) >= SHARED and len(loops) > 1:
+        schedule.parallel(schedule.fuse(*loops[:-1]))
+    for loop in schedule.get_loops(split):
+        schedule.annotate(loop, RULE, 1)
     followers = schedule.get_consumers(block)
     *others, rows, columns, every = schedule.get_loops(block)
     chunks = max(1, min(CHUNKS, extent_of(schedule, columns) // PARTS))
@@ -199,14 +203,6 @@ def blocks(schedule: Any, block: Any) -> list[Any]:
         schedule.annotate(loop, RULE, 1)  # or TVM cuts them anew
     schedule.annotate(block, SUGGESTS, 1)
     return [schedule]
-
-
-def _split(schedule: Any, block: Any) -> None:
-    loops = schedule.get_loops(block)
-    if prod(extent_of(schedule, loop) for loop in loops) >= SHARED and len(loops) > 1:
-        schedule.parallel(schedule.fuse(*loops[:-1]))
-    for loop in schedule.get_loops(block):
-        schedule.annotate(loop, RULE, 1)
 
 
 tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", blocks, override=True)

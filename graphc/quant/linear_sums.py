@@ -79,7 +79,14 @@ class LinearSums:
             return left + right
         if name == "relax.subtract":
             return left + right.times(-1.0)
-        return _scaled(left, right, divides=name == "relax.divide")
+        # A product or quotient is linear if one of the factors, or the divisor, is constant.
+        divides = name == "relax.divide"
+        if right.terms and (left.terms or divides):
+            return None
+        if divides:
+            return left.times(1 / right.constant)
+        by, of = (left, right) if right.terms else (right, left)
+        return of.times(by.constant)
 
     def _whole(self, value: Any) -> Linear:
         """Integers, and what was taken from them."""
@@ -88,16 +95,6 @@ class LinearSums:
         if less is None or by is None or value.ty.dtype != "int32":
             return Linear(((value, np.float64(1)),))
         return Linear(((less.args[0], np.float64(1)),), -by)
-
-
-def _scaled(left: Linear, right: Linear, divides: bool) -> Linear | None:
-    """A product or quotient, if one of the factors, or the divisor, is constant."""
-    if right.terms and (left.terms or divides):
-        return None
-    if divides:
-        return left.times(1 / right.constant)
-    by, of = (left, right) if right.terms else (right, left)
-    return of.times(by.constant)
 
 
 def numbers_along_last(value: Any) -> Any | None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodels.base import Indices
 from searchers.learning.exploring_learner import HistorySample, Learner
 from searchers.learning.knob_distributions import counted, softmax
 from searchers.learning.knobs import knobs_of
@@ -48,7 +47,12 @@ class Rollouts:
         trees, node = self.trees, self._path[0]
         rows = trees.knobs.blank(len(node))
         for at in range(len(trees.knobs)):
-            options = self._options(at, rows, node, curiosity, noise)
+            inside = (node != NOWHERE)[:, None]
+            legal = trees.knobs.legal(at, rows)
+            bound = trees.nodes.bound(node, softmax(trees.habit[at], legal), curiosity)
+            drawn = self._rng.gumbel(size=legal.shape)
+            wanted = np.where(inside, bound + noise * drawn, trees.habit[at] + drawn)
+            options = np.where(legal, wanted, -np.inf).argmax(axis=1)
             trees.knobs.set(at, rows, options)
             child, made = trees.nodes.step(node, options)
             self._path.append(child)
@@ -58,15 +62,6 @@ class Rollouts:
     def credit(self, sight: ScoredRows) -> None:
         """Add each result, as a share of the best speed, to the nodes on its path."""
         self.trees.nodes.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
-
-    def _options(self, at: int, rows: Rows, node: Nodes, curiosity: float, noise: float) -> Indices:
-        """Options by bound plus noise inside the tree, at random outside."""
-        trees, inside = self.trees, (node != NOWHERE)[:, None]
-        legal = trees.knobs.legal(at, rows)
-        bound = trees.nodes.bound(node, softmax(trees.habit[at], legal), curiosity)
-        drawn = self._rng.gumbel(size=legal.shape)
-        wanted = np.where(inside, bound + noise * drawn, trees.habit[at] + drawn)
-        return np.asarray(np.where(legal, wanted, -np.inf).argmax(axis=1))
 
 
 ROLLOUT = "rollout"
@@ -109,7 +104,10 @@ class Mcts(Learner):
     def _roll_out(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
         """One batch of rollouts over all trees; the first decision of each is its sketch."""
         tree = np.arange(self.batch) % self.trees
-        sketch = self._sketches(forest, tree, rng)
+        total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
+        bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
+        wanted = np.stack(bounds, axis=1)[tree]
+        sketch = (wanted + self.noise * rng.gumbel(size=wanted.shape)).argmax(axis=1)
         parts = [Rollouts(trees, tree[sketch == at], rng) for at, trees in enumerate(forest)]
         views = [(part.trees.sketch, part.complete(self.curiosity, self.noise)) for part in parts]
         for part, sight in zip(parts, scout.look(views, ROLLOUT), strict=True):
@@ -117,9 +115,3 @@ class Mcts(Learner):
 
     def _told(self, sight: ScoredRows) -> ScoredRows:
         return sight if self.learning else replace(sight, promise=np.zeros_like(sight.promise))
-
-    def _sketches(self, forest: list[SketchTrees], tree: Nodes, rng: np.random.Generator) -> Nodes:
-        total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
-        bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
-        wanted = np.stack(bounds, axis=1)[tree]
-        return np.asarray((wanted + self.noise * rng.gumbel(size=wanted.shape)).argmax(axis=1))

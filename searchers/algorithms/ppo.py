@@ -1,6 +1,5 @@
 """Proximal policy optimisation over knob steps, as in Chameleon: each knob goes down, stays or goes up."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from costmodels.base import Indices
 from searchers.learning.exploring_learner import HistorySample
 from searchers.learning.learned_parameters import LearnedParameters
-from searchers.learning.moves import STAY, Moves, moves_of
+from searchers.learning.moves import STAY, moves_of
 from searchers.learning.ppo_actor import Actor, Experience
 from searchers.learning.replay_buffer import reward
 from searchers.learning.scorer import ScoredRows, Scorer
@@ -37,7 +36,11 @@ class Trajectory:
         action, chance = self.actor.act(self.here.features, rng)
         self._actions.append(action)
         self._chances.append(chance)
-        return _stepped(moves_of(self.here.sketch), self.here.rows, action)
+        moves = moves_of(self.here.sketch)
+        rows = self.here.rows
+        for (down, up), wanted in zip(moves.knobs, action.T, strict=True):
+            rows = moves.apply(rows, np.array([down, STAY, up])[wanted])
+        return rows
 
     def arrive(self, there: ScoredRows) -> None:
         """Move to where the last decision led."""
@@ -66,13 +69,6 @@ def advantages(rewards: Array, values: Array, discount: float, trace: float) -> 
         later = ahead[at + 1] if at + 1 < len(surprise) else 0.0
         ahead[at] = surprise[at] + discount * trace * later
     return ahead
-
-
-def _stepped(moves: Moves, rows: Rows, action: Indices) -> Rows:
-    """Move every knob one step, in order; illegal steps are left out."""
-    for (down, up), wanted in zip(moves.knobs, action.T, strict=True):
-        rows = moves.apply(rows, np.array([down, STAY, up])[wanted])
-    return rows
 
 
 STEP = "step"
@@ -106,7 +102,9 @@ class Ppo(StatefulLearner):
                 Trajectory(actors[s.sketch.key], s) for s in scout.starts(self.walkers, self.greed, rng)
             ]
             for _ in range(self.horizon):
-                self._step(scout, trails, rng)
+                views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
+                for trail, there in zip(trails, scout.look(views, STEP), strict=True):
+                    trail.arrive(there)
             for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)
@@ -118,9 +116,3 @@ class Ppo(StatefulLearner):
         if lesson := lessons.of(sight.sketch.key):
             actor.go_on(lesson)
         return actor
-
-    def _step(self, scout: Scorer, trails: Sequence[Trajectory], rng: np.random.Generator) -> None:
-        """One step of the walkers of every sketch."""
-        views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
-        for trail, there in zip(trails, scout.look(views, STEP), strict=True):
-            trail.arrive(there)
