@@ -225,7 +225,16 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
 
     def rewrite(self, call: Any, facts: tuple[Way, Deconvolution] | None, g: Graph) -> Any:
         if facts is None:
-            return _channels_first(call)
+            # The same operator in the layout that TVM lowers.
+            data, weights, back, layouts = _FIRST[call.ty.ndim]
+            attrs = {
+                name: getattr(call.attrs, name)
+                for name in ("strides", "padding", "output_padding", "dilation", "groups")
+            }
+            operator = relax.op.nn.conv1d_transpose if call.ty.ndim == 3 else relax.op.nn.conv2d_transpose
+            first = relax.op.permute_dims(call.args[0], data), relax.op.permute_dims(call.args[1], weights)
+            result = operator(*first, **attrs, data_layout=layouts[0], kernel_layout=layouts[1])
+            return relax.op.permute_dims(result, back)
         way, sizes = facts
         result = way(call, sizes, g)
         direct = call.ty.ndim == 4 and way is not _interleaved
@@ -281,16 +290,3 @@ def _summed(call: Any, sizes: Deconvolution, g: Graph) -> Any:
     products = relax.op.nn.conv2d(_data(call), relax.const(pointwise), **_LAST)
     result = relax.TensorType(sizes.result, str(kernels.dtype))
     return g.call_function("transposed_sums", sums_function(sizes, str(kernels.dtype)), [products], result)
-
-
-def _channels_first(call: Any) -> Any:
-    """The same operator in the layout that TVM lowers."""
-    data, weights, back, layouts = _FIRST[call.ty.ndim]
-    attrs = {
-        name: getattr(call.attrs, name)
-        for name in ("strides", "padding", "output_padding", "dilation", "groups")
-    }
-    operator = relax.op.nn.conv1d_transpose if call.ty.ndim == 3 else relax.op.nn.conv2d_transpose
-    first = relax.op.permute_dims(call.args[0], data), relax.op.permute_dims(call.args[1], weights)
-    result = operator(*first, **attrs, data_layout=layouts[0], kernel_layout=layouts[1])
-    return relax.op.permute_dims(result, back)

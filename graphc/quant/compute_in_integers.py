@@ -1,4 +1,7 @@
-"""Rewrites operators between dequantize and quantize so that they compute on, move or join the bytes."""
+"""Rewrites operators between dequantize and quantize so that they compute on, move or join the bytes.
+
+Products want bytes without a sign: encoding moves bytes with a sign up by 128.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,12 +14,93 @@ from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Build, Pass
 from graphc.core.graph_rewriting import permutation
 from graphc.core.reporting_pass import Leave
+from graphc.quant.int8_dot_products import OFFSET
 from graphc.quant.int8_instructions import needed_instruction
 from graphc.quant.integer_products import multiply
-from graphc.quant.quantized_value import LIMITS, QuantizedValue, quantized_value
-from graphc.quant.unsigned_bytes import decode, encode, signed, unsigned
+from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
 
 # Operators whose results are numbers that they were given.
+
+
+def signed(value: Any) -> Any:
+    """Bytes without a sign, moved down."""
+    wide = relax.op.subtract(relax.op.astype(value, "int16"), relax.const(OFFSET, "int16"))
+    return relax.op.astype(wide, "int8")
+
+
+def unsigned(value: Any, g: Graph) -> Any | None:
+    """What bytes with a sign were moved down from, by `signed`."""
+    narrow = g.producer(value, "relax.astype")
+    less = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
+    wide = None if less is None else g.producer(less.args[0], "relax.astype")
+    if narrow is None or wide is None or narrow.ty.dtype != "int8":
+        return None
+    return wide.args[0] if wide.args[0].ty.dtype == "uint8" else None
+
+
+def encode(call: Any, g: Graph) -> Build:
+    """An encoding as bytes without a sign; nothing where they were decoded by the same steps."""
+    _, scale, zero = call.args
+    if all(map(g.is_constant, call.args)):
+        return _encode_weights(call, g)
+    if not all(g.is_constant(each) and each.ty.ndim == 0 for each in (scale, zero)):
+        raise Leave("its scale or zero point is computed, or not the same for all")
+    if call.ty.dtype not in BYTES:
+        raise Leave(f"it encodes as {call.ty.dtype}, which are no bytes")
+    return _encode_without_sign(call, g)
+
+
+def _encode_without_sign(call: Any, g: Graph) -> Build:
+    (data, scale, zero), has_sign = call.args, call.ty.dtype == "int8"
+    moved_zero = np.array(int(g.array(zero)) + (OFFSET if has_sign else 0), "uint8")
+    known = _bytes_of(data, g.array(scale), moved_zero, g)
+    if known is not None:
+        return partial(signed, known) if has_sign else lambda: known
+    if not has_sign:
+        raise Leave("it has no sign")
+
+    def build() -> Any:
+        return signed(relax.op.quantize(data, scale, relax.const(moved_zero), axis=0, out_dtype="uint8"))
+
+    return build
+
+
+def _bytes_of(data: Any, scale: Any, zero: Any, g: Graph) -> Any | None:
+    """The bytes that were decoded by this scale and zero point."""
+    stored = quantized_value(data, g)
+    if stored is None or not stored.same or stored.constant or stored.dtype != "uint8":
+        return None
+    return stored.data if stored.scale == scale and stored.zero == zero else None
+
+
+def _encode_weights(call: Any, g: Graph) -> Build:
+    """Weights that a file holds as real numbers, to be encoded where they are read."""
+    if str(call.ty.dtype) not in LIMITS:
+        raise Leave(f"it encodes as {call.ty.dtype}")
+    places = [-1 if at == int(call.attrs.axis) % call.ty.ndim else 1 for at in range(call.ty.ndim)]
+
+    def build() -> Any:
+        values, scale, zero = map(g.array, call.args)
+        scale, zero = (each.reshape(places) if each.ndim else each for each in (scale, zero))
+        whole = np.rint(values / scale) + zero.astype("float32")
+        return relax.const(np.clip(whole, *LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
+
+    return build
+
+
+def decode(call: Any, g: Graph) -> Build:
+    """A decoding of bytes that were moved down, from what they were before."""
+    value, scale, zero = call.args
+    bytes_ = unsigned(value, g)
+    if bytes_ is None:
+        raise Leave
+    if zero.ty.ndim or not g.is_constant(zero):
+        raise Leave("its zero point is computed, or not the same for all")
+    moved = np.array(int(g.array(zero)) + OFFSET, "uint8")
+    dtype = str(call.ty.dtype)
+    return lambda: relax.op.dequantize(bytes_, scale, relax.const(moved), axis=0, out_dtype=dtype)
+
+
 MOVES = frozenset(
     f"relax.{name}"
     for name in (

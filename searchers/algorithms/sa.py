@@ -32,7 +32,13 @@ class Annealing(PooledSearcher):
     def pool(self, asked: Request) -> dict[Candidate, str]:
         temperature = self.temperature(len(asked.history))
         if asked.model is None:
-            return self._steps_for_the_device(asked, temperature)
+            # One step from half of the starts, two from the others.
+            space, rng = asked.space, asked.rng
+            starts = fastest(asked.history, self.remembered).draw(rng, 2 * asked.count, temperature)
+            once = space.mutate_all(rng, starts)
+            twice = [*once[::2], *space.mutate_all(rng, once[1::2])]
+            strangers = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+            return dict.fromkeys((twice[at] for at in rng.permutation(len(twice))), ANNEALING) | strangers
         at = self._starts(asked, temperature)
         space, model, rng = asked.space, asked.model, asked.rng
         seen = dict.fromkeys(at, ANNEALING)
@@ -57,12 +63,3 @@ class Annealing(PooledSearcher):
         last = latest(asked.history, self.remembered).draw(asked.rng, self.chains // 4, temperature)
         known = [*fast, *last, *asked.space.defaults()][: self.chains]
         return known + asked.space.sample(asked.rng, self.chains - len(known))
-
-    def _steps_for_the_device(self, asked: Request, temperature: float) -> dict[Candidate, str]:
-        """One step from half of the starts, two from the others."""
-        space, rng = asked.space, asked.rng
-        starts = fastest(asked.history, self.remembered).draw(rng, 2 * asked.count, temperature)
-        once = space.mutate_all(rng, starts)
-        twice = [*once[::2], *space.mutate_all(rng, once[1::2])]
-        strangers = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
-        return dict.fromkeys((twice[at] for at in rng.permutation(len(twice))), ANNEALING) | strangers
