@@ -76,7 +76,9 @@ class Draft(Formula):
 
 def _slowdown(tiles: Tiling, machine: Machine) -> Column:
     """Estimated time over the least time for that many operations."""
-    first, second, third, memory = _levels(machine)
+    # A core's share of memory stands for cache levels that the machine lacks.
+    memory = Cache(bytes=sys.maxsize, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
+    first, second, third = (*machine.caches, memory, memory, memory)[:3]
     inner, middle, outer, whole = (_block(tiles, depth) for depth in (1, 2, 3, SPATIAL_LEVELS))
     near = np.where(middle.footprint <= first.bytes, middle.traffic, inner.traffic)
     far = np.where(outer.footprint <= second.bytes, outer.traffic, middle.traffic)
@@ -85,13 +87,6 @@ def _slowdown(tiles: Tiling, machine: Machine) -> Column:
     from_behind = far * machine.core_gflops / behind
     core = _core(tiles, inner, machine)
     return np.asarray(np.maximum(core, np.maximum(from_second, from_behind)) * _parallel(tiles, machine))
-
-
-def _levels(machine: Machine) -> tuple[Cache, Cache, Cache, Cache]:
-    """Three levels of the cache and a core's share of memory, which also stands for levels that it lacks."""
-    memory = Cache(bytes=sys.maxsize, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
-    first, second, third = (*machine.caches, memory, memory, memory)[:3]
-    return first, second, third, memory
 
 
 class _InnerBlock(NamedTuple):

@@ -63,8 +63,13 @@ def fitted(
     seed: int,
 ) -> CostModel:
     """A model fit on one side of a split, with labels relative to the best of that side."""
-    _check(split)
-    train, model = split.train, make()
+    train, test = split
+    if not len(train) or not len(test):
+        raise InvalidRequest(
+            f"there are {len(train)} rows to learn from and {len(test)} to judge: too few for this split",
+            hint="measure more, or split within tasks",
+        )
+    model = make()
     model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
     return model
 
@@ -88,12 +93,3 @@ def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluatio
         interval_80=metrics.coverage(mean, std, truth, NORMAL_80),
         rows=len(truth),
     )
-
-
-def _check(split: Split) -> None:
-    train, test = split
-    if not len(train) or not len(test):
-        raise InvalidRequest(
-            f"there are {len(train)} rows to learn from and {len(test)} to judge: too few for this split",
-            hint="measure more, or split within tasks",
-        )

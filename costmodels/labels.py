@@ -24,7 +24,13 @@ def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Seque
 
     A run that was cut off is no failure: it is at least LATE_LABEL slow. A build that was never ran.
     """
-    _check(latencies_us, outcomes)
+    timed = zip(latencies_us, outcomes, strict=True)
+    wrong = [us for us, outcome in timed if outcome is Outcome.OK and us is not None and not 0 < us < np.inf]
+    if wrong:
+        raise InvalidRequest(
+            f"{len(wrong)} of {len(latencies_us)} times are not positive: the first is {wrong[0]:g} us",
+            hint="leave these measurements out, or store them as failures",
+        )
     known = np.array([outcome is Outcome.OK for outcome in outcomes], dtype=np.bool_)
     logs = np.array([np.log(us) if us and ok else np.inf for us, ok in zip(latencies_us, known, strict=True)])
     _, group_of = np.unique(groups, return_inverse=True)
@@ -66,13 +72,3 @@ def bounded_sample(label: Vector, limit: int, *, seed: int) -> Indices:
     best, rest = ranked[: limit // 3], ranked[limit // 3 :]
     drawn = np.random.default_rng(seed).choice(rest, size=limit - 2 * (limit // 3), replace=False)
     return np.sort(np.concatenate([recent, best, drawn])).astype(np.int64)
-
-
-def _check(latencies_us: Sequence[float | None], outcomes: Sequence[Outcome]) -> None:
-    timed = zip(latencies_us, outcomes, strict=True)
-    wrong = [us for us, outcome in timed if outcome is Outcome.OK and us is not None and not 0 < us < np.inf]
-    if wrong:
-        raise InvalidRequest(
-            f"{len(wrong)} of {len(latencies_us)} times are not positive: the first is {wrong[0]:g} us",
-            hint="leave these measurements out, or store them as failures",
-        )

@@ -48,7 +48,15 @@ class MLP(CostModel):
         drawn = draws(rng, len(labels), MEMBERS)
         # The library's threads wait for each other by spinning, which on a busy host is slower than one.
         with threadpool_limits(1, user_api="blas"):
-            self._layers = _learn(rows, labels, groups, drawn, rng)
+            layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
+            layers[-1] += labels.mean()
+            adam = AdamW(layers, RATE, STEPS)
+            weight = importance(labels).astype(np.float32)
+            for batch in one_group_batches(groups, drawn, STEPS, BATCH, rng):
+                values = forward(layers, rows[batch])
+                scores, truth = values[-1][:, :, 0], labels[batch]
+                adam.step(gradients(layers, values, push_of(scores, truth, weight[batch], ORDER)))
+            self._layers = layers
             self._calibration = calibrated(self._raw(rows), labels, drawn == 0)
 
     def _raw(self, rows: Matrix) -> NDArray[np.float64]:
@@ -77,17 +85,3 @@ class MLP(CostModel):
             HingeFeatures(*(arrays[name] for name in HingeFeatures._fields)) if model._layers else None
         )
         return model
-
-
-def _learn(
-    rows: Matrix, labels: Vector, groups: Groups, drawn: NDArray[np.int64], rng: np.random.Generator
-) -> list[Tensor]:
-    layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
-    layers[-1] += labels.mean()
-    adam = AdamW(layers, RATE, STEPS)
-    weight = importance(labels).astype(np.float32)
-    for batch in one_group_batches(groups, drawn, STEPS, BATCH, rng):
-        values = forward(layers, rows[batch])
-        scores, truth = values[-1][:, :, 0], labels[batch]
-        adam.step(gradients(layers, values, push_of(scores, truth, weight[batch], ORDER)))
-    return layers

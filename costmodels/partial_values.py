@@ -138,17 +138,14 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
         if len(labels):
             rng = np.random.default_rng([seed, 1])
             journeys = journeys_of(finite(features), labels, groups, rng)
-            self._boosters = self._swept(journeys, rng)
-
-    def _swept(self, journeys: ValueIterationStates, rng: np.random.Generator) -> list[xgboost.Booster]:
-        states = prefixes(journeys.rows[journeys.at], journeys.steps)
-        boosters: list[xgboost.Booster] = []
-        for sweep in range(SWEEPS):
-            target = np.maximum(journeys.seen, self._ahead(journeys, boosters, rng))
-            target = np.minimum(target, np.float32(0.0))
-            data, weight = as_data(states, target), importance(target)
-            boosters = [grow(data, weight, rng) for _ in range(MEMBERS if sweep == SWEEPS - 1 else 1)]
-        return boosters
+            states = prefixes(journeys.rows[journeys.at], journeys.steps)
+            boosters: list[xgboost.Booster] = []
+            for sweep in range(SWEEPS):
+                target = np.maximum(journeys.seen, self._ahead(journeys, boosters, rng))
+                target = np.minimum(target, np.float32(0.0))
+                data, weight = as_data(states, target), importance(target)
+                boosters = [grow(data, weight, rng) for _ in range(MEMBERS if sweep == SWEEPS - 1 else 1)]
+            self._boosters = boosters
 
     def _ahead(
         self, journeys: ValueIterationStates, boosters: list[xgboost.Booster], rng: np.random.Generator

@@ -45,7 +45,20 @@ class RidgeOnCodeCounts(CostModel):
         if not len(labels):
             return
         self._inputs = inputs_of(features)
-        self._ridge = _fit(self._rows(features), labels.astype(np.float64), importance(labels))
+        rows = self._rows(features)
+        known = labels.astype(np.float64)
+        weights = importance(labels)
+        # Take the strength with the least weighted leave-one-out error.
+        root = np.sqrt(weights / weights.mean())
+        middle = float(np.average(known, weights=weights))
+        truth = root * (known - middle)
+        left, size, right = np.linalg.svd(rows * root[:, None], full_matrices=False)
+        errors = [left_out_error(left, size, truth, strength) for strength in STRENGTHS]
+        inverse = 1 / (size**2 + STRENGTHS[np.argmin(errors)])
+        coefficients = right.T @ (size * inverse * (left.T @ truth))
+        coefficients[0] += middle
+        noise = max(min(errors), LEAST_NOISE) ** 0.5 if len(known) > 1 else UNKNOWN
+        self._ridge = RidgeFit(coefficients, (right.T * inverse) @ right, noise)
 
     def _rows(self, features: Matrix) -> Column:
         assert self._inputs is not None  # noqa: S101
@@ -75,20 +88,6 @@ class RidgeOnCodeCounts(CostModel):
         if "columns" in arrays:
             model._inputs = HingeFeatures(*(arrays[name] for name in HingeFeatures._fields))
         return model
-
-
-def _fit(rows: Column, labels: Column, weights: Column) -> RidgeFit:
-    """The ridge with the least weighted leave-one-out error."""
-    root = np.sqrt(weights / weights.mean())
-    middle = float(np.average(labels, weights=weights))
-    truth = root * (labels - middle)
-    left, size, right = np.linalg.svd(rows * root[:, None], full_matrices=False)
-    errors = [left_out_error(left, size, truth, strength) for strength in STRENGTHS]
-    inverse = 1 / (size**2 + STRENGTHS[np.argmin(errors)])
-    coefficients = right.T @ (size * inverse * (left.T @ truth))
-    coefficients[0] += middle
-    noise = max(min(errors), LEAST_NOISE) ** 0.5 if len(labels) > 1 else UNKNOWN
-    return RidgeFit(coefficients, (right.T * inverse) @ right, noise)
 
 
 def left_out_error(left: Column, size: Column, truth: Column, strength: float) -> float:

@@ -38,13 +38,19 @@ def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.ran
     """
     if count >= len(rows):
         return np.arange(len(rows))
-    places = _projected(finite(rows), rng)
+    rows = finite(rows)
+    spread = rows.std(axis=0)
+    even_rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    places = np.asarray(even_rows @ rng.normal(size=(rows.shape[1], DIRECTIONS)), dtype=np.float32)
     parts = [-(-count * part // BATCHES) for part in range(1, BATCHES + 1)]
     known = even(groups, parts[0], rng)
     for before, after in pairwise(parts):
         left = np.setdiff1d(np.arange(len(rows)), known)
         left = rng.permutation(left)[: max(LOOKED_AT, after - before)]
-        doubt = _doubt(rows, labels, known, left, rng)
+        # The committee's doubt: how much boosters fitted to different draws of the known rows differ.
+        data, weight = as_data(rows[known], labels[known]), importance(labels[known])
+        committee = [grow(data, counts * weight, rng) for counts in draws(rng, len(known), COMMITTEE)]
+        doubt = _ranks(opinions(committee, rows[left]).std(axis=0))
         others = rng.choice(left, min(NEIGHBOURS, len(left)))
         crowd = _ranks(-cdist(places[left], places[others]).mean(axis=1))
         distance = _ranks(cdist(places[left], places[known[-LOOKED_AT:]]).min(axis=1))
@@ -52,20 +58,6 @@ def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.ran
         best = left[np.argsort(-scores, kind="stable")[: after - before]]
         known = np.sort(np.concatenate([known, best]))
     return known
-
-
-def _projected(rows: Matrix, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Along a few random directions, in which distances stay about what they are."""
-    spread = rows.std(axis=0)
-    even_rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
-    return np.asarray(even_rows @ rng.normal(size=(rows.shape[1], DIRECTIONS)), dtype=np.float32)
-
-
-def _doubt(rows: Matrix, labels: Vector, known: Indices, left: Indices, rng: np.random.Generator) -> Scores:
-    """How much boosters that learned from different draws of the rows differ."""
-    data, weight = as_data(finite(rows[known]), labels[known]), importance(labels[known])
-    committee = [grow(data, counts * weight, rng) for counts in draws(rng, len(known), COMMITTEE)]
-    return _ranks(opinions(committee, finite(rows[left])).std(axis=0))
 
 
 def _ranks(values: NDArray[np.floating]) -> Scores:

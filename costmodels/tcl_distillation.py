@@ -38,20 +38,17 @@ class TCL(OnNetwork):
     CANNOT: ClassVar[str] = "is no network that could teach another"
 
     def _taught(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
-        lessons = self._lessons(features, labels, groups, seed)
-        return self._network.tuned(*lessons, steps=STEPS, seed=seed)
-
-    def _lessons(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Lessons:
-        """The rows with softened labels, and crossings of them that nobody measured: the teacher's alone."""
+        # Crossings of rows that nobody measured have the teacher's labels alone.
         known = self._network.predict(features).mean
         drawn, parents = crossed(features, groups, VIEWS[self.view], np.random.default_rng(seed))
         best = np.array([known[groups == group].max() for group in groups[parents]], dtype=np.float32)
         guessed = of_times(np.minimum(self._network.predict(drawn).mean - best, 0))
-        return (
+        lessons = (
             np.concatenate([features, drawn]),
             np.concatenate([softened(labels, known, groups), guessed]),
             np.concatenate([groups, groups[parents]]),
         )
+        return self._network.tuned(*lessons, steps=STEPS, seed=seed)
 
 
 def crossed(features: Matrix, groups: Groups, view: View, rng: np.random.Generator) -> tuple[Matrix, Indices]:

@@ -1,10 +1,13 @@
-"""The phases of graph recipes, in order: which passes each runs, and what it is for. Loads no TVM.
+"""The phases of graph recipes, in order: which passes each runs, and what it is for. Loads no TVM at import.
 
 Passes decide which tasks exist: change a step and schedules that were tuned before match nothing.
 """
 
 from dataclasses import dataclass
+from inspect import getdoc
 from typing import Any
+
+from graphc.core.pass_registry import OWN_PASSES, defined, followers
 
 
 @dataclass(frozen=True)
@@ -197,3 +200,27 @@ AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "tuned-gpu": (GPU_SCHEDULES,),
     **dict.fromkeys(("tuned", "direct", "bf16", "direct-bf16"), (WEIGHTS,)),
 }
+
+
+def pass_table() -> list[PassEntry]:
+    """All passes, in the order of the first recipe and phase that runs them."""
+    return [
+        PassEntry(
+            name=made.name,
+            stored_name=name,
+            purpose=(getdoc(made) or "").partition("\n")[0],
+            phases=tuple(phases),
+            after=made.after,
+        )
+        for name, phases in _phases_by_pass().items()
+        for made in (defined(name), *followers(name))
+    ]
+
+
+def _phases_by_pass() -> dict[str, dict[str, None]]:
+    found: dict[str, dict[str, None]] = {}
+    for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
+        for step in phase.steps:
+            if step.name in OWN_PASSES:
+                found.setdefault(step.name, {})[phase.name] = None
+    return found

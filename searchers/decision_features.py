@@ -60,7 +60,12 @@ def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
     spatial = _levels(logs, where.spatial, SPATIAL_LEVELS)
     reduction = _levels(logs, where.reduction, REDUCTION_LEVELS)
-    listed = _listed(where, rows)
+    # Categorical choices have their value on a log scale, or their index if they have no labels.
+    listed = np.zeros((len(rows), len(where.listed)), dtype=np.float32)
+    for position, (column, choice) in enumerate(where.listed):
+        indices = rows[:, column]
+        values = np.array(choice.labels)[indices] if choice.labels else indices
+        listed[:, position] = np.log2(1 + np.abs(values)) * np.sign(values)
     shared = np.tile(_shared(sketch, tuple(descriptors)), (len(rows), 1))
     locations = _pad(rows[:, list(where.locations)].astype(np.float32), LOCATIONS)
     tiles = [_last_axes(spatial, SPATIAL_AXES), _last_axes(reduction, REDUCTION_AXES)]
@@ -113,16 +118,6 @@ def _levels(logs: Matrix, tiles: Sequence[slice], levels: int) -> Matrix:
         kept = min(levels, tile.shape[1])
         out[:, axis, levels - kept :] = tile[:, tile.shape[1] - kept :]
         out[:, axis, 0] += tile[:, : tile.shape[1] - kept].sum(axis=1)
-    return out
-
-
-def _listed(where: Layout, rows: Rows) -> Matrix:
-    """The value of each categorical choice on a log scale; its index if it has no labels."""
-    out = np.zeros((len(rows), len(where.listed)), dtype=np.float32)
-    for position, (column, choice) in enumerate(where.listed):
-        indices = rows[:, column]
-        values = np.array(choice.labels)[indices] if choice.labels else indices
-        out[:, position] = np.log2(1 + np.abs(values)) * np.sign(values)
     return out
 
 

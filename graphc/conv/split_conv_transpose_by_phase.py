@@ -6,16 +6,117 @@ vectors, a pointwise convolution multiplies each input with each weight, and the
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
-from graphc.conv.deconvolution import Deconvolution, StridedAxis
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, known, numbers, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
+
+# Roughly the operations that a processor computes while one number is written and read again.
+OPERATIONS_A_NUMBER = 40
+
+
+@dataclass(frozen=True)
+class StridedAxis:
+    """One dimension of the images, and how the kernel moves along it."""
+
+    size: int
+    kernel: int
+    stride: int
+    cut: int  # from the beginning of the result
+    result: int
+
+    @property
+    def taps(self) -> int:
+        """How many inputs a result needs, at most."""
+        return -(-self.kernel // self.stride)
+
+    @property
+    def steps(self) -> int:
+        """Results of one interleaved image."""
+        return -(-self.result // self.stride)
+
+    @property
+    def margins(self) -> tuple[int, int]:
+        """Zeros needed around the inputs."""
+        last = self.steps - 1 + (self.stride - 1 + self.cut) // self.stride
+        return max(0, self.taps - 1 - self.cut // self.stride), max(0, last - self.size + 1)
+
+    @property
+    def padded(self) -> int:
+        return self.size + sum(self.margins)
+
+    @property
+    def first(self) -> int:
+        """The padded input that the last tap reads where nothing is cut off."""
+        return self.margins[0] - self.taps + 1
+
+    @property
+    def waste(self) -> float:
+        """Multiplications over those of the weights alone."""
+        return self.taps * self.stride / self.kernel
+
+    def weights(self, kernels: Any, axis: int) -> Any:
+        """The weights of each interleaved image, in the order of the inputs, in place of an axis."""
+        wanted = [[(image + self.cut) % self.stride + self.stride * tap for tap in reversed(range(self.taps))]
+                  for image in range(self.stride)]  # fmt: skip
+        margins = [(0, 0)] * kernels.ndim
+        margins[axis] = (0, self.taps * self.stride - self.kernel)
+        return np.take(np.pad(kernels, margins), wanted, axis=axis)
+
+
+@dataclass(frozen=True)
+class Deconvolution:
+    """A transposed convolution, channels last."""
+
+    batch: int
+    inputs: int
+    outputs: int
+    groups: int
+    high: StridedAxis
+    wide: StridedAxis
+
+    @property
+    def data(self) -> tuple[int, ...]:
+        return self.batch, self.high.padded, self.wide.padded, self.inputs
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        return self.batch, self.high.result, self.wide.result, self.outputs
+
+    @property
+    def images(self) -> tuple[int, ...]:
+        """The interleaved images, whose steps and strides take turns."""
+        high, wide = self.high, self.wide
+        return self.batch, high.steps, high.stride, wide.steps, wide.stride, self.outputs
+
+    @property
+    def margins(self) -> tuple[int, ...]:
+        """Zeros around the inputs of a convolution that has no strides; negative where data are cut off."""
+        axes = self.high, self.wide
+        before = (axis.kernel - 1 - axis.cut for axis in axes)
+        return *before, *(axis.result + axis.cut - axis.size for axis in axes)
+
+    @property
+    def strided(self) -> bool:
+        return max(self.high.stride, self.wide.stride) > 1
+
+    @property
+    def whole(self) -> bool:
+        """True if all interleaved images are of one size."""
+        return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
+
+    def interleaves(self, lanes: int) -> bool:
+        """True if the images fill vectors, and multiplying by zeros costs less than another tensor."""
+        waste = self.high.waste * self.wide.waste
+        cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
+        return self.strided and self.whole and (self.groups > 1 or cheap)
+
 
 INJECTIVE = 2  # TVM's pattern kind
 
@@ -110,13 +211,30 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
             raise Leave("its channels are not last")
         if not known(call) or not g.is_constant(call.args[1]):
             return None
-        sizes = _sizes(call)
+        attrs, (batch, *size, inputs), (_, *result, outputs) = (
+            call.attrs,
+            *map(sizes_of, (call.args[0], call)),
+        )
+        kernel = sizes_of(call.args[1])[:-2]
+        steps = zip(size, kernel, attrs.strides, attrs.dilation, attrs.padding, result, strict=False)
+        axes = [StridedAxis(n, (k - 1) * int(d) + 1, int(s), int(p), r) for n, k, s, d, p, r in steps]
+        high, wide = axes if len(axes) == 2 else (StridedAxis(1, 1, 1, 0, 1), *axes)
+        sizes = Deconvolution(batch, inputs, outputs, int(attrs.groups), high, wide)
         way = _way(sizes, g.lanes)
         return None if way is None else (way, sizes)
 
     def rewrite(self, call: Any, facts: tuple[Way, Deconvolution] | None, g: Graph) -> Any:
         if facts is None:
-            return _channels_first(call)
+            # The same operator in the layout that TVM lowers.
+            data, weights, back, layouts = _FIRST[call.ty.ndim]
+            attrs = {
+                name: getattr(call.attrs, name)
+                for name in ("strides", "padding", "output_padding", "dilation", "groups")
+            }
+            operator = relax.op.nn.conv1d_transpose if call.ty.ndim == 3 else relax.op.nn.conv2d_transpose
+            first = relax.op.permute_dims(call.args[0], data), relax.op.permute_dims(call.args[1], weights)
+            result = operator(*first, **attrs, data_layout=layouts[0], kernel_layout=layouts[1])
+            return relax.op.permute_dims(result, back)
         way, sizes = facts
         result = way(call, sizes, g)
         direct = call.ty.ndim == 4 and way is not _interleaved
@@ -130,18 +248,6 @@ def _way(sizes: Deconvolution, lanes: int) -> Way | None:
     if sizes.strided:
         return _summed if sizes.groups == 1 else None
     return _convolution if min(sizes.margins) >= 0 else None
-
-
-def _sizes(call: Any) -> Deconvolution:
-    attrs, (batch, *size, inputs), (_, *result, outputs) = (
-        call.attrs,
-        *map(sizes_of, (call.args[0], call)),
-    )
-    kernel = sizes_of(call.args[1])[:-2]
-    steps = zip(size, kernel, attrs.strides, attrs.dilation, attrs.padding, result, strict=False)
-    axes = [StridedAxis(n, (k - 1) * int(d) + 1, int(s), int(p), r) for n, k, s, d, p, r in steps]
-    high, wide = axes if len(axes) == 2 else (StridedAxis(1, 1, 1, 0, 1), *axes)
-    return Deconvolution(batch, inputs, outputs, int(attrs.groups), high, wide)
 
 
 def _kernels(call: Any, sizes: Deconvolution) -> Any:
@@ -184,16 +290,3 @@ def _summed(call: Any, sizes: Deconvolution, g: Graph) -> Any:
     products = relax.op.nn.conv2d(_data(call), relax.const(pointwise), **_LAST)
     result = relax.TensorType(sizes.result, str(kernels.dtype))
     return g.call_function("transposed_sums", sums_function(sizes, str(kernels.dtype)), [products], result)
-
-
-def _channels_first(call: Any) -> Any:
-    """The same operator in the layout that TVM lowers."""
-    data, weights, back, layouts = _FIRST[call.ty.ndim]
-    attrs = {
-        name: getattr(call.attrs, name)
-        for name in ("strides", "padding", "output_padding", "dilation", "groups")
-    }
-    operator = relax.op.nn.conv1d_transpose if call.ty.ndim == 3 else relax.op.nn.conv2d_transpose
-    first = relax.op.permute_dims(call.args[0], data), relax.op.permute_dims(call.args[1], weights)
-    result = operator(*first, **attrs, data_layout=layouts[0], kernel_layout=layouts[1])
-    return relax.op.permute_dims(result, back)

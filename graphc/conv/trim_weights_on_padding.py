@@ -63,7 +63,20 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
             raise Leave("its layout is not ONNX's")
         if not g.is_constant(call.args[1]):
             raise Leave("its weights are computed")
-        axes = _axes(call)
+        sizes, kernel, result = (sizes_of(value)[2:] for value in (*call.args, call))
+        padding, count = [*map(int, call.attrs.padding)], len(result)
+        strides, dilation = ([*map(int, each)] for each in (call.attrs.strides, call.attrs.dilation))
+        axes = [
+            PaddedAxis(
+                sizes[at],
+                kernel[at],
+                dilation[at],
+                padding[at],
+                padding[count + at],
+                (result[at] - 1) * strides[at],
+            )
+            for at in range(count)
+        ]
         if all(axis.kept == axis for axis in axes):
             raise Leave("its weights reach the data")
         return axes
@@ -81,20 +94,3 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
             padding=[*(axis.before for axis in kept), *(axis.after for axis in kept)],
             dilation=[axis.dilation if axis.taps > 1 else 1 for axis in kept],
         )
-
-
-def _axes(call: Any) -> list[PaddedAxis]:
-    sizes, kernel, result = (sizes_of(value)[2:] for value in (*call.args, call))
-    padding, count = [*map(int, call.attrs.padding)], len(result)
-    strides, dilation = ([*map(int, each)] for each in (call.attrs.strides, call.attrs.dilation))
-    return [
-        PaddedAxis(
-            sizes[at],
-            kernel[at],
-            dilation[at],
-            padding[at],
-            padding[count + at],
-            (result[at] - 1) * strides[at],
-        )
-        for at in range(count)
-    ]

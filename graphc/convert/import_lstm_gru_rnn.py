@@ -22,7 +22,19 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     if weights is None or recurrent is None or (rest[2] is not None and bias is None):
         raise ValueError(f"its {kind} computes its weights")
     scan = _scan(kind, data, recurrent, attrs)
-    _refuse(scan, attrs, array_of(rest[_SEQUENCE_LENGTHS - 1], params), rest)
+    lengths = array_of(rest[_SEQUENCE_LENGTHS - 1], params)
+    functions = _activations(attrs, scan.kind, len(scan.backwards))
+    plain = _PLAIN[scan.kind] * len(scan.backwards)
+    ragged = rest[_SEQUENCE_LENGTHS - 1] is not None and (lengths is None or np.any(lengths != scan.steps))
+    changed = {
+        "activations " + ", ".join(functions): functions != plain and not scan.rectified,
+        "a clip": bool(attrs.get("clip")),
+        "an input gate coupled to forgetting": bool(attrs.get("input_forget")),
+        "peepholes": rest[_PEEPHOLES - 1] is not None,
+        "sequences of different lengths": bool(ragged),
+    }
+    if wrong := [what for what, has in changed.items() if has]:
+        raise ValueError(f"its {scan.kind} has {wrong[0]}")
     if bias is None:
         bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.hidden), "float32")
     own, states = np.split(bias[:, :, None], 2, axis=1)
@@ -52,22 +64,6 @@ def _scan(kind: str, data: Any, recurrent: Any, attrs: Any) -> Any:
     rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
     hidden = int(recurrent.shape[-1])
     return scan_function.Scan(kind, steps, batch, hidden, backwards, vector_lanes.lanes(), late, rectified)
-
-
-def _refuse(scan: Any, attrs: Any, lengths: Any | None, inputs: Any) -> None:
-    """Raise ValueError for forms that no exporter of a known framework writes."""
-    named = _activations(attrs, scan.kind, len(scan.backwards))
-    plain = _PLAIN[scan.kind] * len(scan.backwards)
-    ragged = inputs[_SEQUENCE_LENGTHS - 1] is not None and (lengths is None or np.any(lengths != scan.steps))
-    found = {
-        "activations " + ", ".join(named): named != plain and not scan.rectified,
-        "a clip": bool(attrs.get("clip")),
-        "an input gate coupled to forgetting": bool(attrs.get("input_forget")),
-        "peepholes": inputs[_PEEPHOLES - 1] is not None,
-        "sequences of different lengths": bool(ragged),
-    }
-    if wrong := [what for what, has in found.items() if has]:
-        raise ValueError(f"its {scan.kind} has {wrong[0]}")
 
 
 def _activations(attrs: Any, kind: str, directions: int) -> tuple[str, ...]:

@@ -8,6 +8,9 @@ ValueError for forms that it does not know.
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import tvm
+from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from graphc.convert import (
@@ -22,10 +25,18 @@ _FILES = (import_activations, import_lstm_gru_rnn, import_quantized_operators, i
 
 
 def teach() -> None:
-    """Make the importer use them, from now on; it has no registry but a function of its table."""
+    """Make the importer use them, from now on; it has no registry but a function of its table.
+
+    Gather reads known sizes and indices as constants. The importer writes three operators on constants for
+    every Gather, and FoldConstant compiles each of them: minutes for a graph that was unrolled.
+    """
     if not hasattr(onnx_frontend, "_untaught_convert_map"):
         onnx_frontend._untaught_convert_map = onnx_frontend._get_convert_map
         onnx_frontend._get_convert_map = _taught
+        onnx_frontend._asked_extent = onnx_frontend._axis_extent
+        onnx_frontend._wrapped_indices = onnx_frontend._normalize_negative_indices
+        onnx_frontend._axis_extent = _extent
+        onnx_frontend._normalize_negative_indices = _from_the_front
 
 
 def _taught() -> dict[str, Any]:
@@ -41,3 +52,21 @@ def _type(kind: str, convert: Convert) -> type:
 
 # They go before TVM's.
 _TYPES = {kind: _type(kind, convert) for file in _FILES for kind, convert in file.CONVERTERS.items()}
+
+
+def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:
+    """Return the size of an axis, as a constant where the shape is known."""
+    shape = data.ty.shape
+    size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+    if isinstance(size, tvm.tirx.IntImm):
+        return relax.const(int(size), kind)
+    return onnx_frontend._asked_extent(builder, data, axis, kind)
+
+
+def _from_the_front(builder: Any, indices: Any, extent: Any) -> Any:
+    """Return indices that all count from the front, as a constant where indices and extent are constant."""
+    constants = [value for value in (indices, extent) if isinstance(value, tvm.ir.GenericConst)]
+    if len(constants) < len((indices, extent)):
+        return onnx_frontend._wrapped_indices(builder, indices, extent)
+    given, size = (value.value.numpy() for value in constants)
+    return relax.const(np.where(given < 0, given + size, given).astype(given.dtype))

@@ -1,4 +1,4 @@
-"""The seam of passes over a network's graph: what they match, why they leave a call, how they rewrite it."""
+"""Base classes of passes: over calls of a network's graph, and over the tensor functions made of them."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection
@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.tirx import PrimFunc
 
 from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_rewriting import known
+from graphc.core.graph_rewriting import known, static
 from graphc.core.reporting_pass import Leave, Report, ReportingPass
 
 
@@ -109,3 +110,34 @@ class Pass(ReportingPass, Generic[Facts]):
         if self.dtype and call.ty.dtype != self.dtype:
             raise Leave(f"its numbers are {call.ty.dtype}, not {self.dtype}")
         return self.check(call, graph)
+
+
+class TensorFunctionPass(ReportingPass, Generic[Facts]):
+    """A pass that rewrites tensor functions, one by one; those of unknown sizes are left."""
+
+    @abstractmethod
+    def check(self, function: Any) -> Facts:
+        """What the rewriting needs to know of the function. Raises Leave."""
+
+    @abstractmethod
+    def rewrite(self, function: Any, facts: Facts) -> Any:
+        """What takes the function's place: the same numbers, and the same parameters."""
+
+    def applied(self, mod: Any) -> tuple[Any, Report]:
+        report = Report(self.name)
+        functions = {
+            var: self._rewritten(function, report) if isinstance(function, PrimFunc) else function
+            for var, function in mod.functions.items()
+        }
+        return tvm.IRModule(functions, attrs=mod.attrs), report
+
+    def _rewritten(self, function: Any, report: Report) -> Any:
+        try:
+            if not static(function):
+                raise Leave("its sizes are known only when it runs")
+            facts = self.check(function)
+        except Leave as reason:
+            report.leave(reason)
+            return function
+        report.fired += 1
+        return self.rewrite(function, facts)

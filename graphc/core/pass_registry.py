@@ -46,7 +46,7 @@ OWN_PASSES = {
     "mallorn.pools": "graphc.conv.move_pool_before_pointwise:MovePoolBeforePointwise",
     "mallorn.reached": "graphc.conv.trim_weights_on_padding:TrimWeightsOnPadding",
     "mallorn.reals": "graphc.quant.fuse_dequantize:FuseDequantize",
-    "mallorn.restore_clip": "graphc.layout.clip_to_max_min:ClipToMaxMin",
+    "mallorn.restore_clip": "graphc.layout.prepare_convert_layout:ClipToMaxMin",
     "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm:VectorizeSoftmaxAndLayerNorm",
     "mallorn.shuffles": "graphc.layout.fold_channel_shuffles:FoldChannelShuffles",
     "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions:VectorizeSmoothFunctions",
@@ -61,7 +61,7 @@ OWN_PASSES = {
 }
 # What runs behind a pass, as one step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {
-    "mallorn.constants": "graphc.fold.fold_remaining_constants:FoldRemainingConstants",
+    "mallorn.constants": "graphc.fold.fold_constant_operators:FoldRemainingConstants",
     "mallorn.integers": "graphc.quant.quantize_to_arithmetic:QuantizeToArithmetic",
 }
 

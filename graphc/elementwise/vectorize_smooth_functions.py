@@ -14,7 +14,7 @@ from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import sizes_of
 from graphc.core.reporting_pass import Leave
-from graphc.elementwise import exponentials, inverse_trigonometry, logarithms, powers, trigonometry
+from graphc.elementwise import exponentials, logarithms, powers, trigonometry
 from graphc.elementwise.number_function import NumberFunction, elementwise
 
 # That LLVM has vectors for: a reciprocal and a root.
@@ -23,7 +23,7 @@ _FUNCTIONS: Final[tuple[NumberFunction, ...]] = (
     *(exponentials.exp, exponentials.sinh, exponentials.cosh),
     *(logarithms.log, logarithms.asinh, logarithms.acosh, logarithms.atanh),
     *(trigonometry.sin, trigonometry.cos, trigonometry.tan),
-    *(inverse_trigonometry.asin, inverse_trigonometry.acos, inverse_trigonometry.atan),
+    *(trigonometry.asin, trigonometry.acos, trigonometry.atan),
 )
 Form = Callable[[Any, Graph], Any]
 

@@ -21,7 +21,7 @@ from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
-from graphc.convert import import_gather, register_converters
+from graphc.convert import register_converters
 from graphc.core import graph_rewriting, pass_runner
 from graphc.core.pass_registry import Step
 from graphc.export import embed_weights, export_checks
@@ -121,7 +121,6 @@ def convert(model: Any, shapes: Shapes, target: Any) -> Any:
     computes_wide = target is None or target.kind.name == "llvm"
     register_converters.teach()
     onnx_file.teach(widen_16bit_floats.array if computes_wide else onnx_file.array)
-    import_gather.teach()
     # ONNX's checker, which is run once more, takes no references.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -87,7 +87,18 @@ def before_tvm_is_loaded(manifest: ManifestFile, args: argparse.Namespace) -> No
     _versions(manifest.get("versions", {}), args.any_version)
     if args.check and importlib.util.find_spec("onnxruntime") is None:
         raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
-    _compiler()
+    # TVM needs a compiler to link with; one beside this Python will do.
+    os.environ["PATH"] = os.pathsep.join(
+        [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    )
+    named = os.environ.get("CXX") or os.environ.get("CC")
+    if named and shutil.which(named) is None:
+        raise Refused(f"there is no compiler {named}, which CXX or CC names", "unset CXX CC")
+    if not named and not any(map(shutil.which, COMPILERS)):
+        raise Refused(
+            f"there is no C compiler to link with: none of {', '.join(COMPILERS)} is on PATH",
+            "sudo apt-get install -y g++   (or name one: CXX=/path/to/compiler)",
+        )
 
 
 def _versions(needed: dict[str, str], any_version: bool) -> None:
@@ -110,21 +121,6 @@ def _wrong(name: str, version: str, any_version: bool) -> str:
     if name not in EXACT or here == version or any_version:
         return ""
     return f"{name} {here} is installed and {version} is needed: others crash or find no schedule"
-
-
-def _compiler() -> None:
-    """A compiler for TVM to link with; one beside this Python will do."""
-    os.environ["PATH"] = os.pathsep.join(
-        [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
-    )
-    named = os.environ.get("CXX") or os.environ.get("CC")
-    if named and shutil.which(named) is None:
-        raise Refused(f"there is no compiler {named}, which CXX or CC names", "unset CXX CC")
-    if not named and not any(map(shutil.which, COMPILERS)):
-        raise Refused(
-            f"there is no C compiler to link with: none of {', '.join(COMPILERS)} is on PATH",
-            "sudo apt-get install -y g++   (or name one: CXX=/path/to/compiler)",
-        )
 
 
 def same_inputs(manifest: ManifestFile, inputs: Sequence[Spec], model: str) -> None:

@@ -47,17 +47,12 @@ def why_it_cannot_run(target: Any) -> str:
     triple, mcpu = (str(target.attrs.get(name, "")) for name in ("mtriple", "mcpu"))
     if triple and triple.partition("-")[0] != llvm_get_system_triple().partition("-")[0]:
         return f"the schedules are for {triple}, and this machine is {platform.machine()}"
-    lacking = _lacking(target)
-    return f"the schedules are for {mcpu}; this processor lacks {', '.join(lacking)}" if lacking else ""
-
-
-def _lacking(target: Any) -> list[str]:
-    """Vector instructions of the target that the kernel does not list; empty if it lists nothing."""
     listed = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
     flags = next((line.partition(":")[2] for line in listed.splitlines() if line.startswith("flags")), "")
     here = set(map(_plain, flags.split()))
     needed = {str(feature) for feature in llvm_get_cpu_features(target)}
-    return [name for name in VECTORS if name in needed and here and _plain(name) not in here]
+    lacking = [name for name in VECTORS if name in needed and here and _plain(name) not in here]
+    return f"the schedules are for {mcpu}; this processor lacks {', '.join(lacking)}" if lacking else ""
 
 
 def _plain(feature: str) -> str:

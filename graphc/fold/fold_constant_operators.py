@@ -1,6 +1,6 @@
-"""Operators of constants, computed before anything else asks for their numbers."""
+"""Computes operators of constants: by numpy where it can, and by TVM for the rest."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from tvm import relax
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import known, permutation, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.reporting_pass import Leave, Report, ReportingPass
 
 _REALS = ("float32",)
 _NUMBERS = (*_REALS, "int32", "int64")
@@ -69,3 +69,38 @@ def _computed(name: str, call: Any, values: Sequence[Any]) -> Any:
         return np.ascontiguousarray(_MOVES[name](call, values[0]))
     with np.errstate(all="ignore"):
         return np.asarray(_ELEMENTWISE[name][0](*values)).astype(str(call.ty.dtype))
+
+
+class FoldRemainingConstants(ReportingPass):
+    """Lets TVM compute what is made of constants and left by numpy, if there is any.
+
+    TVM's FoldConstant makes a tensor function of every operator, which takes a third of an import, so the
+    pass runs it only on a network where some expression has constant operands.
+    """
+
+    name = "fold.remaining_constants"
+
+    def applied(self, mod: Any) -> tuple[Any, Report]:
+        functions = [each for each in mod.functions.values() if isinstance(each, relax.Function)]
+        report = Report(self.name, fired=sum(map(_has_constant_results, functions)))
+        return (relax.transform.FoldConstant()(mod) if report.fired else mod), report
+
+
+def _has_constant_results(function: Any) -> bool:
+    """True if something is made of nothing that is computed, or may be: inside branches."""
+    values = [binding.value for block in function.body.blocks for binding in block.bindings]
+    return any(
+        isinstance(value, relax.If) or not any(isinstance(leaf, relax.Var) for leaf in _leaves(value))
+        for value in values
+    )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Variables, constants and shapes that an expression is made of."""
+    if isinstance(value, relax.Call | relax.Tuple):
+        for part in value.args if isinstance(value, relax.Call) else value.fields:
+            yield from _leaves(part)
+    elif isinstance(value, relax.TupleGetItem):
+        yield value.tuple_value
+    else:
+        yield value

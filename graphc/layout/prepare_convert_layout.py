@@ -1,8 +1,10 @@
 """Operators in forms that a change of layout passes through, so that nothing around them is transposed.
 
-TVM's ConvertLayout stops at leaky ReLUs, at padding, and at constants of fewer axes than what they meet.
+TVM's ConvertLayout stops at leaky ReLUs, at padding, and at constants of fewer axes than what they meet; it
+changes the tensor functions that TVM's importer makes of Clip.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,10 +18,36 @@ from graphc.core.graph_pass import Build, Pass
 from graphc.core.graph_rewriting import convolution
 from graphc.core.reporting_pass import Leave
 
+Bound = Callable[[Any, Any], Any]
+BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.minimum}
+
+
+class ClipToMaxMin(Pass[Bound]):
+    """Writes the importer's functions of one bound, which are what it makes of Clip, as operators."""
+
+    name, match = "layout.clip_to_max_min", ("relax.call_tir",)
+    dtype, any_size = "", True
+
+    def check(self, call: Any, g: Graph) -> Bound:
+        bound = BOUNDS.get(call.args[0].name_hint.rstrip("0123456789"))
+        if bound is None:
+            raise Leave("it is neither a maximum nor a minimum")
+        values = call.args[1].fields
+        if len(values) != 2 or values[1].ty.ndim != 0:
+            raise Leave("its bound is no single number")
+        return bound
+
+    def rewrite(self, call: Any, facts: Bound, g: Graph) -> Any:
+        return facts(*call.args[1].fields)
+
 
 def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
     """How many it puts before and after each axis; None if it does anything else."""
-    block: Any = _only_block(function)
+    # The function must consist of loops around one block.
+    inner = function.body.block.body
+    while isinstance(inner, For):
+        inner = inner.body
+    block: Any = inner.block if isinstance(inner, SBlockRealize) else None
     value = block.body.value if block is not None and isinstance(block.body, BufferStore) else None
     if not isinstance(value, Call) or getattr(value.op, "name", "") != "prim.if_then_else":
         return None
@@ -32,14 +60,6 @@ def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
     sizes = zip(load.source.shape, block.iter_vars, before, strict=True)
     after = [int(axis.dom.extent) - int(size) - (shift or 0) for size, axis, shift in sizes]
     return ([shift or 0 for shift in before], after) if min(after) >= 0 else None
-
-
-def _only_block(function: Any) -> Any | None:
-    """The block inside the loops of a tensor function that consists of nothing else."""
-    inner = function.body.block.body
-    while isinstance(inner, For):
-        inner = inner.body
-    return inner.block if isinstance(inner, SBlockRealize) else None
 
 
 def _shift(index: Any, var: Any) -> int | None:

@@ -38,7 +38,15 @@ class FindGroupNorms(Pass[GroupNorm]):
         if call.ty.ndim <= 2 or int(call.ty.shape[1]) % g.lanes:
             raise Leave("it is no image whose channels fill vectors")
         if operator_name(call) == RESHAPE:
-            return _grouped(g, call)
+            normed = _normed(g, _without_units(g, call.args[0]))
+            before = g.producer(normed.data, RESHAPE)
+            if before is None:
+                raise Leave("no reshape is before the norm")
+            rows, sizes = sizes_of(before), sizes_of(call)
+            alike = sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
+            if not alike or sizes[1] % rows[1]:
+                raise Leave("the rows of the norm are no groups of channels")
+            return GroupNorm(before.args[0], rows[1], normed.epsilon)
         normed = _normed(g, call)
         if g.producer(normed.data, RESHAPE) is not None:
             raise Leave("it norms what was reshaped")
@@ -48,19 +56,6 @@ class FindGroupNorms(Pass[GroupNorm]):
         channels, axes = int(call.ty.shape[1]), list(range(2, call.ty.ndim))
         one, zero = (relax.const(np.full(channels, value, "float32")) for value in (1, 0))
         return relax.op.nn.group_norm(facts.data, one, zero, facts.groups, 1, axes, facts.epsilon)
-
-
-def _grouped(g: Graph, call: Any) -> GroupNorm:
-    """A norm of rows of groups between two reshapes, perhaps with gains of one and offsets of zero."""
-    normed = _normed(g, _without_units(g, call.args[0]))
-    before = g.producer(normed.data, RESHAPE)
-    if before is None:
-        raise Leave("no reshape is before the norm")
-    rows, sizes = sizes_of(before), sizes_of(call)
-    alike = sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
-    if not alike or sizes[1] % rows[1]:
-        raise Leave("the rows of the norm are no groups of channels")
-    return GroupNorm(before.args[0], rows[1], normed.epsilon)
 
 
 def _without_units(g: Graph, value: Any) -> Any | None:

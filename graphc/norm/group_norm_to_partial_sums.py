@@ -164,28 +164,24 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
             raise Leave("it norms other axes than places of an image")
         if int(call.ty.shape[last]) % g.lanes:
             raise Leave("its channels fill no vectors")
-        return _image(call, g.lanes)
+        sizes, groups = sizes_of(call), int(call.attrs.num_groups)
+        pixels, channels = prod(sizes[1:-1]), sizes[-1]
+        part = largest_factor(pixels, PART)
+        return NormedImage(
+            sizes=sizes,
+            pixels=pixels,
+            channels=channels,
+            part=part,
+            parts=pixels // part,
+            lanes=g.lanes,
+            chunks=channels // g.lanes,
+            groups=groups,
+            members=channels // groups,
+            epsilon=float(call.attrs.epsilon),
+        )
 
     def rewrite(self, call: Any, facts: NormedImage | None, g: Graph) -> Any:
         return _spelled(call) if facts is None else _in_parts(call, facts, g)
-
-
-def _image(call: Any, lanes: int) -> NormedImage:
-    sizes, groups = sizes_of(call), int(call.attrs.num_groups)
-    pixels, channels = prod(sizes[1:-1]), sizes[-1]
-    part = largest_factor(pixels, PART)
-    return NormedImage(
-        sizes=sizes,
-        pixels=pixels,
-        channels=channels,
-        part=part,
-        parts=pixels // part,
-        lanes=lanes,
-        chunks=channels // lanes,
-        groups=groups,
-        members=channels // groups,
-        epsilon=float(call.attrs.epsilon),
-    )
 
 
 def _in_parts(call: Any, image: NormedImage, g: Graph) -> Any:

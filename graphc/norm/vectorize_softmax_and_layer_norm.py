@@ -126,7 +126,16 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
     def rewrite(self, call: Any, facts: Row, g: Graph) -> Any:
         shapes = [sizes_of(value) for value in (*call.args, call)]
         if operator_name(call) == LAYER_NORM:
-            return _layer_norm(call, facts, shapes, g)
+            # Two passes, mean first and then squared differences, to avoid cancellation.
+            parts = {
+                "share": repr(1 / shapes[-1][-1]),
+                "epsilon": repr(float(call.attrs.epsilon)),
+                "summed": _across("mean", "{} + {}", facts.width),
+                "squared": _across("scale", "{} + {}", facts.width),
+            }
+            named = dict(zip(("x", "gamma", "beta", "y"), shapes, strict=True))
+            function = _function(named, _LAYER_NORM, facts.width, parts)
+            return g.call_function("layer_norm_rows", function, list(call.args), call.ty)
         text = _POWERS + _SOFTMAXES[operator_name(call)]
         parts = {
             "highest": _across("peak", "T.max({}, {})", facts.width),
@@ -136,19 +145,6 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
         named = dict(zip("xy", shapes, strict=True))
         function = _function(named, _with_rest(text) if facts.rest else text, facts.width, parts)
         return g.call_function("softmax_rows", function, list(call.args), call.ty)
-
-
-def _layer_norm(call: Any, row: Row, shapes: list[tuple[int, ...]], g: Graph) -> Any:
-    """Two passes, mean first and then squared differences, to avoid cancellation."""
-    parts = {
-        "share": repr(1 / shapes[-1][-1]),
-        "epsilon": repr(float(call.attrs.epsilon)),
-        "summed": _across("mean", "{} + {}", row.width),
-        "squared": _across("scale", "{} + {}", row.width),
-    }
-    named = dict(zip(("x", "gamma", "beta", "y"), shapes, strict=True))
-    function = _function(named, _LAYER_NORM, row.width, parts)
-    return g.call_function("layer_norm_rows", function, list(call.args), call.ty)
 
 
 def _with_rest(text: str) -> str:

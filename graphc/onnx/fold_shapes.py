@@ -206,7 +206,13 @@ class Folding:
         ):
             return None
         if node.op_type in ("Shape", "Size"):
-            return self._of_shape(node)
+            sizes = sizes_of(self._types.get(node.input[0]))
+            if sizes is None:
+                return None
+            if node.op_type == "Size":
+                return [np.array(prod(sizes), "int64")]
+            ends = {attribute.name: attribute.i for attribute in node.attribute}
+            return [np.array(sizes[ends.get("start", 0) : ends.get("end", len(sizes))], "int64")]
         wanted = [name for name in node.output if name]
         total = sum(_bytes_of(types.get(name)) for name in wanted)
         given = {name: self.value(name) for name in node.input if name}
@@ -218,15 +224,6 @@ class Folding:
         if found is None or any(not isinstance(value, np.ndarray | np.generic) for value in found):
             return None
         return found if all(np.asarray(value).dtype.kind not in "OSU" for value in found) else None
-
-    def _of_shape(self, node: NodeProto) -> list[Any] | None:
-        sizes = sizes_of(self._types.get(node.input[0]))
-        if sizes is None:
-            return None
-        if node.op_type == "Size":
-            return [np.array(prod(sizes), "int64")]
-        ends = {attribute.name: attribute.i for attribute in node.attribute}
-        return [np.array(sizes[ends.get("start", 0) : ends.get("end", len(sizes))], "int64")]
 
     def _evaluate(self, node: NodeProto, given: Mapping[str, Any]) -> list[Any] | None:
         one = helper.make_function(

@@ -14,7 +14,15 @@ END = 1 << 30  # behind every axis
 def attention(form: NodeRewriter) -> None:
     """GroupQueryAttention: caches whose heads several queries share, and rotations by position."""
     heads, groups = form.attribute("num_heads", 0), form.attribute("kv_num_heads", 0)
-    _refuse(form)
+    said = {
+        "a bias of its scores": form.given(10),
+        "a sink": form.given(11) or bool(form.attribute("smooth_softmax", 0)),
+        "quantised caches": form.attribute("kv_cache_bit_width", 0) not in (0, 32),
+        "scores as a result": bool(form.attribute("qk_output", 0)) or form.has(3),
+        "no caches": not (form.given(3) and form.given(4) and form.has(1) and form.has(2)),
+    }
+    if wrong := [what for what, has in said.items() if has]:
+        raise ValueError(f"its GroupQueryAttention has {wrong[0]}")
     query, key, value = _split(form, heads, groups)
     rows = size(form, form.node.input[0], 1)
     places = _places(form, rows)
@@ -45,19 +53,6 @@ def attended(form: NodeRewriter, scores: str, values: str) -> None:
     weights = form.write("Softmax", scores, axis=-1)
     found = form.write("Transpose", form.write("MatMul", weights, values), perm=[0, 2, 1, 3])
     form.write("Reshape", found, form.whole(0, 0, -1), name=form.node.output[0])
-
-
-def _refuse(form: NodeRewriter) -> None:
-    """Raise ValueError for forms that are not written."""
-    said = {
-        "a bias of its scores": form.given(10),
-        "a sink": form.given(11) or bool(form.attribute("smooth_softmax", 0)),
-        "quantised caches": form.attribute("kv_cache_bit_width", 0) not in (0, 32),
-        "scores as a result": bool(form.attribute("qk_output", 0)) or form.has(3),
-        "no caches": not (form.given(3) and form.given(4) and form.has(1) and form.has(2)),
-    }
-    if wrong := [what for what, has in said.items() if has]:
-        raise ValueError(f"its GroupQueryAttention has {wrong[0]}")
 
 
 def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:

@@ -15,7 +15,15 @@ _HIDDEN = -10_000.0  # added to scores that a mask hides, if the file says nothi
 
 def attention(form: NodeRewriter) -> None:
     """MultiHeadAttention: one head of keys and values for each of the queries."""
-    _refuse(form)
+    _refuse_if(
+        form,
+        mask_at=4,
+        said={
+            "queries, keys and values in one": not (form.given(1) and form.given(2)),
+            "caches that are longer than what is in them": form.given(8) or form.given(9),
+            "scores as a result": form.has(3),
+        },
+    )
     query, key, value = (
         _by_heads(form, name, at) for at, name in enumerate(_biased(form, form.node.input[:3]))
     )
@@ -25,7 +33,14 @@ def attention(form: NodeRewriter) -> None:
 
 def packed_attention(form: NodeRewriter) -> None:
     """Attention: the same behind the product that makes queries, keys and values of one input."""
-    _refuse_packed(form)
+    _refuse_if(
+        form,
+        mask_at=3,
+        said={
+            "rotations": bool(form.attribute("do_rotary", 0)),
+            "caches that are longer than what is in them": form.given(6),
+        },
+    )
     made = form.write("MatMul", *form.node.input[:2])
     if form.given(2):
         made = form.write("Add", made, form.node.input[2])
@@ -53,30 +68,6 @@ def _attend(form: NodeRewriter, query: str, keys: str, values: str, mask_at: int
     if form.attribute("unidirectional", 0):
         scores = form.write("Add", scores, _causal(form, query, keys))
     attended(form, scores, values)
-
-
-def _refuse(form: NodeRewriter) -> None:
-    """Raise ValueError for forms that are not written."""
-    _refuse_if(
-        form,
-        mask_at=4,
-        said={
-            "queries, keys and values in one": not (form.given(1) and form.given(2)),
-            "caches that are longer than what is in them": form.given(8) or form.given(9),
-            "scores as a result": form.has(3),
-        },
-    )
-
-
-def _refuse_packed(form: NodeRewriter) -> None:
-    _refuse_if(
-        form,
-        mask_at=3,
-        said={
-            "rotations": bool(form.attribute("do_rotary", 0)),
-            "caches that are longer than what is in them": form.given(6),
-        },
-    )
 
 
 def _refuse_if(form: NodeRewriter, mask_at: int, said: Mapping[str, bool]) -> None:

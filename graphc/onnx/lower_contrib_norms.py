@@ -53,17 +53,13 @@ def embedding(form: NodeRewriter) -> None:
     if form.has(2):
         form.write("Identity", summed, name=form.node.output[2])
     if form.has(1):
-        _counts(form, form.node.input[7] if form.given(7) else form.write("Sub", ids, ids))
+        there = form.node.input[7] if form.given(7) else form.write("Sub", ids, ids)
+        whole = form.write("Cast", there, to=TensorProto.INT32)
+        if form.opset < 13:
+            form.write("ReduceSum", whole, axes=[1], keepdims=0, name=form.node.output[1])
+        else:
+            form.write("ReduceSum", whole, form.whole(1), keepdims=0, name=form.node.output[1])
     _norm(form, summed, scale_at=5)
-
-
-def _counts(form: NodeRewriter, there: str) -> None:
-    """The second result: a sum of each row."""
-    whole = form.write("Cast", there, to=TensorProto.INT32)
-    if form.opset < 13:
-        form.write("ReduceSum", whole, axes=[1], keepdims=0, name=form.node.output[1])
-    else:
-        form.write("ReduceSum", whole, form.whole(1), keepdims=0, name=form.node.output[1])
 
 
 def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:

@@ -12,8 +12,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import tvm
 
 from graphc.core import graph_rewriting
+from graphc.core.graph_rewriting import SUGGESTS, extent_of, inline_all_but, split_in_two
 from graphc.quant import llvm_byte_dot_products
 
 RULE = "mallorn_blocks"
@@ -169,3 +171,38 @@ def _number(row: str, sizes: Sequence[int]) -> str:
     for axis, size in others:
         place = f"({place} * {size} + {axis})"
     return place
+
+
+MAX_ROWS, ROWS = 16, 8  # of a tile
+MAX_CHUNKS, CHUNKS = 1 << 20, 16  # vectors of columns in a core's part
+PARTS = 16  # of the columns at least, so that all cores have some
+SHARED = 1 << 10  # blocks of inputs, above which the cores share them, too
+
+
+def blocks(schedule: Any, block: Any) -> list[Any]:
+    """Parts of the columns, tiles of rows, vectors of columns, blocks, rows."""
+    (split,) = (each for each in schedule.get_producers(block))
+    schedule = inline_all_but(schedule, [split, block])
+    loops = schedule.get_loops(split)
+    if prod(extent_of(schedule, loop) for loop in loops) >= SHARED and len(loops) > 1:
+        schedule.parallel(schedule.fuse(*loops[:-1]))
+    for loop in schedule.get_loops(split):
+        schedule.annotate(loop, RULE, 1)
+    followers = schedule.get_consumers(block)
+    *others, rows, columns, every = schedule.get_loops(block)
+    chunks = max(1, min(CHUNKS, extent_of(schedule, columns) // PARTS))
+    parts, vectors = split_in_two(schedule, columns, MAX_CHUNKS, chunks)
+    tiles, rows = split_in_two(schedule, rows, MAX_ROWS, ROWS)
+    schedule.reorder(parts, *others, tiles, vectors, every, rows)
+    last = followers[0] if followers else schedule.cache_write(block, 0, "global")
+    schedule.reverse_compute_at(last, vectors, preserve_unit_loops=True)
+    schedule.vectorize(schedule.get_loops(last)[-1])
+    schedule.parallel(parts)
+    schedule.unroll(rows)
+    for loop in schedule.get_loops(block):
+        schedule.annotate(loop, RULE, 1)  # or TVM cuts them anew
+    schedule.annotate(block, SUGGESTS, 1)
+    return [schedule]
+
+
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", blocks, override=True)

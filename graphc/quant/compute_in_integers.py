@@ -1,14 +1,192 @@
-"""Between decoding and encoding: products and moves of the bytes themselves."""
+"""Rewrites operators between dequantize and quantize so that they compute on, move or join the bytes.
+
+Products want bytes without a sign: encoding moves bytes with a sign up by 128.
+"""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
+
+import numpy as np
+from tvm import relax
 
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Build, Pass
+from graphc.core.graph_rewriting import permutation
+from graphc.core.reporting_pass import Leave
+from graphc.quant.int8_dot_products import OFFSET
 from graphc.quant.int8_instructions import needed_instruction
 from graphc.quant.integer_products import multiply
-from graphc.quant.move_bytes import MOVES, join, limit, move
-from graphc.quant.unsigned_bytes import decode, encode
+from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
+
+# Operators whose results are numbers that they were given.
+
+
+def signed(value: Any) -> Any:
+    """Bytes without a sign, moved down."""
+    wide = relax.op.subtract(relax.op.astype(value, "int16"), relax.const(OFFSET, "int16"))
+    return relax.op.astype(wide, "int8")
+
+
+def unsigned(value: Any, g: Graph) -> Any | None:
+    """What bytes with a sign were moved down from, by `signed`."""
+    narrow = g.producer(value, "relax.astype")
+    less = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
+    wide = None if less is None else g.producer(less.args[0], "relax.astype")
+    if narrow is None or wide is None or narrow.ty.dtype != "int8":
+        return None
+    return wide.args[0] if wide.args[0].ty.dtype == "uint8" else None
+
+
+def encode(call: Any, g: Graph) -> Build:
+    """An encoding as bytes without a sign; nothing where they were decoded by the same steps."""
+    _, scale, zero = call.args
+    if all(map(g.is_constant, call.args)):
+        return _encode_weights(call, g)
+    if not all(g.is_constant(each) and each.ty.ndim == 0 for each in (scale, zero)):
+        raise Leave("its scale or zero point is computed, or not the same for all")
+    if call.ty.dtype not in BYTES:
+        raise Leave(f"it encodes as {call.ty.dtype}, which are no bytes")
+    return _encode_without_sign(call, g)
+
+
+def _encode_without_sign(call: Any, g: Graph) -> Build:
+    (data, scale, zero), has_sign = call.args, call.ty.dtype == "int8"
+    moved_zero = np.array(int(g.array(zero)) + (OFFSET if has_sign else 0), "uint8")
+    known = _bytes_of(data, g.array(scale), moved_zero, g)
+    if known is not None:
+        return partial(signed, known) if has_sign else lambda: known
+    if not has_sign:
+        raise Leave("it has no sign")
+
+    def build() -> Any:
+        return signed(relax.op.quantize(data, scale, relax.const(moved_zero), axis=0, out_dtype="uint8"))
+
+    return build
+
+
+def _bytes_of(data: Any, scale: Any, zero: Any, g: Graph) -> Any | None:
+    """The bytes that were decoded by this scale and zero point."""
+    stored = quantized_value(data, g)
+    if stored is None or not stored.same or stored.constant or stored.dtype != "uint8":
+        return None
+    return stored.data if stored.scale == scale and stored.zero == zero else None
+
+
+def _encode_weights(call: Any, g: Graph) -> Build:
+    """Weights that a file holds as real numbers, to be encoded where they are read."""
+    if str(call.ty.dtype) not in LIMITS:
+        raise Leave(f"it encodes as {call.ty.dtype}")
+    places = [-1 if at == int(call.attrs.axis) % call.ty.ndim else 1 for at in range(call.ty.ndim)]
+
+    def build() -> Any:
+        values, scale, zero = map(g.array, call.args)
+        scale, zero = (each.reshape(places) if each.ndim else each for each in (scale, zero))
+        whole = np.rint(values / scale) + zero.astype("float32")
+        return relax.const(np.clip(whole, *LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
+
+    return build
+
+
+def decode(call: Any, g: Graph) -> Build:
+    """A decoding of bytes that were moved down, from what they were before."""
+    value, scale, zero = call.args
+    bytes_ = unsigned(value, g)
+    if bytes_ is None:
+        raise Leave
+    if zero.ty.ndim or not g.is_constant(zero):
+        raise Leave("its zero point is computed, or not the same for all")
+    moved = np.array(int(g.array(zero)) + OFFSET, "uint8")
+    dtype = str(call.ty.dtype)
+    return lambda: relax.op.dequantize(bytes_, scale, relax.const(moved), axis=0, out_dtype=dtype)
+
+
+MOVES = frozenset(
+    f"relax.{name}"
+    for name in (
+        "reshape",
+        "permute_dims",
+        "strided_slice",
+        "squeeze",
+        "expand_dims",
+        "flatten",
+        "broadcast_to",
+        "take",
+        "nn.max_pool1d",
+        "nn.max_pool2d",
+        "nn.max_pool3d",
+    )
+)
+
+
+def move(call: Any, g: Graph) -> Build:
+    """A move of bytes, and what it moved decoded behind it."""
+    value = call.args[0]
+    bytes_ = unsigned(value, g)
+    if bytes_ is not None:
+        return lambda: signed(_with(call, bytes_))
+    stored = quantized_value(value, g)
+    if stored is None:
+        raise Leave
+    if stored.constant:
+        return _transpose_weights(call, stored)
+    if not stored.same:
+        raise Leave("its numbers have more than one scale")
+    return lambda: QuantizedValue(_with(call, stored.data), stored.scale, stored.zero, 0).decode()
+
+
+def limit(call: Any, g: Graph) -> Build:
+    """A limit of the bytes, which have the same steps as before."""
+    stored = quantized_value(call.args[0], g)
+    if stored is None:
+        raise Leave
+    if stored.constant or not stored.same or stored.dtype not in LIMITS:
+        raise Leave("it limits no bytes of one scale")
+    return partial(_limited, stored)
+
+
+def join(call: Any, g: Graph) -> Build:
+    """Bytes that are joined before they are decoded."""
+    parts = call.args[0]
+    stored = [quantized_value(part, g) for part in getattr(parts, "fields", ())]
+    decoded = [each for each in stored if each is not None]
+    if not decoded:
+        raise Leave
+    if len(decoded) < len(stored) or not all(map(decoded[0].like, decoded)):
+        raise Leave("its parts have different scales, or are no bytes")
+
+    def build() -> Any:
+        joined = relax.op.concat([each.data for each in decoded], axis=call.attrs.axis)
+        return QuantizedValue(joined, decoded[0].scale, decoded[0].zero, 0).decode()
+
+    return build
+
+
+def _with(call: Any, data: Any) -> Any:
+    """The same of other data."""
+    return relax.Call(call.op, [data, *call.args[1:]], call.attrs, call.ty_args)
+
+
+def _limited(stored: QuantizedValue) -> Any:
+    data = stored.data
+    if stored.zero > LIMITS[stored.dtype][0]:
+        data = relax.op.maximum(data, relax.const(stored.zero.astype(stored.dtype)))
+    return QuantizedValue(data, stored.scale, stored.zero, 0).decode()
+
+
+def _transpose_weights(call: Any, stored: QuantizedValue) -> Build:
+    """Weights, transposed at once."""
+    if call.op.name != "relax.permute_dims":
+        raise Leave("it moves constants")
+    axes = permutation(call)
+
+    def build() -> Any:
+        data = relax.const(np.ascontiguousarray(stored.data.value.numpy().transpose(axes)))
+        axis = axes.index(stored.axis % len(axes))
+        return QuantizedValue(data, stored.scale, stored.zero, axis).decode()
+
+    return build
+
 
 _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {
     "relax.quantize": encode,

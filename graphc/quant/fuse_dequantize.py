@@ -6,8 +6,7 @@ from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import known, sizes_of
 from graphc.core.reporting_pass import Leave
-from graphc.quant.linear_function import call_linear
-from graphc.quant.linear_sums import ARITHMETIC, Linear, LinearSums
+from graphc.quant.linear_sums import ARITHMETIC, Linear, LinearSums, call_linear
 from graphc.quant.quantized_value import BYTES
 
 _PRODUCTS = ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")

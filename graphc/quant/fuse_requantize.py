@@ -13,8 +13,7 @@ from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import sizes_of
 from graphc.core.reporting_pass import Leave
-from graphc.quant.linear_function import call_linear
-from graphc.quant.linear_sums import Linear, LinearSums, numbers_along_last
+from graphc.quant.linear_sums import Linear, LinearSums, call_linear, numbers_along_last
 
 # Added to a number of few digits, it leaves the nearest whole one, of two the even one, in the last bits.
 _WHOLE = 1.5 * 2**23

@@ -88,7 +88,17 @@ class Int8DotProducts(Pass[ByteProduct]):
         # Any byte fills rows up: their weights are zero there.
         nothing = 0 if layout is padded_sums.of_rows else product.nothing
         data = padded.filled(product.ordered(layout), nothing)
-        return _less_zero(padded.called(g, product.by, f"int8_{name}", data), product)
+        # Subtract what the zero point added to the sums.
+        found = padded.called(g, product.by, f"int8_{name}", data)
+        if product.zero is None or (product.known and not product.nothing):
+            return found
+        columns = product.weights.astype("int32").sum(
+            axis=tuple(range(product.weights.ndim - 1)), dtype="int32"
+        )
+        if product.known:
+            return relax.op.subtract(found, relax.const(columns * np.int32(product.nothing)))
+        zero = relax.op.astype(product.zero, "int32")
+        return relax.op.subtract(found, relax.op.multiply(zero, relax.const(columns)))
 
 
 def _moved_up(value: Any) -> Any:
@@ -131,14 +141,3 @@ def _layout(call: Any, product: ByteProduct) -> Layout:
     if _quads(call):
         return padded_sums.of_channels
     return padded_sums.of_planes if product.axes == FROM_PLANES else padded_sums.of_window_rows
-
-
-def _less_zero(found: Any, product: ByteProduct) -> Any:
-    """The sums without what the zero point brought to them."""
-    if product.zero is None or (product.known and not product.nothing):
-        return found
-    columns = product.weights.astype("int32").sum(axis=tuple(range(product.weights.ndim - 1)), dtype="int32")
-    if product.known:
-        return relax.op.subtract(found, relax.const(columns * np.int32(product.nothing)))
-    zero = relax.op.astype(product.zero, "int32")
-    return relax.op.subtract(found, relax.op.multiply(zero, relax.const(columns)))

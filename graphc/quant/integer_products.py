@@ -50,7 +50,14 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
             raise Leave("it is not depthwise")
         if (width := gcd(channels, g.lanes)) < NARROWEST:
             raise Leave(f"its channels fill no vectors of {NARROWEST}")
-        return _read(call.args[0], width, g)
+        value = call.args[0]
+        data, zero = g.producer(value, "relax.astype"), np.zeros(())
+        less = None if data is None else g.producer(data.args[0], "relax.subtract")
+        if less is not None and g.is_constant(less.args[1]) and less.args[1].ty.ndim == 0:
+            data, zero = g.producer(less.args[0], "relax.astype"), g.array(less.args[1])
+        if data is None or data.args[0].ty.dtype not in BYTES:
+            raise Leave("its data is no bytes")
+        return DepthwiseBytes(data.args[0], zero, width)
 
     def rewrite(self, call: Any, facts: DepthwiseBytes, g: Graph) -> Any:
         sizes = pad_conv_to_vectors.sizes_of(call, facts.width)
@@ -58,25 +65,12 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
         zero = relax.const(np.reshape(facts.zero, 1).astype("float32"))
         arguments = [facts.data, zero, call.args[1]]
         sums = g.call_function("taps", parsed(text), arguments, call.ty)
-        return _less_zero(sums, facts, g.array(call.args[1]))
-
-
-def _read(value: Any, width: int, g: Graph) -> DepthwiseBytes:
-    data, zero = g.producer(value, "relax.astype"), np.zeros(())
-    less = None if data is None else g.producer(data.args[0], "relax.subtract")
-    if less is not None and g.is_constant(less.args[1]) and less.args[1].ty.ndim == 0:
-        data, zero = g.producer(less.args[0], "relax.astype"), g.array(less.args[1])
-    if data is None or data.args[0].ty.dtype not in BYTES:
-        raise Leave("its data is no bytes")
-    return DepthwiseBytes(data.args[0], zero, width)
-
-
-def _less_zero(sums: Any, data: DepthwiseBytes, weights: Any) -> Any:
-    """The sums without what the zero point brought to them, everywhere the same: margins hold it, too."""
-    if not data.zero:
-        return sums
-    brought = weights.sum(axis=(0, 1, 2)) * float(data.zero)
-    return relax.op.subtract(sums, relax.const(brought.astype("float32")))
+        # Subtract what the zero point added to the sums; margins hold it, too, so it is the same everywhere.
+        weights = g.array(call.args[1])
+        if not facts.zero:
+            return sums
+        brought = weights.sum(axis=(0, 1, 2)) * float(facts.zero)
+        return relax.op.subtract(sums, relax.const(brought.astype("float32")))
 
 
 def _function(sizes: Any, dtype: str, width: int) -> str:

@@ -50,22 +50,17 @@ def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
         found = block_quantized_weights(call.args[0], g)
         return found.transposed if permutation(call) == (1, 0) else found
     if (call := g.producer(matrix, "relax.reshape")) is not None:
-        return _joined(call, g)
+        found = _decoded(call.args[0], 3, g)
+        matrix, sizes, shared = sizes_of(call), found.data.shape, found.scale.shape
+        if matrix == (sizes[0] * sizes[1], sizes[2]) and shared[1] == 1:
+            axis, shared = 0, (sizes[0], 1, sizes[2])
+        elif matrix == (sizes[0], sizes[1] * sizes[2]) and shared[2] == 1:
+            axis, shared = 1, (*sizes[:2], 1)
+        else:
+            raise Leave(_UNEVEN)
+        scale, zero = (np.broadcast_to(each, shared).squeeze(axis + 1) for each in (found.scale, found.zero))
+        return BlockQuantizedWeights(found.data.reshape(matrix), scale, zero, axis)
     return _decoded(matrix, 2, g)
-
-
-def _joined(call: Any, g: Graph) -> BlockQuantizedWeights:
-    """Of three axes: one of the two in front, or behind, counts within a block."""
-    found = _decoded(call.args[0], 3, g)
-    matrix, sizes, shared = sizes_of(call), found.data.shape, found.scale.shape
-    if matrix == (sizes[0] * sizes[1], sizes[2]) and shared[1] == 1:
-        axis, shared = 0, (sizes[0], 1, sizes[2])
-    elif matrix == (sizes[0], sizes[1] * sizes[2]) and shared[2] == 1:
-        axis, shared = 1, (*sizes[:2], 1)
-    else:
-        raise Leave(_UNEVEN)
-    scale, zero = (np.broadcast_to(each, shared).squeeze(axis + 1) for each in (found.scale, found.zero))
-    return BlockQuantizedWeights(found.data.reshape(matrix), scale, zero, axis)
 
 
 def _decoded(value: Any, ndim: int, g: Graph) -> BlockQuantizedWeights:
@@ -142,24 +137,25 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
     def rewrite(self, call: Any, facts: KeptWeights, g: Graph) -> Any:
         if facts.product is None:
             return _rows(facts.weights, call.args[1])
-        return _product(call, facts.weights, facts.product, g)
+        weights, product = facts.weights, facts.product
+        data, missing = call.args[0], product.blocks * product.block - len(weights.data)
+        if missing:
+            data = relax.op.nn.pad(data, (*[0] * (2 * data.ty.ndim - 1), missing))
+        split = np.pad(weights.data, [(0, missing), (0, 0)])
+        split = split.reshape(product.blocks, product.block, product.outputs)
+        others = [weights.scale] if product.zero is not None else [weights.scale, weights.zero]
+        repeated = (np.repeat(each, product.blocks // len(each), 0) for each in others)
+        constants = [
+            block_quantized_matmul_function.packed(product, split),
+            *(block_quantized_matmul_function.beside(product, each) for each in repeated),
+        ]
+        function = block_quantized_matmul_function.function(product)
+        given = [data, *map(relax.const, constants)]
+        return g.call_function(f"int{product.bits}_blocks", function, given, call.ty)
 
 
 def _multiplied(call: Any, by: llvm_byte_dot_products.Instruction, g: Graph) -> KeptWeights:
     """Inputs that are no whole blocks are filled up."""
-    _check_factors(call, by, g)
-    weights = block_quantized_weights(call.args[1], g).moved_down
-    block, bits = _block(weights), 4 if weights.data.max(initial=0) < FEW else 8
-    inputs, outputs = weights.data.shape
-    first = weights.zero.flat[0]
-    same = int(first) if (weights.zero == first).all() else None
-    rows = sizes_of(call)[:-1]
-    return KeptWeights(
-        weights, BlockQuantizedMatmul(by, rows, outputs, -(-inputs // block), block, bits, same)
-    )
-
-
-def _check_factors(call: Any, by: llvm_byte_dot_products.Instruction, g: Graph) -> None:
     data, weights = call.args
     if {str(each.ty.dtype) for each in (data, weights)} != {"float32"}:
         raise Leave("its factors are no float32 numbers")
@@ -169,6 +165,15 @@ def _check_factors(call: Any, by: llvm_byte_dot_products.Instruction, g: Graph) 
         raise Leave("its outputs fill too little of a vector")
     if g.producer(data, "relax.dequantize") is not None:
         raise Leave("its data is decoded from bytes, too")
+    weights = block_quantized_weights(call.args[1], g).moved_down
+    block, bits = _block(weights), 4 if weights.data.max(initial=0) < FEW else 8
+    inputs, outputs = weights.data.shape
+    first = weights.zero.flat[0]
+    same = int(first) if (weights.zero == first).all() else None
+    rows = sizes_of(call)[:-1]
+    return KeptWeights(
+        weights, BlockQuantizedMatmul(by, rows, outputs, -(-inputs // block), block, bits, same)
+    )
 
 
 def _block(weights: BlockQuantizedWeights) -> int:
@@ -182,24 +187,6 @@ def _block(weights: BlockQuantizedWeights) -> int:
     if block % _STEP or (blocks > 1 and own % block):
         raise Leave("its blocks have odd sizes")
     return int(block)
-
-
-def _product(call: Any, weights: BlockQuantizedWeights, product: BlockQuantizedMatmul, g: Graph) -> Any:
-    """Rows with the weights, packed."""
-    data, missing = call.args[0], product.blocks * product.block - len(weights.data)
-    if missing:
-        data = relax.op.nn.pad(data, (*[0] * (2 * data.ty.ndim - 1), missing))
-    split = np.pad(weights.data, [(0, missing), (0, 0)])
-    split = split.reshape(product.blocks, product.block, product.outputs)
-    others = [weights.scale] if product.zero is not None else [weights.scale, weights.zero]
-    repeated = (np.repeat(each, product.blocks // len(each), 0) for each in others)
-    constants = [
-        block_quantized_matmul_function.packed(product, split),
-        *(block_quantized_matmul_function.beside(product, each) for each in repeated),
-    ]
-    function = block_quantized_matmul_function.function(product)
-    given = [data, *map(relax.const, constants)]
-    return g.call_function(f"int{product.bits}_blocks", function, given, call.ty)
 
 
 def _table(call: Any, g: Graph) -> KeptWeights:

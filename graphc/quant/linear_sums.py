@@ -1,11 +1,17 @@
-"""Arithmetic of a graph, read backwards: a sum of values, each with its factors."""
+"""Arithmetic of a graph, read backwards as a sum of values with factors, and tensor functions of such sums.
+
+Scales and zero points behind a product are one factor and one summand for each number that is read. They are
+arguments: a convolution and what follows it is the same task in layers whose scales differ.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tvm
+from tvm import relax
 
+from graphc.core import graph_rewriting
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_rewriting import sizes_of
 from graphc.quant.quantized_value import BYTES
@@ -73,7 +79,14 @@ class LinearSums:
             return left + right
         if name == "relax.subtract":
             return left + right.times(-1.0)
-        return _scaled(left, right, divides=name == "relax.divide")
+        # A product or quotient is linear if one of the factors, or the divisor, is constant.
+        divides = name == "relax.divide"
+        if right.terms and (left.terms or divides):
+            return None
+        if divides:
+            return left.times(1 / right.constant)
+        by, of = (left, right) if right.terms else (right, left)
+        return of.times(by.constant)
 
     def _whole(self, value: Any) -> Linear:
         """Integers, and what was taken from them."""
@@ -84,16 +97,6 @@ class LinearSums:
         return Linear(((less.args[0], np.float64(1)),), -by)
 
 
-def _scaled(left: Linear, right: Linear, divides: bool) -> Linear | None:
-    """A product or quotient, if one of the factors, or the divisor, is constant."""
-    if right.terms and (left.terms or divides):
-        return None
-    if divides:
-        return left.times(1 / right.constant)
-    by, of = (left, right) if right.terms else (right, left)
-    return of.times(by.constant)
-
-
 def numbers_along_last(value: Any) -> Any | None:
     """A constant of one number, or one a place along the last axis."""
     if not isinstance(value, tvm.ir.GenericConst):
@@ -102,3 +105,36 @@ def numbers_along_last(value: Any) -> Any | None:
     if found.size == 1:
         return found.reshape(())
     return found.reshape(-1) if found.shape[-1] == found.size else None
+
+
+def call_linear(name: str, sum_: Linear, whole: str, result: Any, g: Graph) -> Any:
+    """The call of a function that sums values up; what `whole` makes of each sum is the result."""
+    values, sizes = [value for value, _ in sum_.terms], tuple(map(int, result.shape))
+    function = _function(name, values, whole, sizes, str(result.dtype))
+    # The values' factors, then what is added, each a vector along the last axis: arguments, not numbers.
+    rows = *(by for _, by in sum_.terms), sum_.constant
+    factors = [relax.const(np.broadcast_to(row, sizes[-1]).astype("float32")) for row in rows]
+    return g.call_function(name, function, [*values, *factors], result)
+
+
+def _function(name: str, values: list[Any], whole: str, sizes: tuple[int, ...], dtype: str) -> Any:
+    """TVM finds by itself that this is element-wise, and fuses it behind products."""
+    axes, numbers = [f"i{axis}" for axis in range(len(sizes))], graph_rewriting.numbers(sizes)
+    place, last = ", ".join(f"v{axis}" for axis in axes), f"v{axes[-1]}"
+    text = f"k{len(values)}[{last}]"
+    for at in reversed(range(len(values))):
+        text = f'T.Cast("float32", x{at}[{place}]) * k{at}[{last}] + {text}'
+    buffers = [
+        *(f'x{at}: T.Buffer(({numbers},), "{each.ty.dtype}")' for at, each in enumerate(values)),
+        *(f'k{at}: T.Buffer((T.int64({sizes[-1]}),), "float32")' for at in range(len(values) + 1)),
+        f'y: T.Buffer(({numbers},), "{dtype}")',
+    ]
+    return graph_rewriting.parsed(f"""
+@T.prim_func(private=True, s_tir=True)
+def main({", ".join(buffers)}) -> None:
+    T.func_attr({{"tirx.noalias": True}})
+    for {", ".join(axes)} in T.grid({numbers}):
+        with T.sblock("{name}"):
+            {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
+            y[{place}] = {whole.format(text)}
+""")

@@ -4,6 +4,7 @@ What the inputs contribute is a product of all steps, made before. Weights of th
 step reads them once from beginning to end: some vectors of hidden units at a time, all their gates together.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed
-from graphc.rnn import cell_body
 
 # Vectors that are summed side by side: enough to hide what an addition waits; what fits in registers.
 BUSY, REGISTERS = 8, {16: 24}
@@ -102,7 +102,7 @@ def main({buffers}) -> None:
             T.reads({reads})
             T.writes({writes})
             T.sblock_attr({{"{OPERATOR}": "recurrent"}})
-{indent(cell_body.body(scan), " " * 12)}
+{indent(body(scan), " " * 12)}
 """)
 
 
@@ -120,3 +120,169 @@ def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
         case _:
             places[:2] = [direction, rows]
     return f"{name}[{', '.join(places)}]"
+
+
+# One over one plus e**-x, with softmax's polynomial; scaled by two, a hyperbolic tangent.
+_SQUASHED = """
+for i in T.vectorized({lanes}):
+    d: T.let = T.max(T.min({source} * T.float32(-{scale}), T.float32(88)), T.float32(-87.33654))
+    n: T.let = T.floor(d * T.float32(1.44269502) + T.float32(0.5))
+    f: T.let = d - n * T.float32(0.693147182)
+    p: T.let = (T.float32(0.00019875691) * f + T.float32(0.0013981999)) * f + T.float32(0.00833345205)
+    q: T.let = ((p * f + T.float32(0.0416657962)) * f + T.float32(0.166666657)) * f + T.float32(0.5)
+    power: T.let = T.reinterpret("float32", T.shift_left(T.Cast("int32", n) + 127, 23))
+    {target} = (q * f * f + f + T.float32(1)) * power
+    {target} = T.float32({scale}) / (T.float32(1) + {target}) - T.float32({less})
+"""
+
+
+def body(scan: Any) -> str:
+    """All steps of some sequences in one direction; `h` is their state, `w` the next one."""
+    states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.late else ["g"])]
+    length = scan.rows * scan.vectors * scan.lanes
+    kept = [f"{name} = {_buffer(length)}" for name in states]
+    sums = [
+        f"{_sum(row, at)} = {_buffer(scan.lanes)}" for row in range(scan.rows) for at in range(scan.packed[2])
+    ]
+    cells = {"H": "h", "C": "c"} if scan.kind == "LSTM" else {"H": "h"}
+    first = [f"{cell}[{_unit(scan)}] = {name}[vd, {_row(scan)}, j]" for name, cell in cells.items()]
+    last = [f"{name}N[vd, {_row(scan)}, j] = {cell}[{_unit(scan)}]" for name, cell in cells.items()]
+    step = _indented(f"for s in range({scan.steps}):", _step(scan))
+    return "\n".join([*kept, *sums, _units(scan, first), step, _units(scan, last)])
+
+
+def _step(scan: Any) -> list[str]:
+    parts = f"for b in range({scan.packed[1]}):"
+    passes = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}[scan.kind](scan)
+    given = [f"h[{_unit(scan)}] = w[{_unit(scan)}]", f"Y[{_time(scan)}, {_row(scan)}, j] = w[{_unit(scan)}]"]
+    return [*(_indented(parts, lines) for lines in passes), _units(scan, given)]
+
+
+def _lstm(scan: Any) -> list[list[str]]:
+    """Gates in ONNX's order: input, output, forget, cell."""
+    lines = _sums(scan, "h", range(4))
+    for (i, o, f, g), at, _ in _cells(scan):
+        lines += [_squashed(scan, gate, 1) for gate in (i, o, f)]
+        lines += [_squashed(scan, g, 2)]
+        lines += [_vector(scan, f"c[{at}] = {f}[i] * c[{at}] + {i}[i] * {g}[i]")]
+        lines += [_curve(scan, f"c[{at}]", f"w[{at}]", 2), _vector(scan, f"w[{at}] = {o}[i] * w[{at}]")]
+    return [lines]
+
+
+def _gru(scan: Any) -> list[list[str]]:
+    """Gates in ONNX's order: update, reset, hidden."""
+    return [_late(scan)] if scan.late else _early(scan)
+
+
+def _late(scan: Any) -> list[str]:
+    """The state is reset behind its product."""
+    lines = _sums(scan, "h", range(3))
+    for (z, r, n), at, own in _cells(scan):
+        lines += [_squashed(scan, gate, 1) for gate in (z, r)]
+        lines += [_vector(scan, f"{n}[i] = {own} + {r}[i] * {n}[i]"), _squashed(scan, n, 2)]
+        lines += [_vector(scan, f"w[{at}] = {n}[i] + {z}[i] * (h[{at}] - {n}[i])")]
+    return lines
+
+
+def _early(scan: Any) -> list[list[str]]:
+    """The state is reset before its product, which is a pass of its own."""
+    gates, last = _sums(scan, "h", range(2)), _sums(scan, "g", [2])
+    for (z, r, n), at, _ in _cells(scan):
+        gates += [_curve(scan, f"{z}[i]", f"w[{at}]", 1), _squashed(scan, r, 1)]
+        gates += [_vector(scan, f"g[{at}] = {r}[i] * h[{at}]")]
+        last += [_squashed(scan, n, 2), _vector(scan, f"w[{at}] = {n}[i] + w[{at}] * (h[{at}] - {n}[i])")]
+    return [gates, last]
+
+
+def _rnn(scan: Any) -> list[list[str]]:
+    lines = _sums(scan, "h", [0])
+    for (a,), at, _ in _cells(scan):
+        rectified = _vector(scan, f"w[{at}] = T.max({a}[i], T.float32(0))")
+        lines += [rectified if scan.rectified else _curve(scan, f"{a}[i]", f"w[{at}]", 2)]
+    return [lines]
+
+
+def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
+    """What the inputs brought to some gates, and the product of a state."""
+    wanted = set(gates)
+    pairs = [(m, q) for m in range(scan.rows) for q in range(scan.packed[2]) if q % scan.gates in wanted]
+    length = scan.vectors * scan.lanes
+    starts = [_vector(scan, f"{_sum(m, q)}[i] = {_start(scan, m, q)}") for m, q in pairs]
+    terms = [f"{state}[{m * length} + k] * R[vd, b, k, {q}, i]" for m, q in pairs]
+    added = [
+        _vector(scan, f"{_sum(m, q)}[i] = {_sum(m, q)}[i] + {term}")
+        for (m, q), term in zip(pairs, terms, strict=True)
+    ]
+    return [*starts, _indented(f"for k in range({scan.hidden}):", added)]
+
+
+def _start(scan: Any, row: int, at: int) -> str:
+    """A GRU that resets late adds its inputs later, too."""
+    apart = scan.kind == "GRU" and scan.late and at % scan.gates == 2
+    return f"O[vd, b, {at}, i]" if apart else _input(scan, row, at)
+
+
+def _input(scan: Any, row: int, at: int) -> str:
+    return f"X[{_time(scan).removesuffix(', vd')}, vn * {scan.rows} + {row}, vd, b, {at}, i]"
+
+
+def _time(scan: Any) -> str:
+    """The step's place in the sequence, and the direction."""
+    back = f"{scan.steps - 1} - s"
+    match scan.backwards:
+        case (False,):
+            return "s, vd"
+        case (True,):
+            return f"{back}, vd"
+    return f"T.if_then_else(vd == 0, s, {back}), vd"
+
+
+def _cells(scan: Any) -> list[tuple[list[str], str, str]]:
+    """For each vector of units of each sequence: its gates, its place in a state, the last gate's input."""
+    length, found = scan.vectors * scan.lanes, []
+    for row in range(scan.rows):
+        for vector in range(scan.wide):
+            sums = [vector * scan.gates + gate for gate in range(scan.gates)]
+            place = f"{row * length} + (b * {scan.wide} + {vector}) * {scan.lanes} + i"
+            found.append(([_sum(row, at) for at in sums], place, _input(scan, row, sums[-1])))
+    return found
+
+
+def _squashed(scan: Any, gate: str, scale: int) -> str:
+    return _curve(scan, f"{gate}[i]", f"{gate}[i]", scale)
+
+
+def _curve(scan: Any, source: str, target: str, scale: int) -> str:
+    """A sigmoid; with a scale of two a hyperbolic tangent."""
+    return _SQUASHED.format(
+        lanes=scan.lanes, source=source, target=target, scale=scale, less=scale - 1
+    ).strip()
+
+
+def _vector(scan: Any, line: str) -> str:
+    return _indented(f"for i in T.vectorized({scan.lanes}):", [line])
+
+
+def _units(scan: Any, lines: list[str]) -> str:
+    """For every unit of every sequence."""
+    return _indented(f"for m, j in T.grid({scan.rows}, {scan.hidden}):", lines)
+
+
+def _unit(scan: Any) -> str:
+    return f"m * {scan.vectors * scan.lanes} + j"
+
+
+def _row(scan: Any) -> str:
+    return f"vn * {scan.rows} + m"
+
+
+def _sum(row: int, at: int) -> str:
+    return f"a{row}_{at}"
+
+
+def _buffer(length: int) -> str:
+    return f'T.sblock_alloc_buffer(({length},), "float32")'
+
+
+def _indented(head: str, lines: Iterable[str]) -> str:
+    return "\n".join([head, *(indent(line, "    ") for line in lines)])

@@ -1,7 +1,7 @@
 """Element-wise functions whose rows do not fill TVM's vectors.
 
 TVM cuts all axes together in vectors of 64. Where one of them reaches beyond a row, the place of every number
-is computed, and each is read by itself.
+is computed, and each is read by itself. The schedule rule `line` makes vectors that end where a row does.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import IterVar, Var
 
-from graphc.core.graph_rewriting import RULE, WIDEST, collect, marked
+from graphc.core.graph_pass import TensorFunctionPass
+from graphc.core.graph_rewriting import RULE, WIDEST, WIDTH, collect, inline_all_but, marked
 from graphc.core.reporting_pass import Leave
-from graphc.core.tensor_function_pass import TensorFunctionPass
 
 LINE = "mallorn_line"
 
@@ -70,3 +70,20 @@ def _reads_along(load: Any, along: Any) -> bool:
     indices = others if within else load.indices
     found = (var for index in indices for var in collect(index, Var))
     return not any(var.same_as(along) for var in found)
+
+
+def line(schedule: Any, block: Any) -> list[Any]:
+    """All in one loop over parts of rows. Nothing is left to choose."""
+    width = int(schedule.get(block).annotations[WIDTH])
+    schedule = inline_all_but(schedule, [block])
+    *outer, row = schedule.get_loops(block)
+    parts, inner = schedule.split(row, [None, width])
+    every = schedule.fuse(*outer, parts)
+    for loop in (every, inner):
+        schedule.annotate(loop, LINE, 1)  # or TVM cuts them anew
+    schedule.parallel(every)
+    schedule.vectorize(inner)
+    return [schedule]
+
+
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{LINE}", line, override=True)

@@ -4,9 +4,9 @@ from typing import Any
 
 from tvm.s_tir import SBlock, SBlockRealize
 
+from graphc.core.graph_pass import TensorFunctionPass
 from graphc.core.graph_rewriting import collect
 from graphc.core.reporting_pass import Leave
-from graphc.core.tensor_function_pass import TensorFunctionPass
 
 
 class WrapExternCalls(TensorFunctionPass[None]):

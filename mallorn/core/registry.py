@@ -41,7 +41,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "lightgbm-rank": "costmodels.lgbm:LightGBMRank",
         "forest": "costmodels.forest:Forest",
         "lfbo": "costmodels.lfbo:LFBO",
-        "headfirst": "costmodels.forest_plus_lfbo:ForestPlusLFBO",
+        "headfirst": "costmodels.lfbo:ForestPlusLFBO",
         "mlp": "costmodels.mlp:MLP",
         "tlp": "costmodels.tlp:TLP",
         "mtl-tlp": "costmodels.mtl_tlp:MTLTLP",

@@ -133,18 +133,15 @@ class _Parser:
         if token in OPERATIONS or not token[0].isalpha():
             raise _wrong(self._text, f"has {token!r} where a number or a name belongs")
         if self.left and self.left[0] == "(":
-            return self._call(token)
+            if token not in FUNCTIONS:
+                raise _wrong(self._text, f"calls {token}, which is none of {', '.join(FUNCTIONS)}")
+            self._expect("(")
+            one = self.level(0)
+            self._expect(",")
+            other = self.level(0)
+            self._expect(")")
+            return Expression(self._text, operation=FUNCTIONS[token], sides=(one, other))
         return Expression(self._text, name=token)
-
-    def _call(self, name: str) -> Expression:
-        if name not in FUNCTIONS:
-            raise _wrong(self._text, f"calls {name}, which is none of {', '.join(FUNCTIONS)}")
-        self._expect("(")
-        one = self.level(0)
-        self._expect(",")
-        other = self.level(0)
-        self._expect(")")
-        return Expression(self._text, operation=FUNCTIONS[name], sides=(one, other))
 
     def _take(self) -> str:
         if not self.left:

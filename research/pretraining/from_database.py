@@ -1,9 +1,7 @@
 """Training data from a database: the rows of a snapshot."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
-
-from sqlalchemy.orm import Session
 
 from db.columnar_rows import Columns
 from db.dataset.snapshots import Progress, SnapshotReader, silent, take_snapshot
@@ -18,7 +16,6 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from research.pretraining.sample_rows_per_task import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from research.pretraining.training_data import TrainingData
-from searchers.space import Sketch
 from workers.round.round_context import descriptors_of
 
 SOME: Final = 500  # names in one query
@@ -40,8 +37,18 @@ def training_data_of(
     for page in SnapshotReader.of(database, frozen).pages(database, progress):
         ids |= _gather(gathering, page)
     with database.session() as session:
-        facts = _facts(session, [ids[key] for key in gathering.workloads])
-        sketches = _sketches(session, sorted(gathering.sketches))
+        workload_ids = [ids[key] for key in gathering.workloads]
+        facts = {
+            row.key: WorkloadFacts(row.op, descriptors_of(row), row.id)
+            for start in range(0, len(workload_ids), SOME)
+            for row in Workloads(session).get_many(workload_ids[start : start + SOME])
+        }
+        keys = sorted(gathering.sketches)
+        sketches = {
+            key: sketch
+            for start in range(0, len(keys), SOME)
+            for key, sketch in Sketches(session).by_key(keys[start : start + SOME]).items()
+        }
         contexts = Contexts(session)
         hosts = {context: contexts.get(int(context)).host_class for context in gathering.contexts}
         tasks = gathering.tasks(facts, sketches, hosts)
@@ -68,19 +75,3 @@ def _gather(gathering: TaskSample, page: Columns) -> Mapping[str, int]:
             here = TaskKey(workload, target, NOWHERE if context_id is None else str(context_id))
             gathering.add(here, sketch, decisions, Outcome(outcome), latency_us)
     return ids
-
-
-def _facts(session: Session, workload_ids: Sequence[int]) -> Mapping[str, WorkloadFacts]:
-    return {
-        row.key: WorkloadFacts(row.op, descriptors_of(row), row.id)
-        for start in range(0, len(workload_ids), SOME)
-        for row in Workloads(session).get_many(workload_ids[start : start + SOME])
-    }
-
-
-def _sketches(session: Session, keys: Sequence[str]) -> Mapping[str, Sketch]:
-    return {
-        key: sketch
-        for start in range(0, len(keys), SOME)
-        for key, sketch in Sketches(session).by_key(keys[start : start + SOME]).items()
-    }

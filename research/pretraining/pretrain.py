@@ -62,7 +62,10 @@ def pretrain(
     so. A base that does no better than chance on held-out rows is stored but not activated. Raises
     InvalidRequest for a model that stands on a base itself.
     """
-    _check(model)
+    if issubclass(resolve("cost_model", model), TransferModel):
+        raise InvalidRequest(
+            f"{model} stands on a base, and is none itself", hint="mallorn pretrain xgboost   (or another)"
+        )
     places = sorted({(task.op, home.text if home else task.target) for task in training_data.tasks})
     for done, (op, target) in enumerate(places):
         progress(done, len(places))
@@ -94,13 +97,6 @@ def only_foreign(metrics: CostModelMetrics) -> bool:
     return metrics.foreign is not None and metrics.foreign == metrics.trained_on
 
 
-def _check(model: str) -> None:
-    if issubclass(resolve("cost_model", model), TransferModel):
-        raise InvalidRequest(
-            f"{model} stands on a base, and is none itself", hint="mallorn pretrain xgboost   (or another)"
-        )
-
-
 def _fit(
     model: str, tasks: Sequence[TaskData], target: str, lowering: Lowering | None, share: float | None
 ) -> tuple[CostModel, CostModelMetrics] | None:
@@ -108,7 +104,11 @@ def _fit(
     if sum(latency is not None for task in tasks for latency in task.latencies_us) < FEWEST_ROWS:
         return None
     make = resolve("cost_model", model)
-    bounded = _bounded(tasks, target)
+    own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
+    # Rows of other targets make room for the target's own, which may be few.
+    room = BASE_ROWS - sum(len(task.trials) for task in own)
+    elsewhere = [task for task in tasks if task.target != target]
+    bounded = [*own, *(thinned(elsewhere, room) if room else [])]
     rows = rows_for(bounded, make.view, lowering)
     if np.count_nonzero(np.isfinite(rows.latencies_us)) < FEWEST_ROWS:
         return None
@@ -129,14 +129,6 @@ def _fit(
         counts["foreign"] = foreign
     metrics = {**judged[first], "split": first, "splits": judged, **counts}
     return _taught(make(), rows, target), CostModelMetrics.model_validate(metrics)
-
-
-def _bounded(tasks: Sequence[TaskData], target: str) -> Sequence[TaskData]:
-    """Rows of other targets make room for the target's own, which may be few."""
-    own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
-    others = [task for task in tasks if task.target != target]
-    room = BASE_ROWS - sum(len(task.trials) for task in own)
-    return [*own, *(thinned(others, room) if room else [])]
 
 
 def _judged(make: type[CostModel], rows: Rows, split: str) -> dict[str, float | None]:

@@ -99,18 +99,13 @@ def measuring_hosts(database: Database) -> list[dict[str, object]]:
 
 def _tasks(session: Session, candidates: int) -> Iterator[RecordedTask]:
     for measured in Recordings(session).measured():
-        trials = _distinct(Recordings(session).trials(measured))
+        first: dict[Candidate, Trial] = {}  # the first informative measurement of each candidate
+        for trial in Recordings(session).trials(measured):
+            if trial.outcome not in UNINFORMATIVE:
+                first.setdefault(trial.candidate, trial)
+        trials = list(first.values())
         if len(trials) >= candidates:
             yield _task(session, measured, trials)
-
-
-def _distinct(trials: Sequence[Trial]) -> list[Trial]:
-    """The first informative measurement of each candidate."""
-    first: dict[Candidate, Trial] = {}
-    for trial in trials:
-        if trial.outcome not in UNINFORMATIVE:
-            first.setdefault(trial.candidate, trial)
-    return list(first.values())
 
 
 def _task(session: Session, measured: MeasuredTask, trials: Sequence[Trial]) -> RecordedTask:

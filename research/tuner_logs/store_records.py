@@ -74,18 +74,15 @@ class _Places:
     def of(self, target: str, told: Provenance) -> dict[str, object]:
         key = target, told.dataset, told.measured_on.model_dump_json()
         if key not in self._known:
-            self._known[key] = self._written(target, told)
+            target_id = Targets(self._session).ensure(Target(target)).id
+            context = Contexts(self._session).ensure(target_id, **told.measured_on.model_dump())
+            self._known[key] = {
+                "kind": MeasurementKind.TRIAL.foreign,
+                "source_id": Sources(self._session).ensure(told.dataset),
+                "target_id": target_id,
+                "context_id": context.id,
+            }
         return self._known[key]
-
-    def _written(self, target: str, told: Provenance) -> dict[str, object]:
-        target_id = Targets(self._session).ensure(Target(target)).id
-        context = Contexts(self._session).ensure(target_id, **told.measured_on.model_dump())
-        return {
-            "kind": MeasurementKind.TRIAL.foreign,
-            "source_id": Sources(self._session).ensure(told.dataset),
-            "target_id": target_id,
-            "context_id": context.id,
-        }
 
 
 def _row(record: Restored, told: Provenance) -> dict[str, object]:

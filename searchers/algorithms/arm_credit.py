@@ -42,7 +42,20 @@ def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str]
     """The recent credit of each arm; an arm without trials gets the overall mean."""
     older, recent = history[:-RECENT], history[-RECENT:]
     best_us = min(map(_time_us, older), default=np.inf)
-    earned, weight = _earned(recent, best_us)
+    times_us = np.array([_time_us(trial) for trial in recent], dtype=np.float64)
+    before_us = np.minimum.accumulate(np.concatenate([[best_us], times_us]))[:-1]
+    better = np.isfinite(before_us) & (times_us < before_us)
+    gain = np.zeros(len(times_us))
+    gain[better] = np.minimum(1.0, np.log(before_us[better] / times_us[better]) / FULL_GAIN)
+    rank = np.zeros(len(times_us))
+    for end in range(len(times_us), 0, -WINDOW):
+        lines = slice(max(0, end - WINDOW), end)
+        near = times_us[lines]
+        # The share of the others that each trial beats; failures beat none.
+        slower = (near[None, :] > near[:, None]).sum(axis=1) / max(1, len(near) - 1)
+        rank[lines] = np.where(np.isfinite(near), slower, 0.0)
+    weight = np.power(DISCOUNT, np.arange(len(times_us))[::-1].astype(np.float64))
+    earned = rank + GAIN_WORTH * gain
     place = {arm: number for number, arm in enumerate(arms)}
     owner = np.array([_place(trial, place, arm_of) for trial in recent], dtype=np.int64)
     mine = owner >= 0
@@ -57,24 +70,6 @@ def _place(trial: Trial, place: dict[str, int], arm_of: Callable[[str], str]) ->
     if trial.outcome in UNINFORMATIVE or means_of(trial.origin) == DEFAULT:
         return -1
     return place.get(arm_of(trial.origin), -1)
-
-
-def _earned(trials: Sequence[Trial], best_us: float) -> tuple[Column, Column]:
-    """Credit and weight of each trial, oldest first."""
-    times_us = np.array([_time_us(trial) for trial in trials], dtype=np.float64)
-    before_us = np.minimum.accumulate(np.concatenate([[best_us], times_us]))[:-1]
-    better = np.isfinite(before_us) & (times_us < before_us)
-    gain = np.zeros(len(times_us))
-    gain[better] = np.minimum(1.0, np.log(before_us[better] / times_us[better]) / FULL_GAIN)
-    rank = np.zeros(len(times_us))
-    for end in range(len(times_us), 0, -WINDOW):
-        lines = slice(max(0, end - WINDOW), end)
-        near = times_us[lines]
-        # The share of the others that each trial beats; failures beat none.
-        slower = (near[None, :] > near[:, None]).sum(axis=1) / max(1, len(near) - 1)
-        rank[lines] = np.where(np.isfinite(near), slower, 0.0)
-    weight = np.power(DISCOUNT, np.arange(len(times_us))[::-1].astype(np.float64))
-    return rank + GAIN_WORTH * gain, weight
 
 
 def _time_us(trial: Trial) -> float:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column, CostModel, Indices
+from costmodels.base import Column, Indices
 from costmodels.decision_model_interfaces import ValuesPrefixes
 from costmodels.partial_schedules import prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner
@@ -41,15 +41,11 @@ class Beam(Learner):
         ends = []
         for sketch in sketches:
             knobs = ordered(sketch)
-            width = self._width(budget, len(knobs), scout.model)
+            prices = self.learning and not isinstance(scout.model, ValuesPrefixes)
+            looks = self.completions * (len(knobs) + 1) if prices else 1
+            width = max(2, min(self.width, budget // (looks * self.options)))
             ends.append((sketch, self._ends(knobs, scout, width, rng)))
         scout.look(ends, BEAM)
-
-    def _width(self, budget: int, knobs: int, model: CostModel) -> int:
-        """How many prefixes are kept, so that no more candidates are priced than the budget has."""
-        prices = self.learning and not isinstance(model, ValuesPrefixes)
-        looks = self.completions * (knobs + 1) if prices else 1
-        return max(2, min(self.width, budget // (looks * self.options)))
 
     def _ends(self, knobs: KnobOrder, scout: Scorer, width: int, rng: np.random.Generator) -> Rows:
         """What the last decisions of the beam lead to."""
@@ -84,12 +80,7 @@ class Beam(Learner):
         if isinstance(scout.model, ValuesPrefixes):
             seen = scout.space.features(knobs.sketch.candidates(rows.tolist()))
             return scout.model.value(prefixes(seen, knobs.step(decided))).astype(np.float64)
-        return self._completed(knobs, decided, rows, scout, rng)
-
-    def _completed(
-        self, knobs: KnobOrder, decided: int, rows: Rows, scout: Scorer, rng: np.random.Generator
-    ) -> Column:
-        """The mean of the best two of a few random completions."""
+        # Score each prefix by the mean of the best two of a few random completions.
         whole = np.repeat(rows, self.completions, axis=0)
         for at in knobs.order[decided:]:
             legal = knobs.knobs.legal(at, whole)

@@ -141,10 +141,6 @@ class BayesianOptimisation(BatchSearcher):
         timed = [trial for trial in asked.history if trial.time_us is not None]
         if len(timed) < FEWEST:
             return []
-        pool = self._pool(asked, sieve)
-        return self._by_acquisition(asked, timed, pool, sieve) if len(pool) else []
-
-    def _pool(self, asked: Request, sieve: Filter) -> ScoredPool:
         space, rng = asked.space, asked.rng
         elite = fastest(asked.history, self.elite).candidates
         half = self.considered // 2
@@ -156,7 +152,8 @@ class BayesianOptimisation(BatchSearcher):
         pool = penalise_failures(space, asked.history, pool, rng)
         order = rng.permutation(len(pool))
         ranked = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
-        return pool.without(ranked[self.kept :])
+        pool = pool.without(ranked[self.kept :])
+        return self._by_acquisition(asked, timed, pool, sieve) if len(pool) else []
 
     def _by_acquisition(
         self, asked: Request, timed: Sequence[Trial], pool: ScoredPool, sieve: Filter

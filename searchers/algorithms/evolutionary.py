@@ -10,7 +10,7 @@ from searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from searchers.batch_searcher import Request
 from searchers.bounded_trial_history import fastest
 from searchers.pooled_searcher import PooledSearcher, score
-from searchers.space import Candidate, Space
+from searchers.space import Candidate
 
 
 @dataclass(eq=False, kw_only=True)
@@ -30,41 +30,31 @@ class Evolutionary(PooledSearcher):
         space, rng = asked.space, asked.rng
         elite = fastest(asked.history, self.elite).candidates
         if asked.model is None:
-            return self._unguided(space, elite, asked.count, rng)
+            pool = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+            if elite:
+                parents = [elite[at] for at in rng.integers(len(elite), size=asked.count)]
+                pool.update(dict.fromkeys(space.mutate_all(rng, parents), MUTATION))
+            shuffled = rng.permutation(len(pool))
+            items = list(pool.items())
+            return dict(items[at] for at in shuffled)
         founders = dict.fromkeys(space.defaults(), DEFAULT) | dict.fromkeys(elite, MEASURED)
         strangers = space.sample(rng, max(1, self.population - len(founders)))
         pool = founders | {c: RANDOM for c in strangers if c not in founders}
         parents = list(pool)
         for _ in range(self.generations):
             promise = score(space, asked.model, parents).promise(self.optimism)
-            children = self._children(space, parents, promise, rng)
+            # Good parents breed more often, by rank, whatever the scale of the scores.
+            couples = round(self.population * self.crossover)
+            drawn = rng.choice(len(parents), size=self.population + couples, p=_by_rank(promise))
+            chosen = [parents[at] for at in drawn]
+            crossed = space.cross_all(rng, chosen[:couples], chosen[self.population :])
+            mutated = space.mutate_all(rng, chosen[couples : self.population])
+            children = dict.fromkeys(crossed, CROSSOVER) | dict.fromkeys(mutated, MUTATION)
             for child, origin in children.items():
                 pool.setdefault(child, origin)
             best_first = np.argsort(-promise, kind="stable")
             parents = [parents[at] for at in best_first[: self.population // 2]] + list(children)
         return pool
-
-    def _unguided(
-        self, space: Space, elite: list[Candidate], count: int, rng: np.random.Generator
-    ) -> dict[Candidate, str]:
-        pool = dict.fromkeys(space.sample(rng, count), RANDOM)
-        if elite:
-            parents = [elite[at] for at in rng.integers(len(elite), size=count)]
-            pool.update(dict.fromkeys(space.mutate_all(rng, parents), MUTATION))
-        shuffled = rng.permutation(len(pool))
-        items = list(pool.items())
-        return dict(items[at] for at in shuffled)
-
-    def _children(
-        self, space: Space, parents: list[Candidate], promise: NDArray[np.float32], rng: np.random.Generator
-    ) -> dict[Candidate, str]:
-        """One generation: good parents breed more often, by rank, whatever the scale of the scores."""
-        couples = round(self.population * self.crossover)
-        drawn = rng.choice(len(parents), size=self.population + couples, p=_by_rank(promise))
-        chosen = [parents[at] for at in drawn]
-        crossed = space.cross_all(rng, chosen[:couples], chosen[self.population :])
-        mutated = space.mutate_all(rng, chosen[couples : self.population])
-        return dict.fromkeys(crossed, CROSSOVER) | dict.fromkeys(mutated, MUTATION)
 
 
 def _by_rank(promise: NDArray[np.float32]) -> Column:

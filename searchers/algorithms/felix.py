@@ -37,18 +37,15 @@ class Surrogate:
         self._layers = initial(rng, 1, (len(used), *HIDDEN, 1))
         self._layers[-1] += np.float32(scores.mean())
         with threadpool_limits(1, user_api="blas"):
-            self._learn(points, scores, rng)
-
-    def _learn(self, points: Points, scores: Column, rng: np.random.Generator) -> None:
-        """Fast candidates weigh more: it is they that are climbed from."""
-        rows = self._rows(points)[0]
-        weight = (np.exp(np.minimum(0.0, scores - scores.max())) + 0.1).astype(np.float32)
-        adam = AdamW(self._layers, RATE, STEPS)
-        for _ in range(STEPS):
-            batch = rng.integers(len(rows), size=BATCH)
-            values = forward(self._layers, rows[batch][None])
-            error = values[-1][:, :, 0] - scores[batch].astype(np.float32)
-            adam.step(gradients(self._layers, values, error * weight[batch] / BATCH))
+            # Fast candidates weigh more, because the search climbs from them.
+            rows = self._rows(points)[0]
+            weight = (np.exp(np.minimum(0.0, scores - scores.max())) + 0.1).astype(np.float32)
+            adam = AdamW(self._layers, RATE, STEPS)
+            for _ in range(STEPS):
+                batch = rng.integers(len(rows), size=BATCH)
+                values = forward(self._layers, rows[batch][None])
+                error = values[-1][:, :, 0] - scores[batch].astype(np.float32)
+                adam.step(gradients(self._layers, values, error * weight[batch] / BATCH))
 
     def __call__(self, points: Points) -> Column:
         """The score of each point."""

@@ -8,7 +8,7 @@ import numpy as np
 from costmodels.base import Column, Indices, Vector
 from searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from searchers.batch_searcher import Request
-from searchers.bounded_trial_history import TimedCandidates, fastest
+from searchers.bounded_trial_history import fastest
 from searchers.decision_features import places_by_sketch
 from searchers.pooled_searcher import PooledSearcher, score
 from searchers.space import Candidate, Space
@@ -65,7 +65,11 @@ class Genetic(PooledSearcher):
         space, rng = asked.space, asked.rng
         known = fastest(asked.history, self.remembered)
         if asked.model is None:
-            return self._children_of_measured(space, known, asked.count, rng)
+            drawn = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+            if not known:
+                return drawn
+            fitness = -known.slowdown.astype(np.float32)
+            return self._breed(space, known.candidates, fitness, 2 * asked.count, rng) | drawn
         founders = dict.fromkeys(known.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
         strangers = space.sample(rng, max(1, self.population - len(founders)))
         pool = dict.fromkeys(strangers, RANDOM) | founders
@@ -80,21 +84,18 @@ class Genetic(PooledSearcher):
             pool = children | pool
         return pool
 
-    def _children_of_measured(
-        self, space: Space, known: TimedCandidates, count: int, rng: np.random.Generator
-    ) -> dict[Candidate, str]:
-        strangers = dict.fromkeys(space.sample(rng, count), RANDOM)
-        if not known:
-            return strangers
-        fitness = -known.slowdown.astype(np.float32)
-        children = self._breed(space, known.candidates, fitness, 2 * count, rng)
-        return children | strangers
-
     def _breed(
         self, space: Space, alive: list[Candidate], fitness: Vector, count: int, rng: np.random.Generator
     ) -> dict[Candidate, str]:
         """Children in random order; some are mutated, and those without crossover always are."""
-        mothers, fathers = self._couples(alive, fitness, count, rng)
+        # Parents are winners of tournaments on the same island.
+        members = islands(alive)
+        sizes = rng.multinomial(count, shares(fitness, members, self.champions))
+        chosen = [
+            tournament(rng, fitness, lines, 2 * size, self.contestants).reshape(2, size)
+            for lines, size in zip(members, sizes, strict=True)
+        ]
+        mothers, fathers = rng.permutation(np.hstack(chosen), axis=1)
         crossed = rng.random(count) < self.crossover
         partners = np.where(crossed, fathers, mothers)
         born = space.cross_all(rng, [alive[at] for at in mothers], [alive[at] for at in partners])
@@ -105,15 +106,3 @@ class Genetic(PooledSearcher):
             born[at] = mutant
         children = dict.fromkeys(mutants, MUTATION) | children
         return {child: children[child] for child in born}
-
-    def _couples(
-        self, alive: list[Candidate], fitness: Vector, count: int, rng: np.random.Generator
-    ) -> Indices:
-        """Parents in two rows: winners of tournaments on the same island."""
-        members = islands(alive)
-        sizes = rng.multinomial(count, shares(fitness, members, self.champions))
-        chosen = [
-            tournament(rng, fitness, lines, 2 * size, self.contestants).reshape(2, size)
-            for lines, size in zip(members, sizes, strict=True)
-        ]
-        return rng.permutation(np.hstack(chosen), axis=1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column, CostModel, Indices
+from costmodels.base import Column, CostModel
 from searchers.base import WALK
 from searchers.batch_searcher import Request
 from searchers.bounded_trial_history import TimedCandidates, fastest
@@ -103,7 +103,10 @@ class Guided(PooledSearcher):
             hints = directions.expected(origin, ahead) + prior[: len(origin)] - prior[len(origin) :]
             value = self._value(space, model, ahead, np.repeat(worth, self.neighbours), hints)
             seen.update(zip(ahead, value.tolist(), strict=True))
-            chosen = self._ahead(value, rng)
+            # Each walker takes the best of its neighbours; a little noise spreads equals.
+            noisy = value + self.noise * rng.gumbel(size=len(value))
+            best = noisy.reshape(-1, self.neighbours).argmax(axis=1)
+            chosen = np.arange(len(best)) * self.neighbours + best
             at, worth = [ahead[line] for line in chosen], value[chosen]
         best_first = sorted(seen, key=lambda candidate: -seen[candidate])
         return dict.fromkeys(best_first if model else best_first[: 2 * asked.count], WALK)
@@ -115,12 +118,6 @@ class Guided(PooledSearcher):
         if model is None:
             return worth + hints
         return score(space, model, ahead).promise(self.optimism) + self.hint * hints
-
-    def _ahead(self, value: Column, rng: np.random.Generator) -> Indices:
-        """For each walker the best of its neighbours, with a little noise, so that equals spread."""
-        noisy = value + self.noise * rng.gumbel(size=len(value))
-        best = noisy.reshape(-1, self.neighbours).argmax(axis=1)
-        return np.asarray(np.arange(len(best)) * self.neighbours + best)
 
     def _starts(
         self, space: Space, known: TimedCandidates, rng: np.random.Generator

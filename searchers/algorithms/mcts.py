@@ -4,10 +4,142 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from costmodels.base import Column, Indices
 from searchers.learning.exploring_learner import HistorySample, Learner
+from searchers.learning.knob_distributions import counted, softmax
+from searchers.learning.knobs import Mask, knobs_of
 from searchers.learning.scorer import ScoredRows, Scorer
-from searchers.learning.search_trees import Nodes
-from searchers.learning.tree_rollouts import Rollouts, SketchTrees
+from searchers.space import Sketch
+from searchers.tile_factorizations import Rows
+
+Nodes = Indices
+
+NOWHERE = -1
+
+
+class SearchTrees:
+    """Nodes with one child per option, their visits and their results."""
+
+    def __init__(self, trees: int, options: int) -> None:
+        self._child = np.empty((0, options), dtype=np.int64)
+        self._visits, self._total, self._best = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._size = 0
+        self.roots = self._new(trees)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def step(self, nodes: Nodes, options: Indices) -> tuple[Nodes, Mask]:
+        """The child of each node for its option, created if missing, and whether it is new.
+
+        NOWHERE has no children.
+        """
+        inside = nodes != NOWHERE
+        child = np.where(inside, self._child[nodes, options], NOWHERE)
+        made = inside & (child == NOWHERE)
+        parents, inverse = np.unique(
+            np.stack([nodes[made], options[made]], axis=1), axis=0, return_inverse=True
+        )
+        new = self._new(len(parents))
+        self._child[parents[:, 0], parents[:, 1]] = new
+        child[made] = new[inverse.reshape(-1)]
+        return child, made
+
+    def credit(self, paths: Nodes, worth: Column) -> None:
+        """Add a result to every node on each path (one per row, NOWHERE after its end)."""
+        line, level = np.nonzero(paths != NOWHERE)
+        nodes, worth = paths[line, level], worth[line]
+        np.add.at(self._visits, nodes, 1.0)
+        np.add.at(self._total, nodes, worth)
+        np.maximum.at(self._best, nodes, worth)
+
+    def bound(self, nodes: Nodes, chances: Column, curiosity: float) -> Column:
+        """The upper confidence bound of each option: its worth plus a bonus for few visits.
+
+        An option never taken counts as its parent; likelier options are tried sooner.
+        """
+        child = self._child[nodes]
+        tried = child != NOWHERE
+        worth = np.where(tried, self._worth(child), self._worth(nodes)[:, None])
+        visits = np.where(tried, self._visits[child], 0.0)
+        doubt = chances * np.sqrt(self._visits[nodes])[:, None] / (1.0 + visits)
+        return np.asarray(worth + curiosity * doubt)
+
+    def root_bound(self, siblings: int, total: Column, curiosity: float) -> Column:
+        """The bound of every whole tree among those that share `total` visits."""
+        doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
+        return np.asarray(self._worth(self.roots) + curiosity * doubt)
+
+    def root_visits(self) -> Column:
+        """The number of descents of each tree."""
+        return np.asarray(self._visits[self.roots])
+
+    def _worth(self, nodes: Nodes) -> Column:
+        """The mean of a node's average result and its best."""
+        mean = self._total[nodes] / np.maximum(1.0, self._visits[nodes])
+        return np.where(self._visits[nodes] > 0, (mean + self._best[nodes]) / 2, 0.0)
+
+    def _new(self, count: int) -> Nodes:
+        while self._size + count > len(self._visits):
+            more = max(256, len(self._visits))
+            self._child = np.pad(self._child, ((0, more), (0, 0)), constant_values=NOWHERE)
+            self._visits, self._total, self._best = (
+                np.pad(column, (0, more)) for column in (self._visits, self._total, self._best)
+            )
+        self._size += count
+        return np.arange(self._size - count, self._size)
+
+
+class SketchTrees:
+    """One tree per seed; each level is a knob of the sketch."""
+
+    def __init__(self, sketch: Sketch, trees: int) -> None:
+        self.sketch = sketch
+        self.knobs = knobs_of(sketch)
+        self.nodes = SearchTrees(trees, self.knobs.most)
+        self.take_up(np.empty((0, sketch.width), dtype=np.int32))
+
+    def take_up(self, rows: Rows) -> None:
+        """Complete rollouts with option frequencies of these rows from now on."""
+        self.habit = counted(self.knobs, rows, np.ones(len(rows)))
+
+    def plant(self, sight: ScoredRows, tree: Nodes) -> None:
+        """Add the whole paths of known candidates, each to its tree."""
+        path, places = [self.nodes.roots[tree]], self.knobs.places(sight.rows)
+        for at in range(len(self.knobs)):
+            path.append(self.nodes.step(path[-1], places[:, at])[0])
+        self.nodes.credit(np.stack(path, axis=1), np.exp(sight.promise))
+
+
+class Rollouts:
+    """Many descents at once, one per line, each in a given tree."""
+
+    def __init__(self, trees: SketchTrees, tree: Nodes, rng: np.random.Generator) -> None:
+        self.trees = trees
+        self._rng = rng
+        self._path = [trees.nodes.roots[tree]]
+
+    def complete(self, curiosity: float, noise: float) -> Rows:
+        """Descend by bound, add one node, and complete at random."""
+        trees, node = self.trees, self._path[0]
+        rows = trees.knobs.blank(len(node))
+        for at in range(len(trees.knobs)):
+            inside = (node != NOWHERE)[:, None]
+            legal = trees.knobs.legal(at, rows)
+            bound = trees.nodes.bound(node, softmax(trees.habit[at], legal), curiosity)
+            drawn = self._rng.gumbel(size=legal.shape)
+            wanted = np.where(inside, bound + noise * drawn, trees.habit[at] + drawn)
+            options = np.where(legal, wanted, -np.inf).argmax(axis=1)
+            trees.knobs.set(at, rows, options)
+            child, made = trees.nodes.step(node, options)
+            self._path.append(child)
+            node = np.where(made, NOWHERE, child)
+        return rows
+
+    def credit(self, sight: ScoredRows) -> None:
+        """Add each result, as a share of the best speed, to the nodes on its path."""
+        self.trees.nodes.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
+
 
 ROLLOUT = "rollout"
 
@@ -49,7 +181,10 @@ class Mcts(Learner):
     def _roll_out(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
         """One batch of rollouts over all trees; the first decision of each is its sketch."""
         tree = np.arange(self.batch) % self.trees
-        sketch = self._sketches(forest, tree, rng)
+        total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
+        bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
+        wanted = np.stack(bounds, axis=1)[tree]
+        sketch = (wanted + self.noise * rng.gumbel(size=wanted.shape)).argmax(axis=1)
         parts = [Rollouts(trees, tree[sketch == at], rng) for at, trees in enumerate(forest)]
         views = [(part.trees.sketch, part.complete(self.curiosity, self.noise)) for part in parts]
         for part, sight in zip(parts, scout.look(views, ROLLOUT), strict=True):
@@ -57,9 +192,3 @@ class Mcts(Learner):
 
     def _told(self, sight: ScoredRows) -> ScoredRows:
         return sight if self.learning else replace(sight, promise=np.zeros_like(sight.promise))
-
-    def _sketches(self, forest: list[SketchTrees], tree: Nodes, rng: np.random.Generator) -> Nodes:
-        total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
-        bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
-        wanted = np.stack(bounds, axis=1)[tree]
-        return np.asarray((wanted + self.noise * rng.gumbel(size=wanted.shape)).argmax(axis=1))

@@ -1,17 +1,166 @@
 """Proximal policy optimisation over knob steps, as in Chameleon: each knob goes down, stays or goes up."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from costmodels.base import Indices
+from searchers.learning.dense_network import DenseNetwork
 from searchers.learning.exploring_learner import HistorySample
-from searchers.learning.learned_parameters import LearnedParameters
-from searchers.learning.moves import moves_of
-from searchers.learning.ppo_actor import Actor
+from searchers.learning.learned_parameters import LearnedParameters, Lesson
+from searchers.learning.moves import STAY, moves_of
+from searchers.learning.replay_buffer import reward
 from searchers.learning.scorer import ScoredRows, Scorer
+from searchers.learning.serial_matmul import Array
 from searchers.learning.stateful_learner import StatefulLearner
-from searchers.learning.trajectory import Trajectory
+from searchers.space import Matrix
+from searchers.tile_factorizations import Rows
+
+DOWN, KEEP, UP = 0, 1, 2
+HIDDEN = (64,)
+BATCH = 256
+MOVED = 2.0  # knobs that an untrained policy moves per step
+
+
+class Experience(NamedTuple):
+    """States, actions, their log probabilities, advantages and returns."""
+
+    state: Matrix
+    action: Indices  # rows x knobs
+    chance: Array  # log probabilities, rows x knobs
+    advantage: Array
+    value: Array
+
+    def at(self, lines: Indices) -> "Experience":
+        return Experience(
+            self.state[lines],
+            self.action[lines],
+            self.chance[lines],
+            self.advantage[lines],
+            self.value[lines],
+        )
+
+
+class Actor:
+    """The policy: probabilities of down, stay and up for each knob. The critic: the value of a state."""
+
+    def __init__(self, known: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
+        self._policy = DenseNetwork(known, HIDDEN, 3 * knobs, rate, rng)
+        self._critic = DenseNetwork(known, HIDDEN, 1, rate, rng)
+        moving = min(0.5, MOVED / max(1, knobs))
+        self._calm = np.log([moving / 2, 1 - moving, moving / 2])
+
+    def lesson(self) -> Lesson:
+        """What it has learned."""
+        policy = {f"policy.{name}": array for name, array in self._policy.lesson().items()}
+        return policy | {f"critic.{name}": array for name, array in self._critic.lesson().items()}
+
+    def go_on(self, lesson: Lesson) -> None:
+        """Take up what another one learned; what is of another shape is left alone."""
+        for part, network in (("policy.", self._policy), ("critic.", self._critic)):
+            network.go_on({n.removeprefix(part): array for n, array in lesson.items() if n.startswith(part)})
+
+    def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
+        """An action per knob, and its log probability."""
+        logs = self._logs(self._policy(state))
+        action = (logs + rng.gumbel(size=logs.shape)).argmax(axis=2)
+        return action, _taken(logs, action)
+
+    def value(self, state: Matrix) -> Array:
+        """The expected discounted reward from each state."""
+        return self._critic(state)[:, 0]
+
+    def learn(
+        self, experience: Experience, epochs: int, clip: float, entropy: float, rng: np.random.Generator
+    ) -> None:
+        """Learn from the experience, in a few passes over batches."""
+        for _ in range(epochs):
+            order = rng.permutation(len(experience.value))
+            for lines in np.split(order, range(BATCH, len(order), BATCH)):
+                self._update(experience.at(lines), clip, entropy)
+
+    def _update(self, part: Experience, clip: float, entropy: float) -> None:
+        self._policy.learn(part.state, lambda outputs: self._slope(outputs, part, clip, entropy))
+        hoped = part.value[:, None]
+        self._critic.learn(part.state, lambda outputs: (outputs - hoped) / len(hoped))
+
+    def _logs(self, outputs: Array) -> Array:
+        raised = outputs.reshape(len(outputs), -1, 3) + self._calm
+        return np.asarray(raised - np.log(np.exp(raised).sum(axis=2, keepdims=True)))
+
+    def _slope(self, outputs: Array, part: Experience, clip: float, entropy: float) -> Array:
+        """The gradient of the clipped objective, knob by knob, with an entropy bonus."""
+        logs = self._logs(outputs)
+        chances = np.exp(logs)
+        ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]
+        open_ = np.where(gain > 0, ratio < 1 + clip, ratio > 1 - clip)
+        push = (ratio * gain * open_)[:, :, None]
+        slope = -push * (np.arange(3) == part.action[:, :, None]) + push * chances
+        surprise = -(chances * logs).sum(axis=2, keepdims=True)
+        slope += entropy * chances * (logs + surprise)
+        return np.asarray(slope.reshape(len(outputs), -1) / len(outputs))
+
+
+def _taken(logs: Array, action: Indices) -> Array:
+    return np.take_along_axis(logs, action[:, :, None], axis=2)[:, :, 0]
+
+
+SMALLEST_SPREAD = 1e-6
+
+
+class Trajectory:
+    """Walkers of one sketch and one policy, step by step."""
+
+    def __init__(self, actor: Actor, start: ScoredRows) -> None:
+        self.actor = actor
+        self._seen = [start]
+        self._actions: list[Indices] = []
+        self._chances: list[Array] = []
+
+    @property
+    def here(self) -> ScoredRows:
+        return self._seen[-1]
+
+    def decide(self, rng: np.random.Generator) -> Rows:
+        """Let the policy act, and return the rows that this leads to."""
+        action, chance = self.actor.act(self.here.features, rng)
+        self._actions.append(action)
+        self._chances.append(chance)
+        moves = moves_of(self.here.sketch)
+        rows = self.here.rows
+        for (down, up), wanted in zip(moves.knobs, action.T, strict=True):
+            rows = moves.apply(rows, np.array([down, STAY, up])[wanted])
+        return rows
+
+    def arrive(self, there: ScoredRows) -> None:
+        """Move to where the last decision led."""
+        self._seen.append(there)
+
+    def experience(self, discount: float, trace: float) -> Experience:
+        """All steps of all walkers, with normalised advantages."""
+        promise = np.stack([sight.promise for sight in self._seen])
+        values = np.stack([self.actor.value(sight.features) for sight in self._seen])
+        gain = advantages(reward(np.diff(promise, axis=0)), values, discount, trace)
+        lead = (gain - gain.mean()) / max(SMALLEST_SPREAD, float(gain.std()))
+        return Experience(
+            np.concatenate([sight.features for sight in self._seen[:-1]]),
+            np.concatenate(self._actions),
+            np.concatenate(self._chances),
+            lead.reshape(-1),
+            (values[:-1] + gain).reshape(-1),
+        )
+
+
+def advantages(rewards: Array, values: Array, discount: float, trace: float) -> Array:
+    """Generalised advantage estimates (steps x walkers); `values` has one step more than `rewards`."""
+    surprise = rewards + discount * values[1:] - values[:-1]
+    ahead = np.zeros_like(surprise)
+    for at in reversed(range(len(surprise))):
+        later = ahead[at + 1] if at + 1 < len(surprise) else 0.0
+        ahead[at] = surprise[at] + discount * trace * later
+    return ahead
+
 
 STEP = "step"
 
@@ -44,7 +193,9 @@ class Ppo(StatefulLearner):
                 Trajectory(actors[s.sketch.key], s) for s in scout.starts(self.walkers, self.greed, rng)
             ]
             for _ in range(self.horizon):
-                self._step(scout, trails, rng)
+                views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
+                for trail, there in zip(trails, scout.look(views, STEP), strict=True):
+                    trail.arrive(there)
             for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)
@@ -56,9 +207,3 @@ class Ppo(StatefulLearner):
         if lesson := lessons.of(sight.sketch.key):
             actor.go_on(lesson)
         return actor
-
-    def _step(self, scout: Scorer, trails: Sequence[Trajectory], rng: np.random.Generator) -> None:
-        """One step of the walkers of every sketch."""
-        views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
-        for trail, there in zip(trails, scout.look(views, STEP), strict=True):
-            trail.arrive(there)

@@ -32,21 +32,14 @@ class Annealing(PooledSearcher):
     def pool(self, asked: Request) -> dict[Candidate, str]:
         temperature = self.temperature(len(asked.history))
         if asked.model is None:
-            return self._steps_for_the_device(asked, temperature)
-        return self._walk(asked, self._starts(asked, temperature), temperature)
-
-    def temperature(self, trials: int) -> float:
-        """The temperature at the start of a round, in log latency."""
-        return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))
-
-    def _starts(self, asked: Request, temperature: float) -> list[Candidate]:
-        """Half from fast candidates, a quarter from the last, the rest from defaults and random ones."""
-        fast = fastest(asked.history, self.remembered).draw(asked.rng, self.chains // 2, temperature)
-        last = latest(asked.history, self.remembered).draw(asked.rng, self.chains // 4, temperature)
-        known = [*fast, *last, *asked.space.defaults()][: self.chains]
-        return known + asked.space.sample(asked.rng, self.chains - len(known))
-
-    def _walk(self, asked: Request, at: list[Candidate], temperature: float) -> dict[Candidate, str]:
+            # One step from half of the starts, two from the others.
+            space, rng = asked.space, asked.rng
+            starts = fastest(asked.history, self.remembered).draw(rng, 2 * asked.count, temperature)
+            once = space.mutate_all(rng, starts)
+            twice = [*once[::2], *space.mutate_all(rng, once[1::2])]
+            strangers = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+            return dict.fromkeys((twice[at] for at in rng.permutation(len(twice))), ANNEALING) | strangers
+        at = self._starts(asked, temperature)
         space, model, rng = asked.space, asked.model, asked.rng
         seen = dict.fromkeys(at, ANNEALING)
         promise = score(space, model, at).promise(self.optimism)
@@ -60,11 +53,13 @@ class Annealing(PooledSearcher):
             at = [new if go else old for old, new, go in zip(at, ahead, goes, strict=True)]
         return seen
 
-    def _steps_for_the_device(self, asked: Request, temperature: float) -> dict[Candidate, str]:
-        """One step from half of the starts, two from the others."""
-        space, rng = asked.space, asked.rng
-        starts = fastest(asked.history, self.remembered).draw(rng, 2 * asked.count, temperature)
-        once = space.mutate_all(rng, starts)
-        twice = [*once[::2], *space.mutate_all(rng, once[1::2])]
-        strangers = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
-        return dict.fromkeys((twice[at] for at in rng.permutation(len(twice))), ANNEALING) | strangers
+    def temperature(self, trials: int) -> float:
+        """The temperature at the start of a round, in log latency."""
+        return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))
+
+    def _starts(self, asked: Request, temperature: float) -> list[Candidate]:
+        """Half from fast candidates, a quarter from the last, the rest from defaults and random ones."""
+        fast = fastest(asked.history, self.remembered).draw(asked.rng, self.chains // 2, temperature)
+        last = latest(asked.history, self.remembered).draw(asked.rng, self.chains // 4, temperature)
+        known = [*fast, *last, *asked.space.defaults()][: self.chains]
+        return known + asked.space.sample(asked.rng, self.chains - len(known))

@@ -17,7 +17,7 @@ from costmodels.partial_schedules import (
 )
 from searchers.decision_features import layout
 from searchers.learning.moves import support
-from searchers.space import Choice, ChoiceKind, Sketch
+from searchers.space import ChoiceKind, Sketch
 from searchers.tile_factorizations import Rows, divisors
 
 Mask = NDArray[np.bool_]
@@ -101,28 +101,24 @@ def _knobs(sketch: Sketch) -> list[Knob]:
     knobs: list[Knob] = []
     for columns, choice in sketch.places:
         if choice.kind is ChoiceKind.TILE:
-            knobs += _of_tile(choice, columns.start)
+            every = tuple(divisors(choice.extent))
+            innermost = tuple(option for option in every if option <= (choice.limit or choice.extent))
+            last = choice.width - 1
+            place, multiple = choice.inner_multiple or (0, 1)
+            knobs += [
+                Knob(
+                    columns.start + level,
+                    innermost if level == last else every,
+                    columns.start,
+                    choice.extent,
+                    last - level,
+                    multiple if level == place else 1,
+                )
+                for level in range(last, 0, -1)
+            ]
         else:
             knobs.append(Knob(columns.start, tuple(support(choice).tolist()), columns.start, 0))
     return knobs
-
-
-def _of_tile(choice: Choice, start: int) -> list[Knob]:
-    every = tuple(divisors(choice.extent))
-    innermost = tuple(option for option in every if option <= (choice.limit or choice.extent))
-    last = choice.width - 1
-    place, multiple = choice.inner_multiple or (0, 1)
-    return [
-        Knob(
-            start + level,
-            innermost if level == last else every,
-            start,
-            choice.extent,
-            last - level,
-            multiple if level == place else 1,
-        )
-        for level in range(last, 0, -1)
-    ]
 
 
 class KnobOrder:

@@ -47,7 +47,15 @@ class Moves:
         table = np.array(fields, dtype=np.int64).reshape(-1, 7)
         self._source, self._target, self._factor, self._limit, self._step, self._edge, self._left = table.T
         self._lists = {start: support(c) for c, start in placed if c.kind is not ChoiceKind.TILE}
-        self.knobs = self._knobs({start for _, start in placed})
+        # Pairs of opposite directions, down and up: a prime at an inner level of a tile, or a list.
+        outermost = {start for _, start in placed}
+        index = {(d.source, d.target, d.factor, d.step): at for at, d in enumerate(self.directions)}
+        pairs = [
+            (at, index[d.target, d.source, d.factor, -d.step])
+            for at, d in enumerate(self.directions)
+            if d.step < 0 or (d.step == 0 and d.target in outermost)
+        ]
+        self.knobs = np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
     def __len__(self) -> int:
         return len(self.directions)
@@ -89,16 +97,6 @@ class Moves:
             mine = self._source[way] == column
             at = np.searchsorted(values, moved[line[mine], column]) + self._step[way[mine]]
             moved[line[mine], column] = values[np.clip(at, 0, len(values) - 1)]
-
-    def _knobs(self, outermost: set[int]) -> Indices:
-        """Pairs of opposite directions, down and up: a prime at an inner level of a tile, or a list."""
-        index = {(d.source, d.target, d.factor, d.step): at for at, d in enumerate(self.directions)}
-        pairs = [
-            (at, index[d.target, d.source, d.factor, -d.step])
-            for at, d in enumerate(self.directions)
-            if d.step < 0 or (d.step == 0 and d.target in outermost)
-        ]
-        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
 @lru_cache(maxsize=256)

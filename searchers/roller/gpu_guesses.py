@@ -170,10 +170,6 @@ class GpuTiles:
 
     def best(self, count: int) -> Rows:
         """Return up to `count` rows that fit, fastest first; the least bad ones where none fits."""
-        rows = self._options()
-        return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
-
-    def _options(self) -> Table:
         tables = [self._spatial_options(place.choice.extent) for place in self._block.spatial]
         tables += [
             _tilings(p.choice.extent, p.choice.width, (1, 8, p.choice.limit or 64))
@@ -186,7 +182,8 @@ class GpuTiles:
             rng = np.random.default_rng(_SEED)
             picks = np.stack([rng.integers(size, size=_MOST_ROWS) for size in sizes])
         rows = np.hstack([table[pick] for table, pick in zip(tables, picks, strict=True)])
-        return np.unique(rows, axis=0)
+        rows = np.unique(rows, axis=0)
+        return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
 
     def _spatial_options(self, extent: int) -> Table:
         if self._fragment is None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 
 from graphc.export import compile_network as stock
-from graphc.pass_table import pass_table
+from graphc.phases import pass_table
 from workers.interfaces.model_compiler import ModelCompiler, Ranges, Scripts, Shapes, Signature
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from graphc.core.pass_runner import run
-from graphc.pass_table import pass_table
-from graphc.phases import BEFORE_SCHEDULES, Phase
+from graphc.phases import BEFORE_SCHEDULES, Phase, pass_table
 from mallorn.core.errors import UnknownName
 from workers.interfaces.model_compiler import PassReport, RecipeReport, Shapes
 from workers.tvm.copies_left import copies_left

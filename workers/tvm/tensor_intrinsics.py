@@ -14,11 +14,11 @@ _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
 # Instructions and schedule rules that TVM has not, registered where the passes that need them are.
 _OURS: Final = {
     "llvm": (
-        "graphc.schedule_rules.block_matmul_rule",
-        "graphc.schedule_rules.reduction_rule",
-        "graphc.schedule_rules.elementwise_rule",
-        "graphc.schedule_rules.depthwise_strips_rule",
-        "graphc.schedule_rules.tiles_rule",
+        "graphc.quant.block_quantized_matmul_function",
+        "graphc.tasks.mark_reductions",
+        "graphc.tasks.mark_elementwise_rows",
+        "graphc.conv.fuse_pointwise_into_depthwise",
+        "graphc.quant.tile_instructions",
     ),
     "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.int8_instructions"),
 }

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from graphc.pass_table import pass_table
-from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
+from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, pass_table
 from tests.contract.reference.markdown import code, described, page, table
 
 WORDS: Final = (

@@ -8,8 +8,7 @@ from sklearn.tree import ExtraTreeRegressor
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
 from costmodels.forest import Forest, as_trees
-from costmodels.forest_plus_lfbo import ForestPlusLFBO
-from costmodels.lfbo import LFBO, chances
+from costmodels.lfbo import LFBO, ForestPlusLFBO, chances
 from costmodels.lgbm import LightGBM, LightGBMRank
 from costmodels.metrics import pairwise_accuracy
 from costmodels.mlp import MLP

@@ -7,9 +7,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from graphc.core.graph_pass import TensorFunctionPass
 from graphc.core.pass_registry import OWN_PASSES, defined
 from graphc.core.pass_runner import run as run_steps
-from graphc.core.tensor_function_pass import TensorFunctionPass
 from tests.unit.graphc.networks import HASWELL, random
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 

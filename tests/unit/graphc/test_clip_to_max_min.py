@@ -8,7 +8,7 @@ from onnx import ModelProto, helper, numpy_helper
 from tvm import relax, topi
 from tvm.relax.frontend.onnx import from_onnx
 
-from graphc.layout.clip_to_max_min import ClipToMaxMin
+from graphc.layout.prepare_convert_layout import ClipToMaxMin
 from tests.unit.graphc.networks import random, run
 from tests.unit.graphc.pass_conformance import PassConformance
 

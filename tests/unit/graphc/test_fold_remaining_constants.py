@@ -11,7 +11,7 @@ from tvm import relax
 from graphc.core.pass_registry import make_passes
 from graphc.core.pass_runner import run as run_steps
 from graphc.core.reporting_pass import Report
-from graphc.fold.fold_remaining_constants import FoldRemainingConstants
+from graphc.fold.fold_constant_operators import FoldRemainingConstants
 from tests.unit.graphc.networks import HASWELL, network, random, run, weights
 from workers.tvm.graph_recipes import TUNED, TUNED_GPU, step_json
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper, numpy_helper
 
-from graphc.pass_table import pass_table
+from graphc.phases import pass_table
 from mallorn.core.errors import UnknownName
 from tests.unit.graphc.networks import HASWELL
 from workers.interfaces.model_compiler import PassReport

@@ -11,8 +11,12 @@ from mallorn.core.outcomes import Outcome
 from searchers.algorithms.evolutionary import Evolutionary
 from searchers.base import Trial
 from searchers.batch_sampler import ScoredPool
-from searchers.failure_and_build_time_penalty import learn_build_times, penalise_failures
-from searchers.predict_failures import CERTAIN, learn_feasibility
+from searchers.failure_and_build_time_penalty import (
+    CERTAIN,
+    learn_build_times,
+    learn_feasibility,
+    penalise_failures,
+)
 from searchers.simulate_search import simulate
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace

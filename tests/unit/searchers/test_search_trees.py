@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from searchers.algorithms.mcts import NOWHERE, Rollouts, SearchTrees, SketchTrees
 from searchers.learning.scorer import ScoredRows
-from searchers.learning.search_trees import NOWHERE, SearchTrees
-from searchers.learning.tree_rollouts import Rollouts, SketchTrees
 from searchers.synthetic_space import TILED, SyntheticSpace
 
 

@@ -7,15 +7,12 @@ import pytest
 
 from costmodels.random import RandomModel
 from searchers.algorithms.es import EsState, EvolutionStrategy
-from searchers.algorithms.mcts import Mcts
-from searchers.algorithms.ppo import Ppo
-from searchers.algorithms.qlearning import QLearning
+from searchers.algorithms.mcts import Mcts, SearchTrees
+from searchers.algorithms.ppo import Actor, Ppo
+from searchers.algorithms.qlearning import QLearning, QValues
 from searchers.algorithms.reinforce import Reinforce
 from searchers.base import Searcher
 from searchers.learning.knob_distributions import KnobDistributions
-from searchers.learning.ppo_actor import Actor
-from searchers.learning.q_values import QValues
-from searchers.learning.search_trees import SearchTrees
 from searchers.synthetic_space import SyntheticSpace
 
 

@@ -1,1 +1,0 @@
-"""Rules of MetaSchedule for functions that name them."""
