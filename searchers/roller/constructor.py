@@ -26,6 +26,12 @@ _MOST_ROWS, _MOST_AGAIN, _DEEPEST = 16, 16, 64  # of a register tile, of tiles b
 _WIDEST: Final = 64  # numbers that MetaSchedule makes vectors of at once
 _OVERFULL: Final = 1.2  # times the registers: a few that spill may still be worth it
 _KEPT, _MOST_BUILT = 96, 6_000
+_MOST_TILES: Final = 256  # of a block, with which every other choice is tried
+_VERSIONS: Final = 3  # of tiles that there is no model of
+_TENSORIZED: Final = "meta_schedule.auto_tensorize"
+_USUAL_UNROLL: Final = 64.0
+FIXED_US: Final = 1e8  # of a sketch without choices on a GPU, until the others are known
+_UNKNOWN_US: Final = 1e9  # of a sketch that there is no model of: they stay in the order of their making
 
 
 def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: float) -> Rows:
@@ -117,22 +123,12 @@ def _singles(extent: int, most: int) -> Table:
 
 
 def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
-    """So that the inner part fills vectors."""
-    return [_innermost(place, 2 * machine.lanes) for place in block.places]
-
-
-def _innermost(place: PlacedChoice, limit: int) -> list[int]:
-    """Up to a limit in the innermost level, the rest in the outermost."""
-    inner = largest_factor(place.choice.extent, limit)
-    return [place.choice.extent // inner] + [1] * (place.choice.width - 2) + [inner]
-
-
-_MOST_TILES: Final = 256  # of a block, with which every other choice is tried
-_VERSIONS: Final = 3  # of tiles that there is no model of
-_TENSORIZED: Final = "meta_schedule.auto_tensorize"
-_USUAL_UNROLL: Final = 64.0
-FIXED_US: Final = 1e8  # of a sketch without choices on a GPU, until the others are known
-_UNKNOWN_US: Final = 1e9  # of a sketch that there is no model of: they stay in the order of their making
+    """Cut each reduction so that its innermost level fills vectors; its outermost level has the rest."""
+    tiles = []
+    for place in block.places:
+        inner = largest_factor(place.choice.extent, 2 * machine.lanes)
+        tiles.append([place.choice.extent // inner, *[1] * (place.choice.width - 2), inner])
+    return tiles
 
 
 @dataclass(frozen=True)

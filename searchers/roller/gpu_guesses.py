@@ -17,7 +17,7 @@ from costmodels.base import Column
 from mallorn.core.values.machine import Machine, peak_gflops
 from searchers.loop_nest import Access, Nest, product
 from searchers.roller.sketch_blocks import Block, blocks, places
-from searchers.space import Choice, ChoiceKind, Sketch
+from searchers.space import ChoiceKind, Sketch
 from searchers.tile_factorizations import Rows, divisors
 
 Table = NDArray[np.int64]
@@ -63,7 +63,12 @@ def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tupl
         slower = [us * (1 + _LATER * at) for at in range(len(variants))]
         first = np.sort(np.unique(np.concatenate(variants), axis=0, return_index=True)[1])
         return np.concatenate(variants)[first], np.concatenate(slower)[first]
-    summing = [place for place in places(sketch) if _adds_up(place.choice)]
+    # Such a list of MetaSchedule's says how many threads add up one sum.
+    summing = [
+        place
+        for place in places(sketch)
+        if place.choice.kind is ChoiceKind.CATEGORICAL and place.choice.labels[:1] == (4,)
+    ]
     if of_sketch or not summing:
         return None
     threads = summing[0].choice.labels
@@ -91,11 +96,6 @@ def _is_modelled(of_sketch: Sequence[Block]) -> bool:
     return {place.choice.width for place in spatial} == {GPU_LEVELS} and {
         place.choice.width for place in reduced
     } <= {GPU_SUM_LEVELS}
-
-
-def _adds_up(choice: Choice) -> bool:
-    """Return whether a list of MetaSchedule's says how many threads add up one sum."""
-    return choice.kind is ChoiceKind.CATEGORICAL and choice.labels[:1] == (4,)
 
 
 def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
