@@ -19,7 +19,7 @@ from sqlalchemy import delete, update
 from db.repositories import api_keys
 from db.repositories.api_keys import ApiKeys
 from db.tables import ApiKeyRow, AuditRow, PutOut, SignIn
-from mallorn.core.api_keys import Scope, allows, digest_of, new_key
+from mallorn.core.api_keys import USUAL_SCOPES, Scope, allows, digest_of, new_key
 from mallorn.core.errors import Unauthorized
 from mallorn.core.values.access_control import ApiKey, NewApiKey
 from services.coordinator import keys as key_routes
@@ -256,7 +256,7 @@ class Door(RuleBasedStateMachine):
 def provider() -> Any:
     """One that says what the test wants."""
     known = SimpleNamespace(visits=RateLimit(0), name="issuer", says="")
-    known.owner = lambda *_: known.says
+    known.person = lambda *_: (known.says, USUAL_SCOPES)
     return known
 
 

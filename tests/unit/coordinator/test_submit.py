@@ -173,7 +173,7 @@ UNKNOWN_NAMES: list[tuple[dict[str, Any], str]] = [
     ({"cost_model": "astrology"}, "known: "),
     ({"recipe": "astrology"}, "known: direct, plain, tuned"),
     ({"serach": "random"}, "known: build_timeout_sec"),
-    ({"evaluator": {"repeats": 1}}, "known: min_repeat_ms, number, repeat"),
+    ({"evaluator": {"repeats": 1}}, "known: flush_l2, min_repeat_ms, number, repeat"),
 ]
 
 
