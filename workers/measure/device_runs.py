@@ -25,13 +25,13 @@ from workers.subprocesses.pending_call import PendingCall
 KEY_CHARS: Final = 16
 # Whether a known time still holds, a moment tells.
 MOMENT: Final = EvaluatorOptions(number=1, min_repeat_ms=20)
-DRIFT_MARK: Final = "/drift"
+DRIFT: Final = "/drift"
 WAIT_SEC: Final = 10.0  # for a quiet moment, before the round is handed back
 TAKE_GAPS: Final = "without --wait-for-quiet times are taken in the gaps that they leave"
 # An input that has this share of all bytes is read once or a few times, and reading it is the work.
 DOMINATES: Final = 0.9
 # The share by which a time drifted: neighbouring timings of one kernel agree better.
-DRIFT: Final = 0.06
+LARGEST_DRIFT: Final = 0.06
 # What one timing's own means are apart by tells the same.
 SURPRISE: Final = 1.15
 
@@ -144,7 +144,7 @@ class DeviceRuns:
         self._taking = self._runner.identity.begin(*asked)
 
     def _run(self, built: Built) -> PendingCall[LibraryRun]:
-        mark = DRIFT_MARK if self._again else self._purpose  # of repeats, in the device's own log
+        mark = DRIFT if self._again else self._purpose  # of repeats, in the device's own log
         args = self._program.args.of(built.args)
         flush_l2 = "on" if empties_cache(self._options.evaluator, args, self._target) else "off"
         evaluator = MOMENT if self._again else self._options.evaluator
@@ -232,9 +232,9 @@ class TimingDriftDetector:
     def _drifted(self) -> Iterator[MeasureResult]:
         """What was timed since the last look, if two known times are others now."""
         since, self._since = self._since, []
-        if not since or (share := self._drift(self._timing.fastest)) <= DRIFT:
+        if not since or (share := self._drift(self._timing.fastest)) <= LARGEST_DRIFT:
             return
-        if (share := min(share, self._drift(self._timing.latest))) <= DRIFT:
+        if (share := min(share, self._drift(self._timing.latest))) <= LARGEST_DRIFT:
             return
         for result in since:
             told = (result.disturbance or Disturbance(timed=1)).model_copy(update={"bounds": 1})
