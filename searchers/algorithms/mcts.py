@@ -18,7 +18,7 @@ NOWHERE = -1
 
 
 class SearchTrees:
-    """Nodes with one child per option, their visits and their results."""
+    """Stores many search trees over the decisions of one sketch as arrays: children, visits and results."""
 
     def __init__(self, trees: int, options: int) -> None:
         self._child = np.empty((0, options), dtype=np.int64)
