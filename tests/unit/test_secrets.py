@@ -29,6 +29,7 @@ WHOLE: Final = {
     "MALLORN_RPC_KEY": CANARY * 3,
     "MALLORN_OIDC_CLIENT_SECRET": CANARY,
     "MALLORN_OIDC_ISSUER": "http://127.0.0.1:9",
+    "MALLORN_OIDC_ALLOWED": "ada@example.org",
     "MALLORN_DATABASE_URL": f"postgresql://mallorn:{CANARY}@127.0.0.1:9/mallorn",
     "MALLORN_REDIS_URL": f"redis://:{CANARY}@127.0.0.1:9/0",
     "MALLORN_ARTIFACTS": f"s3://key:{CANARY}@bucket/models",
