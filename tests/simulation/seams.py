@@ -56,11 +56,7 @@ TIMED: Final = (
     "workers.hardware_probe.run.time",
 )
 #: Modules that ask whether a job's candidates are built by the workers' own code.
-BUILDING: Final = (
-    "workers.process.match_devices_and_builder",
-    "services.control.planner_input",
-    "services.control.plan_job",
-)
+BUILDING: Final = ("services.control.planner_input", "services.control.plan_job")
 Extracted = dict[str, tuple[str, ...]]
 
 
@@ -133,6 +129,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.verifier": verifier_of(benches),
         **{f"{module}.DEVICE": NAME for module in BUILDING},
+        "workers.process.match_devices_and_builder.ON_DEVICES": (NAME,),
         "workers.process.time_slice.TURN_SEC": 0.0,
         "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),
