@@ -56,19 +56,13 @@ class SimulatedMeasurer(Measurer):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        endpoint, pretends = _endpoint(target), options.simulated
+        endpoint = _endpoint(target)
         for slot in slots:
-            until_sec = time.monotonic() + pretends.device_sec
+            until_sec = time.monotonic() + options.simulated.device_sec
             while (left_sec := until_sec - time.monotonic()) > 0:
                 STOP.check()
                 time.sleep(min(left_sec, LOOK_SEC))
-            name = f"{pretends.seed}/{program.key}/{slot.candidate.key}"
-            trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=pretends.device_sec * 1e3)
-            if _number(name) < pretends.failure_rate:
-                trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
-            else:
-                trial = replace(trial, run_us=(latency_us(program, target, slot, pretends.seed),))
-            yield MeasureResult(slot.slot, trial, endpoint)
+            yield _result(program, target, slot, options, endpoint)
 
     def compare(
         self,
@@ -113,6 +107,19 @@ def _from_favourite(name: str, factors: Sequence[int]) -> float:
 def _number(name: str) -> float:
     """From 0 to below 1, spread evenly over names."""
     return int.from_bytes(sha256(name.encode()).digest()[:6]) / 2**48
+
+
+def _result(
+    program: Program, target: Target, slot: MeasureInput, options: JobOptions, endpoint: Endpoint
+) -> MeasureResult:
+    pretends = options.simulated
+    name = f"{pretends.seed}/{program.key}/{slot.candidate.key}"
+    trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=pretends.device_sec * 1e3)
+    if _number(name) < pretends.failure_rate:
+        trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
+    else:
+        trial = replace(trial, run_us=(latency_us(program, target, slot, pretends.seed),))
+    return MeasureResult(slot.slot, trial, endpoint)
 
 
 def _endpoint(target: Target) -> Endpoint:

@@ -64,7 +64,7 @@ class TvmMeasurer(Measurer):
         """Measure every slot once, as soon as it is built."""
         hosts = {device.endpoint.host_id for device in self._devices(target)}
         # What is built here disturbs a CPU that measures here; a GPU measures by its own clock.
-        schedule = alternate if target.is_cpu and host_id() in hosts else overlap
+        measure_all = alternate if target.is_cpu and host_id() in hosts else overlap
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, folder, limit_sec)
@@ -80,7 +80,7 @@ class TvmMeasurer(Measurer):
                 like=self._like,
             )
             try:
-                results = schedule(builds, timing, HostLock())
+                results = measure_all(builds, timing, HostLock())
                 yield from TimingDriftDetector(timing, builds).watch(results)
             finally:
                 builds.abort()

@@ -90,14 +90,17 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
-            self._tell(self._report_worker)
-            if time.monotonic() >= self._look_again:
-                self._look_again = time.monotonic() + EVERY_SEC
-                self._tell_of(roll_call_error=self._tell(self._report_devices))
-            if time.monotonic() >= self._tidy_again:
-                self._tidy_again = time.monotonic() + TIDY_SEC
-                self._tell(self._tidy)
+            self._turn()
             self._wake.wait(EVERY_SEC)
+
+    def _turn(self) -> None:
+        self._tell(self._report_worker)
+        if time.monotonic() >= self._look_again:
+            self._look_again = time.monotonic() + EVERY_SEC
+            self._tell_of(roll_call_error=self._tell(self._report_devices))
+        if time.monotonic() >= self._tidy_again:
+            self._tidy_again = time.monotonic() + TIDY_SEC
+            self._tell(self._tidy)
 
     def _tell_of(self, **told: str) -> None:
         self._info = self._info.model_copy(update=told)

@@ -43,13 +43,10 @@ def rank(viewer: FeatureLookup, context: RoundContext) -> RoundStats:
 
 
 def _others(session: Session, context: RoundContext) -> dict[str, CostModel]:
-    """Return models of the job's other families by family, each in its turn where there are many."""
-    name, tasks = context.options.cost_model, Tasks(session).list(context.row.job_id)
-    own = next((task.family for task in tasks if task.id == context.row.task_id), "")
-    families = sorted({task.family for task in tasks} - {own})
-    first = context.row.index * MOST_OTHERS % max(1, len(families))
-    asked = (families[first:] + families[:first])[:MOST_OTHERS]
-    stored = {family: CostModels(session).latest(family, context.row.target_id, name) for family in asked}
+    """Return models of the job's other families, by family."""
+    name, target_id = context.options.cost_model, context.row.target_id
+    asked = _asked(session, context)
+    stored = {family: CostModels(session).latest(family, target_id, name) for family in asked}
     return {
         family: model_of(row)
         for family, row in stored.items()
@@ -68,6 +65,15 @@ def _shares(
         usable = [row for row, seen in zip(batch, known, strict=True) if seen]
         shares[family] = _share(usable, model.predict(rows[known]).mean)
     return shares
+
+
+def _asked(session: Session, context: RoundContext) -> list[str]:
+    """Return the job's other families, each in its turn where there are many."""
+    tasks = Tasks(session).list(context.row.job_id)
+    own = next((task.family for task in tasks if task.id == context.row.task_id), "")
+    families = sorted({task.family for task in tasks} - {own})
+    first = context.row.index * MOST_OTHERS % max(1, len(families))
+    return (families[first:] + families[:first])[:MOST_OTHERS]
 
 
 def _share(batch: Batch, scores: Vector) -> float | None:

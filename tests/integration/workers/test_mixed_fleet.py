@@ -80,7 +80,7 @@ def test_the_best_that_is_planned_with_is_of_the_jobs_own_context(workshop):
 @pytest.fixture
 def builds(workshop, monkeypatch):
     """The made-up measurer counts as the one whose candidates the worker's own code builds."""
-    monkeypatch.setattr("workers.process.match_devices_and_builder.DEVICE", "made-up")
+    monkeypatch.setattr("workers.process.match_devices_and_builder.ON_DEVICES", {"made-up"})
     return workshop
 
 
