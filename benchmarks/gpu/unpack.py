@@ -40,7 +40,9 @@ def unpack(transfers: Sequence[Path], home: Path) -> None:
     if not mark.exists():
         _check(kept / BASE, digests[BASE])
         with tarfile.open(kept / BASE) as archive:
-            archive.extractall(home, filter="tar")
+            # Python 3.11 has filters from 3.11.4 on.
+            archive.extraction_filter = getattr(tarfile, "tar_filter", lambda member, _path: member)
+            archive.extractall(home)
         mark.touch()
     pieces = [kept / name for name in digests if name.startswith(PIECE)]
     compiler = home / "site" / COMPILER

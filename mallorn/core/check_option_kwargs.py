@@ -1,6 +1,6 @@
 """What somebody asks for of a job's options: keywords that an editor completes, checked before they go."""
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ class EvaluatorAsked(TypedDict, total=False):
     number: int
     repeat: int
     min_repeat_ms: int
+    flush_l2: Literal["auto", "on", "off"]
 
 
 class SimulatedAsked(TypedDict, total=False):

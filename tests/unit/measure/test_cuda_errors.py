@@ -6,6 +6,7 @@ from tvm.error import RPCError
 from mallorn.core.outcomes import Outcome
 from tests.fixtures.faulty_device import FaultyDevice, FaultySession, offering
 from tests.unit.measure.test_faulty_device import timing_with, tried
+from workers.device.rpc_handshake import DEATH_NOTICE
 from workers.tvm.cuda_errors import GPU_FAILED, TOO_SLOW, meaning, without_source
 
 # Of TVM 0.27: TVM_FFI_CHECK_CUDA_ERROR, CUDA_DRIVER_CALL and CUDAWrappedFunc in its sources.
@@ -57,7 +58,7 @@ def sticky(text: str) -> FaultyDevice:
     """A session that tells its error and is gone: TVM aborts it where it cannot free its memory."""
 
     def fail(session: FaultySession) -> None:
-        session.dead = True
+        session.dead, session.last_words = True, f"{DEATH_NOTICE} killed by SIGABRT"
         raise RPCError(f"Error caught from RPC call:\n{text}")
 
     return FaultyDevice("mallorn.time_slices", fail)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,17 +34,19 @@ class Hasty(StoppingRule):
 class SlowOnTheDevice:
     """A device whose alarm ends whatever is timed for longer than the rough idea of it."""
 
+    entry, device = "main", "cpu"
+
     def run(self, _artifact: Path, _key: str, _timeout_sec: float, work: Callable[[Any], list[float]]) -> Any:
         try:
-            return work(None)
+            return work(self)
         except RPCError as error:
             raise CandidateTimeout("did not return in time") from error
 
     def random_args(self, _args: Arguments) -> list[Any]:
         return []
 
-    def timer(self, _library: Any, **evaluator: int) -> Callable[..., Sequence[float]]:
-        return lambda *_args: [1e-3]
+    def time_evaluator(self, *_call: str, **_evaluator: int) -> Callable[..., SimpleNamespace]:
+        return lambda *_args: SimpleNamespace(results=[1e-3])
 
     def time_slices(self, *_call: Any, cold: bool) -> SliceTimes:
         raise RPCError(f"{DEATH_NOTICE} killed by SIGALRM")
