@@ -145,8 +145,10 @@ def resolve(seam: str, name: str) -> Any:
     """
     check_name(seam, name)
     location = REGISTRY[seam].get(name)
-    if location:
-        return _load(location)
+    return _load(location) if location else _of_ones_own(seam, name)
+
+
+def _of_ones_own(seam: str, name: str) -> Any:
     try:
         found = _load(_entry(seam, name) or name)
     except KeyboardInterrupt:

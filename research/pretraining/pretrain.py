@@ -104,11 +104,7 @@ def _fit(
     if sum(latency is not None for task in tasks for latency in task.latencies_us) < FEWEST_ROWS:
         return None
     make = resolve("cost_model", model)
-    own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
-    # Rows of other targets make room for the target's own, which may be few.
-    room = BASE_ROWS - sum(len(task.trials) for task in own)
-    elsewhere = [task for task in tasks if task.target != target]
-    bounded = [*own, *(thinned(elsewhere, room) if room else [])]
+    bounded = _bounded(tasks, target)
     rows = rows_for(bounded, make.view, lowering)
     if np.count_nonzero(np.isfinite(rows.latencies_us)) < FEWEST_ROWS:
         return None
@@ -129,6 +125,14 @@ def _fit(
         counts["foreign"] = foreign
     metrics = {**judged[first], "split": first, "splits": judged, **counts}
     return _taught(make(), rows, target), CostModelMetrics.model_validate(metrics)
+
+
+def _bounded(tasks: Sequence[TaskData], target: str) -> Sequence[TaskData]:
+    """Rows of other targets make room for the target's own, which may be few."""
+    own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
+    others = [task for task in tasks if task.target != target]
+    room = BASE_ROWS - sum(len(task.trials) for task in own)
+    return [*own, *(thinned(others, room) if room else [])]
 
 
 def _judged(make: type[CostModel], rows: Rows, split: str) -> dict[str, float | None]:

@@ -174,9 +174,9 @@ def test_a_worker_without_file_handles_says_so_and_no_candidate_is_dropped_or_do
         job = service.client.tune(networks / "dense.onnx", trials=TRIALS, policy="round-robin")
         wait_for(seldom(lambda: len(trials(service.client, job)) >= 4), "some trials", JOB_SEC)
         limits = starve(family(the_one(service.process.pid, "-m", "mallorn", "worker", "slot1").pid))
-        reason = wait_for(seldom(lambda: job.refresh().reason), "why the job does not go on", JOB_SEC)
-        assert "too many open files" in reason
-        assert "ulimit -n" in reason
+        starved = seldom(lambda: "too many open files" in job.refresh().reason)
+        wait_for(starved, "why the job does not go on", JOB_SEC)
+        assert "ulimit -n" in job.reason
         for process, before in limits.items():
             with suppress(psutil.NoSuchProcess):
                 process.rlimit(psutil.RLIMIT_NOFILE, before)
