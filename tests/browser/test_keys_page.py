@@ -101,7 +101,13 @@ def test_an_identity_provider_signs_in_as_well(
 ) -> None:
     with issuing() as issuer:
         page = open_page(
-            serve(oidc_issuer=issuer.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET) + "#/keys"
+            serve(
+                oidc_issuer=issuer.url,
+                oidc_client_id=CLIENT,
+                oidc_client_secret=SECRET,
+                oidc_allowed=["@example.org"],
+            )
+            + "#/keys"
         )
         dialog = page.get_by_role("dialog", name="An API key is needed")
         dialog.get_by_role("link", name="Sign in with 127.0.0.1").wait_for()
@@ -117,7 +123,13 @@ def test_a_refusal_of_the_identity_provider_is_told_on_the_page(
     with issuing() as issuer:
         issuer.claims["email_verified"] = False
         page = open_page(
-            serve(oidc_issuer=issuer.url, oidc_client_id=CLIENT, oidc_client_secret=SECRET) + "#/keys"
+            serve(
+                oidc_issuer=issuer.url,
+                oidc_client_id=CLIENT,
+                oidc_client_secret=SECRET,
+                oidc_allowed=["@example.org"],
+            )
+            + "#/keys"
         )
         dialog = page.get_by_role("dialog", name="An API key is needed")
         dialog.get_by_role("link", name="Sign in with 127.0.0.1").click()

@@ -32,9 +32,9 @@ describe("the options of a new job", () => {
   });
 
   it("stand in their fields as another job has them, and are read back alike", () => {
-    const values = { search: "ga", round_size: null, only: ["conv2d*"], evaluator: { number: 5, repeat: 2 }, input_shapes: { "a:0": [1, 3], b: [8] } };
+    const values = { search: "ga", round_size: null, only: ["conv2d*"], evaluator: { number: 5, repeat: 2, flush_l2: "on" }, input_shapes: { "a:0": [1, 3], b: [8] } };
     const given = givenBy(values);
-    expect(given).toEqual({ search: "ga", round_size: "", only: "conv2d*", evaluator: "number=5 repeat=2", input_shapes: "a:0:1,3 b:8" });
+    expect(given).toEqual({ search: "ga", round_size: "", only: "conv2d*", evaluator: "number=5 repeat=2 flush_l2=on", input_shapes: "a:0:1,3 b:8" });
     const { round_size: _, ...rest } = values;
     expect(chosenOptions(OPTIONS, given)).toEqual(rest);
   });
@@ -42,6 +42,11 @@ describe("the options of a new job", () => {
   it("have a pattern that tells shapes from what is none", () => {
     const fits = (text: string): boolean => new RegExp(`^(?:${PATTERNS.shapes})$`, "v").test(text);
     expect([fits("x:1,3 y:8"), fits(""), fits("1,3"), fits("x:n,3")]).toEqual([true, true, false, false]);
+  });
+
+  it("have a pattern that tells groups of numbers and words from what is none", () => {
+    const fits = (text: string): boolean => new RegExp(`^(?:${PATTERNS.object})$`, "v").test(text);
+    expect([fits("number=3 flush_l2=auto"), fits("share=0.5"), fits("number="), fits("auto")]).toEqual([true, true, false, false]);
   });
 
   it("say in words what an empty field stands for", () => {

@@ -39,7 +39,7 @@ export function formatValue(value: unknown): string {
 function valueOf({ kind }: JobOption, text: string): unknown {
   if (kind === "texts") return text.split(/[\s,]+/).filter(Boolean);
   if (kind === "shapes") return parts(text, ":", (sizes) => sizes.split(",").map(Number));
-  if (kind === "object") return parts(text, "=", Number);
+  if (kind === "object") return parts(text, "=", (value) => (Number.isNaN(Number(value)) ? value : Number(value)));
   return kind === "choice" || kind === "text" ? text : Number(text);
 }
 
@@ -51,7 +51,7 @@ function parts(text: string, sign: string, read: (value: string) => unknown): Va
 /** What a field of text must look like, for the browser to check. */
 export const PATTERNS: { readonly [kind in JobOption["kind"]]?: string } = {
   shapes: "\\s*(\\S+:\\d+(,\\d+)*\\s*)*",
-  object: "\\s*(\\w+=\\d+(\\.\\d+)?\\s*)*",
+  object: "\\s*(\\w+=\\w+(\\.\\d+)?\\s*)*",
 };
 
 /** What stands in an empty field. */
