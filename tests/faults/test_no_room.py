@@ -174,9 +174,13 @@ def test_a_worker_without_file_handles_says_so_and_no_candidate_is_dropped_or_do
         job = service.client.tune(networks / "dense.onnx", trials=TRIALS, policy="round-robin")
         wait_for(seldom(lambda: len(trials(service.client, job)) >= 4), "some trials", JOB_SEC)
         limits = starve(family(the_one(service.process.pid, "-m", "mallorn", "worker", "slot1").pid))
-        starved = seldom(lambda: "too many open files" in job.refresh().reason)
-        wait_for(starved, "why the job does not go on", JOB_SEC)
-        assert "ulimit -n" in job.reason
+
+        def starved() -> str:
+            reason = job.refresh().reason
+            return reason if "too many open files" in reason else ""
+
+        reason = wait_for(seldom(starved), "why the job does not go on", JOB_SEC)
+        assert "ulimit -n" in reason
         for process, before in limits.items():
             with suppress(psutil.NoSuchProcess):
                 process.rlimit(psutil.RLIMIT_NOFILE, before)
