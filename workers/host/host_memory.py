@@ -3,8 +3,6 @@
 import os
 from typing import Final
 
-import psutil
-
 from workers.subprocesses.cgroups import memory_left, memory_limit
 
 COPIES_OF_ONE: Final = 3  # while it loads
@@ -26,6 +24,8 @@ def total_bytes() -> int:
 
 def free_bytes() -> int:
     """What a process could have now without others being pushed out."""
+    import psutil  # late: commands read this file before they say what is not installed
+
     free = psutil.virtual_memory().available
     left = memory_left()
     return free if left is None else max(0, min(free, left))
