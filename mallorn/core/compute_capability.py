@@ -11,6 +11,8 @@ from mallorn.core.storable_json import TOLD
 GPUS: Final = tomllib.loads(Path(__file__).with_name("cuda_gpus.toml").read_text())
 THREADS_PER_BLOCK: Final = 1024
 REGISTERS_PER_BLOCK: Final = 65536
+REGISTERS_PER_THREAD: Final = 255
+SHARED_RESERVED: Final = 1 << 10  # bytes that the driver takes for itself in each block, from sm_80 on
 SHARED_PER_BLOCK: Final = 48 << 10  # bytes that a kernel has without opting in to more
 WARP_SIZE: Final = 32
 _WARP_REGISTERS: Final = 256  # the unit in which a warp is given registers
@@ -35,14 +37,14 @@ class ComputeCapability:
     blocks_per_sm: int
     tensor_core_types: tuple[str, ...]
     registers_per_sm: int = 65536
-    registers_per_thread_max: int = 255
+    registers_per_thread_max: int = REGISTERS_PER_THREAD
     shared_per_block: int = SHARED_PER_BLOCK
     warp_size: int = WARP_SIZE
 
     @property
     def shared_reserved(self) -> int:
         """Bytes of shared memory that the driver takes for itself in each block."""
-        return 1024 if self.number >= 80 else 0
+        return SHARED_RESERVED if self.number >= 80 else 0
 
     @property
     def shared_per_block_optin(self) -> int:

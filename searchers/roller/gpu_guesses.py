@@ -14,6 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Column
+from mallorn.core.compute_capability import (
+    REGISTERS_PER_THREAD,
+    SHARED_PER_BLOCK,
+    SHARED_RESERVED,
+    THREADS_PER_BLOCK,
+    WARP_SIZE,
+)
 from mallorn.core.values.machine import Machine, peak_gflops
 from searchers.loop_nest import Access, Nest, product
 from searchers.roller.sketch_blocks import Block, blocks, places
@@ -23,9 +30,6 @@ from searchers.tile_factorizations import Rows, divisors
 Table = NDArray[np.int64]
 
 GPU_LEVELS, GPU_SUM_LEVELS = 5, 3
-_WARP, _MOST_THREADS, _MOST_REGISTERS = 32, 1024, 255
-_STATIC_BYTES: Final = 48 << 10
-_RESERVED_BYTES: Final = 1 << 10  # of a block's shared memory
 _OVERHEAD_REGISTERS: Final = 32
 _SECTOR: Final = 32  # bytes that memory moves at least
 _LATENCY_US: Final = 0.7  # of a load from memory, and of the barriers around a step
@@ -125,7 +129,7 @@ def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: in
         for read in nest.reads:
             strides = [read.stride(axis) for axis in side_by_side]
             neighbours = (
-                min(_WARP, together if together > 1 else sums) if strides == [read.element_bytes] else 1
+                min(WARP_SIZE, together if together > 1 else sums) if strides == [read.element_bytes] else 1
             )
             waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
             moved += prod(read.shape) * read.element_bytes * waste
@@ -202,8 +206,8 @@ class GpuTiles:
         across = tiles.prod(axis=1)
         cores = self._fragment is not None
         blocks = across[:, 0] * (across[:, 1] if cores else 1.0) * self._batch
-        threads = across[:, 2] * (_WARP if cores else 1)
-        warps = np.ceil(threads / _WARP)
+        threads = across[:, 2] * (WARP_SIZE if cores else 1)
+        warps = np.ceil(threads / WARP_SIZE)
         shared_tile = tiles[:, :, 2 if cores else 1 :].prod(axis=2)
         own_tile = tiles[:, :, 3:].prod(axis=2) * (1.0 if cores else tiles[:, :, 1])
         steps, step_depth = depth[:, :, 0].prod(axis=1), depth[:, :, 1:].prod(axis=2)
@@ -213,16 +217,20 @@ class GpuTiles:
         sums = own_tile.prod(axis=1)
         registers = sums + _OVERHEAD_REGISTERS
         if cores:
-            of_sums = self._nest.write.element_bytes / (4 * _WARP)
+            of_sums = self._nest.write.element_bytes / (4 * WARP_SIZE)
             registers = sums * of_sums + 8 * (own_tile[:, 0] + own_tile[:, -1]) + _OVERHEAD_REGISTERS
             if self._stages == 1:
                 shared = (
                     shared + across[:, 2] * tiles[:, -1, 3:].prod(axis=1) * self._nest.write.element_bytes
                 )
-        limit = machine.caches[0].bytes - _RESERVED_BYTES if cores else _STATIC_BYTES
-        excess = _above(threads, _MOST_THREADS) * _above(shared, limit) * _above(registers, _MOST_REGISTERS)
+        limit = machine.caches[0].bytes - SHARED_RESERVED if cores else SHARED_PER_BLOCK
+        excess = (
+            _above(threads, THREADS_PER_BLOCK)
+            * _above(shared, limit)
+            * _above(registers, REGISTERS_PER_THREAD)
+        )
         excess *= _above(registers * warps, machine.registers)
-        excess *= np.maximum(1, _WARP / threads)  # MetaSchedule refuses less than a warp
+        excess *= np.maximum(1, WARP_SIZE / threads)  # MetaSchedule refuses less than a warp
         deep = step_depth.prod(axis=1) * (self._fragment[2] if self._fragment else 1)
         excess *= _above(deep, _DEEPEST_FRAGMENTS if cores else _DEEPEST)
         if self._stages > 1:
@@ -230,9 +238,9 @@ class GpuTiles:
         resident = np.minimum.reduce(
             [
                 np.full(len(rows), 32.0),
-                machine.in_flight // (warps * _WARP),
-                machine.registers // (warps * np.minimum(registers, _MOST_REGISTERS)),
-                machine.caches[0].bytes // (shared + _RESERVED_BYTES),
+                machine.in_flight // (warps * WARP_SIZE),
+                machine.registers // (warps * np.minimum(registers, REGISTERS_PER_THREAD)),
+                machine.caches[0].bytes // (shared + SHARED_RESERVED),
             ]
         )
         active = np.clip(np.ceil(blocks / machine.cores), 1, np.maximum(resident, 1))
@@ -245,7 +253,7 @@ class GpuTiles:
             loads = 0.25 * (1 / own_tile[:, 0] + 1 / own_tile[:, -1])
             peak = peak_gflops(machine, ["float16"])
         else:
-            busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED) * threads / (warps * _WARP)
+            busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED) * threads / (warps * WARP_SIZE)
             loads = 2.0 * self._loads(own_tile)
             peak = peak_gflops(machine, ["float32"])
         computing = active * operations / (peak / machine.cores) / busy * np.maximum(1, loads) / 1e3

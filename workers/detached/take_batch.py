@@ -78,8 +78,8 @@ def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
     left = len(batch.keys) - len(calls)
     if batch.passes and not left:
         new += _take_finish(runtime, batch, calls, endpoint)
-    with runtime.database.transaction() as session:
-        if not left:
+    if not left:
+        with runtime.database.transaction() as session:
             Jobs(session).say(batch.job_id, "")
     return Taken(batch.job_id, new, left, refused)
 

@@ -108,7 +108,6 @@ def load_cuda_runtime() -> None:
     TVM leaves its CUDA runtime out where its runtime alone is loaded. Raises HostFault where one of them does
     not load, with the command that brings it.
     """
-    import tvm
     import tvm_ffi
 
     if tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is not None:
@@ -117,10 +116,16 @@ def load_cuda_runtime() -> None:
     if load_cudart() is None:
         raise HostFault(f"{CUDART} is not on this host", hint="pip install 'mallorn[cuda]'")
     try:
-        library = Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"
-        ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+        load_tvms_cuda_library()
     except OSError as error:
         raise HostFault(f"TVM's CUDA runtime does not load: {error}", hint="nvidia-smi") from None
+
+
+def load_tvms_cuda_library() -> None:
+    """Load the library that registers TVM's functions for CUDA. Raises OSError where it does not load."""
+    import tvm
+
+    ctypes.CDLL(str(Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"), ctypes.RTLD_GLOBAL)
 
 
 class _Driver:

@@ -21,9 +21,9 @@ from graphc.export.cuda_toolkit import CUDART, find_nvcc, load_cudart
 from mallorn.core.errors import HostFault, InvalidRequest, MallornError
 from mallorn.core.install_command import install_line
 from mallorn.core.os_errors import os_error
+from workers.device.nvidia_driver import DRIVER, load_tvms_cuda_library
 from workers.tvm.linker import INSTALL, blame_the_host, compiler
 
-DRIVER: Final = "libcuda.so.1"
 STUB: Final = Path(__file__).with_name("cuda_driver_stub.c")
 # As TVM compiles a kernel by itself, so that a library compiled by stock TVM runs as fast.
 _OPTIONS: Final = (
@@ -101,8 +101,7 @@ def load() -> None:
 
     if not found.has_driver:
         _load_stub()
-    # Which registers the functions that TVM found missing when it was imported.
-    ctypes.CDLL(str(Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"), ctypes.RTLD_GLOBAL)
+    load_tvms_cuda_library()  # TVM found it missing when it was imported
 
     def compile_for_current_target(source: str) -> bytes:
         collected = _collected.get() or Collected()
