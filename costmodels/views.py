@@ -71,7 +71,7 @@ EXECUTED: Final = View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True
 """What runs of the generated code, and the lines of the cache that move (Tuna)."""
 
 LAUNCH: Final = View("launch", 1, (20,), lowered=True)
-"""What CUDA kernels take of a multiprocessor, by ptxas and their launches, and counts over their PTX."""
+"""Resources that CUDA kernels take of a multiprocessor, by ptxas and their launches; counts over PTX."""
 
 VIEWS: Final = {
     view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE, EXECUTED, LAUNCH)

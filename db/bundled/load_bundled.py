@@ -50,7 +50,7 @@ def rows_in(folder: Path) -> Path:
 
 
 def read_list(folder: Path) -> Shipped | None:
-    """What is listed; None where there is no list."""
+    """Return the list of a folder; None where there is none."""
     listed = folder / LIST
     return Shipped.model_validate_json(listed.read_bytes()) if listed.is_file() else None
 

@@ -94,7 +94,7 @@ def capability(arch: str) -> ComputeCapability:
 
 
 def is_obsolete(arch: str) -> bool:
-    """Whether nvcc 13 no longer compiles for this architecture."""
+    """Return whether nvcc 13 no longer compiles for this architecture."""
     return 0 < _number(arch) < _OLDEST
 
 
@@ -108,7 +108,7 @@ def arch_of_gpu(number: int) -> str:
 
 
 def runs_on(arch: str, number: int) -> bool:
-    """Whether a GPU of compute capability `number` executes a cubin that was compiled for `arch`.
+    """Return whether a GPU of compute capability `number` executes a cubin that was compiled for `arch`.
 
     The GPU has the same major version and no lower minor one. With a suffix it is exactly this version.
     """

@@ -212,7 +212,7 @@ class JobOptions(BaseModel):
 
     @property
     def is_detached(self) -> bool:
-        """Whether `mallorn batch` carries its candidates to a device that no worker reaches."""
+        """Return whether `mallorn batch` carries the candidates to a device that no worker reaches."""
         return self.measurer == DETACHED and self.mode != ZERO_SHOT
 
     @property
@@ -226,7 +226,7 @@ class JobOptions(BaseModel):
         return self.mode == SEARCH
 
     def timing(self) -> dict[str, object]:
-        """What of the options must be equal for two times to compare: part of the measuring context.
+        """Return the options that must be equal for two times to compare: part of the measuring context.
 
         Of `flush_l2` auto is the cache `warm`, as it is everywhere but for some programs on GPUs.
         """

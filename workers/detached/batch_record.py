@@ -1,4 +1,4 @@
-"""What is kept at home of a batch, and what its results may say: they come from a machine of strangers."""
+"""The record of a batch at home, and the form of its results: they come from a machine of strangers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ def holder_of(batch_id: str) -> str:
 
 
 class CallResult(Value):
-    """What became of a call."""
+    """The outcome of a call."""
 
     key: Annotated[str, Field(max_length=64)]
     outcome: Literal["ok", "run_error", "run_timeout", "worker_lost", "wrong_result"]
@@ -124,7 +124,7 @@ def read_results(file: Path) -> BatchResults:
 
 
 def uri_of(artifacts: str, batch_id: str) -> str:
-    """Where a batch is kept."""
+    """Return the URI of a batch's record."""
     return f"{artifacts.rstrip('/')}/batches/{batch_id}.json"
 
 

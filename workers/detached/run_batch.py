@@ -589,7 +589,7 @@ def rounded_error(ours: Any, theirs: Any) -> float:
 
 
 class Timing(NamedTuple):
-    """What one timing takes: `repeat` means of `number` runs that last `min_repeat_ms` together."""
+    """The length of one timing: `repeat` means of `number` runs that last `min_repeat_ms` together."""
 
     number: int
     repeat: int

@@ -56,7 +56,7 @@ NOT_SENT: Final = "the batch did not carry it, or it could not be built"
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of results: how many were new, and how many runs of the batch have no result yet."""
+    """Counts of the results that were taken: new ones, and runs of the batch that have no result yet."""
 
     job_id: str
     new: int

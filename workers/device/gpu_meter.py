@@ -1,4 +1,4 @@
-"""What slows a GPU down while it times, by NVML: heat, a failing power supply, and other processes."""
+"""Asks NVML for what slows a GPU down while it times: heat, a failing power supply, other processes."""
 
 import importlib
 import os
@@ -20,7 +20,7 @@ SLOWDOWNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GpuLoad:
-    """What kept a GPU from its full speed just now."""
+    """Reasons for which a GPU just ran below its full speed."""
 
     share: float | None  # of its speed that it lost to heat, supply or others; None: not known
     words: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of this host's GPUs, whether one of them still computes, and TVM's CUDA runtime.
+"""Asks NVIDIA's driver which GPUs this host has and whether one still computes; loads TVM's CUDA runtime.
 
 The driver is asked in forks: a CUDA context does not survive one, and a device forks a process for every
 session. A process that may have threads or a context of its own asks in a child that begins anew.

@@ -1,4 +1,4 @@
-"""What an error text of CUDA means, in words that tell whose fault it is.
+"""Meanings of CUDA's error texts, in words that say whose fault an error is.
 
 TVM raises three forms: `CUDA Runtime Error: cudaErrorX (n): words` (any call of the runtime, and errors of
 kernels that ran before), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps the kernel's source, and

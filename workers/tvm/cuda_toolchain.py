@@ -36,7 +36,7 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """What this host has to compile CUDA kernels and to load TVM's CUDA runtime library."""
+    """The tools of this host that compile CUDA kernels and load TVM's CUDA runtime library."""
 
     nvcc: str | None
     cudart: str | None  # a path, or the name by which the loader finds it
@@ -59,7 +59,7 @@ class DeviceCode:
 
 @dataclass(slots=True)
 class Collected:
-    """What became of the CUDA sources of a build."""
+    """The device code of a build's CUDA sources, and the error of the source that was refused, if any."""
 
     codes: list[DeviceCode] = field(default_factory=list)
     error: MallornError | None = None

@@ -1,4 +1,4 @@
-"""What CUDA kernels take of a multiprocessor: ptxas's figures and the sizes of their launches."""
+"""Resources that CUDA kernels take of a multiprocessor: ptxas's figures and the sizes of launches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class CannotLaunch(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class KernelFigures:
-    """What one kernel takes, and how many blocks of it a multiprocessor runs at a time."""
+    """Resources that one kernel takes, and the number of its blocks that a multiprocessor runs at a time."""
 
     name: str
     registers: int  # of a thread

@@ -1,4 +1,4 @@
-"""What devices and workers do now, by what they said last; what `local` and `cuda` mean."""
+"""States of devices and workers, by what they said last; the targets that `local` and `cuda` mean."""
 
 from typing import Final
 

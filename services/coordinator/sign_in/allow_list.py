@@ -1,4 +1,4 @@
-"""Whom an identity provider may sign in here, and what each person may do: the operator's list."""
+"""The operator's list of the people whom an identity provider may sign in, with their scopes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class AllowList:
         return cls(people, domains, groups, settings.oidc_groups_claim, admins)
 
     def scopes(self, owner: str, claims: Claims) -> tuple[Scope, ...]:
-        """What these claims of the provider allow their owner to do; empty for somebody on no list.
+        """Return the scopes that a provider's claims give their owner; none for somebody on no list.
 
         A name with an @ means an address, and an address counts where the provider has verified it.
         """
