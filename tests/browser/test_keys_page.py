@@ -143,9 +143,9 @@ def test_a_refusal_of_the_identity_provider_is_told_on_the_page(
 def test_who_is_no_admin_sees_their_own_and_makes_none(
     serve: Serve, open_page: Open, quiet_database: Database
 ) -> None:
-    new_key(quiet_database, "ada", Scope.ADMIN)
+    new_key(quiet_database, "grace", Scope.ADMIN)
     page = open_page(f"{serve()}#/keys")
     sign_in(page, new_key(quiet_database, "bob", Scope.READ, Scope.SUBMIT))
     page.get_by_text("1 key, 1 of them good").wait_for()
     assert page.get_by_role("button", name="Make a key").count() == 0
-    assert "ada" not in page.inner_text("main")
+    assert "grace" not in page.inner_text("main")

@@ -17,6 +17,7 @@ from workers.interfaces.candidate_compiler import CandidateCompiler, Library
 from workers.interfaces.device_runner import Runner
 from workers.measure import tvm_measurer
 from workers.measure.base import MeasureInput
+from workers.measure.stopping.incremental_timing import ENOUGH
 from workers.measure.tvm_measurer import TvmMeasurer
 from workers.subprocesses.process_pool import ChildPool
 
@@ -67,9 +68,10 @@ def test_every_candidate_is_built_and_timed_once(
     measurer = TvmMeasurer(fleet.settings, builders, runner)
     results = list(measurer.measure(subject.program, local_target, subject.slots, OPTIONS))
     assert sorted(result.slot for result in results) == [slot.slot for slot in subject.slots]
+    repeat = OPTIONS.evaluator.repeat
     for result in results:
         assert result.trial.outcome is Outcome.OK, result.trial.error
-        assert len(result.trial.run_us) == OPTIONS.evaluator.repeat
+        assert repeat >= len(result.trial.run_us) >= ENOUGH * repeat, "those that others disturbed may be missing"
         assert min(result.trial.run_us) > 0
         assert result.endpoint is not None
         assert result.endpoint.threads == local_target.num_cores

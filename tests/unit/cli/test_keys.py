@@ -68,19 +68,19 @@ def test_a_rotation_with_grace_leaves_the_old_secret_a_while() -> None:
 
 def test_an_owner_who_leaves_is_put_out_by_one_command() -> None:
     admin = keys("create", "root", "--scope", "admin", "--here").stdout.strip()
-    hers = keys("create", "ada", "--here").stdout.strip()
-    refused(keys("owners", "put-out", "ada", key=admin), "mallorn owners put-out ada --yes")
-    assert keys("owners", "put-out", "ada", "--yes", key=admin).exit_code == 0
+    hers = keys("create", "grace", "--here").stdout.strip()
+    refused(keys("owners", "put-out", "grace", key=admin), "mallorn owners put-out grace --yes")
+    assert keys("owners", "put-out", "grace", "--yes", key=admin).exit_code == 0
     assert "was revoked" in keys(key=hers).stderr
     rows = keys("owners", key=admin).stdout.splitlines()
-    assert any(line.startswith("ada") and "20" in line for line in rows), rows
-    assert keys("create", "ada", "--here").exit_code == 1, "not before she is let in"
-    assert keys("owners", "let-in", "ada", "--here").exit_code == 0
-    assert keys("create", "ada", "--here").exit_code == 0
-    assert keys("owners", "sign-out", "ada", key=admin).exit_code == 0
-    erased = keys("owners", "erase", "ada", "--yes", "--here")
+    assert any(line.startswith("grace") and "20" in line for line in rows), rows
+    assert keys("create", "grace", "--here").exit_code == 1, "not before she is let in"
+    assert keys("owners", "let-in", "grace", "--here").exit_code == 0
+    assert keys("create", "grace", "--here").exit_code == 0
+    assert keys("owners", "sign-out", "grace", key=admin).exit_code == 0
+    erased = keys("owners", "erase", "grace", "--yes", "--here")
     assert "from now on erased-" in erased.stderr
-    assert "ada" not in keys(key=admin).stdout
+    assert "grace" not in keys(key=admin).stdout
 
 
 def test_an_admin_lists_everybodys_jobs(coordinator: Coordinator) -> None:

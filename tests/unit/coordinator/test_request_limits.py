@@ -273,14 +273,14 @@ def test_options_have_an_end(coordinator: Coordinator) -> None:
 
 def test_an_owner_sees_which_key_an_admin_made_for_them(coordinator: Coordinator) -> None:
     admin = coordinator.new_key("root", Scope.ADMIN).key
-    hers = coordinator.new_key("ada", Scope.READ).key
-    made = coordinator.ask(admin, "POST", "/keys", json={"name": "ci", "owner": "ada", "scopes": ["read"]})
+    hers = coordinator.new_key("grace", Scope.READ).key
+    made = coordinator.ask(admin, "POST", "/keys", json={"name": "ci", "owner": "grace", "scopes": ["read"]})
     key_id = made.json()["id"]
     coordinator.ask(admin, "DELETE", f"/keys/{key_id}")
     told = coordinator.ask(hers, "GET", "/audit").json()["items"]
     assert [(each["owner"], each["method"], each["subject"]) for each in told] == [
-        ("root", "DELETE", "ada"),
-        ("root", "POST", "ada"),
+        ("root", "DELETE", "grace"),
+        ("root", "POST", "grace"),
     ]
     assert told[1]["detail"] == f"key {key_id}, which may read"
     bob = coordinator.new_key("bob", Scope.READ).key
@@ -288,6 +288,6 @@ def test_an_owner_sees_which_key_an_admin_made_for_them(coordinator: Coordinator
     pages = coordinator.ask(hers, "GET", "/audit", params={"limit": 1}).json()
     rest = coordinator.ask(hers, "GET", "/audit", params={"limit": 1, "cursor": pages["next_cursor"]}).json()
     assert [each["id"] for each in pages["items"] + rest["items"]] == [each["id"] for each in told]
-    coordinator.ask(admin, "POST", "/owners/erase", json={"owner": "ada"})
+    coordinator.ask(admin, "POST", "/owners/erase", json={"owner": "grace"})
     everything = coordinator.ask(admin, "GET", "/audit").text
-    assert "ada" not in everything
+    assert "grace" not in everything
