@@ -71,7 +71,9 @@ def test_every_candidate_is_built_and_timed_once(
     repeat = OPTIONS.evaluator.repeat
     for result in results:
         assert result.trial.outcome is Outcome.OK, result.trial.error
-        assert repeat >= len(result.trial.run_us) >= ENOUGH * repeat, "those that others disturbed may be missing"
+        assert repeat >= len(result.trial.run_us) >= ENOUGH * repeat, (
+            "those that others disturbed may be missing"
+        )
         assert min(result.trial.run_us) > 0
         assert result.endpoint is not None
         assert result.endpoint.threads == local_target.num_cores
