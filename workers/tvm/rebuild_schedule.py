@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tvm.error import InternalError
-from tvm.s_tir.meta_schedule.postproc import VerifyGPUCode
+from tvm.s_tir.meta_schedule.postproc import RewriteReductionBlock, VerifyGPUCode
 from tvm.s_tir.schedule import ScheduleError, Trace
 
 from workers.tvm.allowed_programs import TraceRefused
@@ -20,6 +20,7 @@ from workers.tvm.parsed_program_cache import (
     parse_tvm_target,
     tune_context,
 )
+from workers.tvm.repeated_sums import initialize_repeated_sums
 from workers.tvm.sketches import plain
 
 LATEST: Final = 64  # the schedules of a round: what was found valid is built next
@@ -52,15 +53,22 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
     parsed = parse_tvm_target(target)
     fixed = not any(map(is_choice, insts))
     if parsed.kind.name != "cuda" or not (fixed or any(DYNAMIC in inst.attrs for inst in insts)):
-        return all(step.apply(schedule) for step in tune_context(tir, target).space_generator.postprocs)
+        steps = tune_context(tir, target).space_generator.postprocs
+        return all(_apply(step, schedule) for step in steps)
     steps = design_contexts(tir, target)[0].space_generator.postprocs
     checked = (step for step in steps if not (fixed and isinstance(step, VerifyGPUCode)))
-    if not all(step.apply(schedule) for step in checked):
+    if not all(_apply(step, schedule) for step in checked):
         return False
     # Of these some do not lower, or have more static shared memory than a block may have. It takes longer to
     # find that out than everything else.
     is_odd = fixed or any(inst.kind.name == "ReadAt" or "shared" in inst.attrs for inst in insts)
     return not is_odd or can_launch(schedule.mod, parsed)
+
+
+def _apply(step: Any, schedule: Any) -> bool:
+    if isinstance(step, RewriteReductionBlock) and not initialize_repeated_sums(schedule):
+        return False
+    return bool(step.apply(schedule))
 
 
 def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
