@@ -72,9 +72,12 @@ CHANNELS_LAST = {
 }
 _DLIGHT = PassStep(
     "s_tir.dlight.ApplyDefaultSchedule",
-    tuple(
-        {"call": f"s_tir.dlight.gpu.{rule}", "args": []}
-        for rule in ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
+    (
+        {"call": "mallorn.matmul_rule", "args": []},
+        *(
+            {"call": f"s_tir.dlight.gpu.{rule}", "args": []}
+            for rule in ("GEMV", "Reduction", "GeneralReduction", "Fallback")
+        ),
     ),
 )
 

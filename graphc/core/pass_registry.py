@@ -41,6 +41,7 @@ OWN_PASSES = {
     "mallorn.lanes": "graphc.core.vector_lanes:lanes",
     "mallorn.lines": "graphc.tasks.mark_elementwise_rows:MarkElementwiseRows",
     "mallorn.lookups": "graphc.layout.fuse_lookups:FuseLookups",
+    "mallorn.matmul_rule": "graphc.matmul.dlight_matmul:LowerableMatmul",
     "mallorn.norms": "graphc.norm.group_norm_to_partial_sums:GroupNormToPartialSums",
     "mallorn.passable": "graphc.layout.prepare_convert_layout:PrepareConvertLayout",
     "mallorn.pools": "graphc.conv.move_pool_before_pointwise:MovePoolBeforePointwise",

@@ -19,6 +19,7 @@ from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingTensorCore, Re
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 from tvm.tirx.build import split_host_device_mods
 
+from graphc.matmul.dlight_matmul import LowerableMatmul
 from mallorn.core.compute_capability import capability
 
 DYNAMIC: Final = "shared.dyn"
@@ -28,7 +29,7 @@ _OLDEST_ASYNC_COPY: Final = 80
 _STRUCTURE: Final = "SSSRRSRS"
 _BINDS: Final = ("blockIdx.y", "blockIdx.x", "threadIdx.y")
 _RULES: Final = (
-    dlight.gpu.Matmul(),
+    LowerableMatmul(),
     dlight.gpu.GEMV(),
     dlight.gpu.Reduction(),
     dlight.gpu.GeneralReduction(),

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tvm.error import InternalError
-from tvm.s_tir.meta_schedule.postproc import RewriteReductionBlock, VerifyGPUCode
+from tvm.s_tir.meta_schedule.postproc import RewriteReductionBlock, RewriteUnboundBlock, VerifyGPUCode
 from tvm.s_tir.schedule import ScheduleError, Trace
 
 from workers.tvm.allowed_programs import TraceRefused
@@ -56,8 +56,11 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
         steps = tune_context(tir, target).space_generator.postprocs
         return all(_apply(step, schedule) for step in steps)
     steps = design_contexts(tir, target)[0].space_generator.postprocs
-    checked = (step for step in steps if not (fixed and isinstance(step, VerifyGPUCode)))
-    if not all(_apply(step, schedule) for step in checked):
+    unwanted: tuple[type, ...] = (VerifyGPUCode,) if fixed else ()
+    # It refuses a block that all threads run, such as what DLight's kernels of sums do with a sum.
+    if fixed and any(inst.kind.name == "Bind" for inst in insts):
+        unwanted += (RewriteUnboundBlock,)
+    if not all(_apply(step, schedule) for step in steps if not isinstance(step, unwanted)):
         return False
     # Of these some do not lower, or have more static shared memory than a block may have. It takes longer to
     # find that out than everything else.

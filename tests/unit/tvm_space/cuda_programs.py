@@ -132,6 +132,15 @@ def pooling(channels: int, size: int) -> str:
     return _text([x, te.compute(half, lambda c, i, j: te.max(x[c, 2 * i + ry, 2 * j + rx], [ry, rx]), "y")])
 
 
+def means_of_images(channels: int, size: int) -> str:
+    x, ry, rx = (
+        te.placeholder((channels, size, size), name="x"),
+        *(te.reduce_axis((0, size)) for _ in range(2)),
+    )
+    total = te.compute((channels,), lambda c: te.sum(x[c, ry, rx], [ry, rx]), "total")
+    return _text([x, te.compute((channels,), lambda c: total[c] / (size * size), "mean")])
+
+
 PROGRAMS: Final[dict[str, Callable[[], str]]] = {
     "fp32 product": lambda: product(512, 512, 512),
     "fp32 product of odd sizes": lambda: product(1000, 777, 1234),
@@ -157,6 +166,7 @@ PROGRAMS: Final[dict[str, Callable[[], str]]] = {
     "transpose": lambda: transpose(1024, 1024),
     "sums of rows": lambda: sums(4096, 1024, of_rows=True),
     "sums of columns": lambda: sums(4096, 1024, of_rows=False),
+    "means of images": lambda: means_of_images(1280, 7),
     "pooling": lambda: pooling(64, 112),
 }
 

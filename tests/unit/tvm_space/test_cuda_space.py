@@ -128,7 +128,18 @@ def test_a_kernel_that_opts_in_has_more_shared_memory_than_one_that_does_not() -
     assert not cuda_rules.can_launch(dlight.mod, parse_tvm_target(target("sm_75")))
 
 
-@pytest.mark.parametrize("name", [HALF, "fp32 product with a vector", "softmax", "transpose", "pooling"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        HALF,
+        "int8 product",
+        "fp32 product with a vector",
+        "softmax",
+        "means of images",
+        "transpose",
+        "pooling",
+    ],
+)
 def test_dlights_schedule_is_a_sketch_that_makes_the_same_program(name: str) -> None:
     made = cuda_rules.dlight_schedule(parse_module(tir_of(name)), parse_tvm_target(HERE))
     assert made is not None
@@ -140,6 +151,13 @@ def test_dlights_schedule_is_a_sketch_that_makes_the_same_program(name: str) -> 
 def test_dlight_multiplies_on_tensor_cores_where_an_architecture_has_a_suffix() -> None:
     assert "wmma_sync" in dlight_sketch(HALF).trace
     assert "wmma_sync" in dlight_sketch(HALF, target("sm_80")).trace
+
+
+def test_dlight_multiplies_int8_on_tensor_cores() -> None:
+    """Its own schedule has a software pipeline over one iteration, which TVM does not lower."""
+    sketch = dlight_sketch("int8 product")
+    assert "wmma_sync_16x16x16_s8s8s32" in sketch.trace
+    assert generate(scheduled("int8 product", HERE, sketch, Candidate("", ())).mod, HERE).imports
 
 
 def test_a_candidate_of_tensor_cores_is_rebuilt_in_another_process() -> None:
