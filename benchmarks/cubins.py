@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import tvm
+from onnx import ModelProto
 
 from benchmarks.cells import Cells
 from benchmarks.networks.development import DEVELOPMENT
@@ -40,12 +41,12 @@ NETWORKS: Final[Networks] = MODELS | {name: DEVELOPMENT[name] for name in _NAMES
 Row = dict[str, Any]
 
 
-def tasks_of(network: str, target: str) -> tuple[Sequence[ModelTask], StoredRecipe]:
-    """Return the tasks of a network on a target, and the recipe that made them."""
+def tasks_of(model: ModelProto, target: str) -> tuple[Sequence[ModelTask], StoredRecipe]:
+    """Return the tasks of a model on a target, and the recipe that made them."""
     recipe = stored_recipe(recipe_for("tuned", parse_target(target)))
     with TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
-        path.write_bytes(NETWORKS[network](0).SerializeToString())
+        path.write_bytes(model.SerializeToString())
         return extract(str(path), target, recipe, {}).tasks, recipe
 
 
@@ -63,7 +64,7 @@ def compile_default(tasks: Mapping[str, ModelTask], target: str, recipe: StoredR
 def rows(network: str, arch: str) -> Iterator[Row]:
     """Yield a row for each task of a network on an architecture: its kernels' figures, or the error."""
     target = parse_target({"kind": "cuda", "arch": arch}).text
-    found, recipe = tasks_of(network, target)
+    found, recipe = tasks_of(NETWORKS[network](0), target)
     tasks = {f"task{number}": task for number, task in enumerate(found)}
     try:
         built = compile_default(tasks, target, recipe).kernels

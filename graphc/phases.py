@@ -72,12 +72,9 @@ CHANNELS_LAST = {
 }
 _DLIGHT = PassStep(
     "s_tir.dlight.ApplyDefaultSchedule",
-    (
-        {"call": "mallorn.matmul_rule", "args": []},
-        *(
-            {"call": f"s_tir.dlight.gpu.{rule}", "args": []}
-            for rule in ("GEMV", "Reduction", "GeneralReduction", "Fallback")
-        ),
+    tuple(
+        {"call": f"s_tir.dlight.gpu.{rule}", "args": []}
+        for rule in ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
     ),
 )
 

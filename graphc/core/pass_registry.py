@@ -17,7 +17,7 @@ NOT_IN_RECIPES = frozenset(
         "RunCodegen",
     )
 )
-# Where the passes that TVM lacks are defined, and what makes their arguments: MODULE:NAME.
+# Where the passes that TVM lacks are defined, and what makes arguments of passes: MODULE:NAME.
 OWN_PASSES = {
     "mallorn.batch_norms": "graphc.fold.fold_batch_norm:FoldBatchNorm",
     "mallorn.bf16": "graphc.quant.bf16_dot_products:Bf16DotProducts",
@@ -41,7 +41,6 @@ OWN_PASSES = {
     "mallorn.lanes": "graphc.core.vector_lanes:lanes",
     "mallorn.lines": "graphc.tasks.mark_elementwise_rows:MarkElementwiseRows",
     "mallorn.lookups": "graphc.layout.fuse_lookups:FuseLookups",
-    "mallorn.matmul_rule": "graphc.matmul.dlight_matmul:LowerableMatmul",
     "mallorn.norms": "graphc.norm.group_norm_to_partial_sums:GroupNormToPartialSums",
     "mallorn.passable": "graphc.layout.prepare_convert_layout:PrepareConvertLayout",
     "mallorn.pools": "graphc.conv.move_pool_before_pointwise:MovePoolBeforePointwise",
@@ -59,6 +58,7 @@ OWN_PASSES = {
     "mallorn.views": "graphc.layout.move_elementwise_before_reshape:MoveElementwiseBeforeReshape",
     "mallorn.whole": "graphc.matmul.pad_matmul_to_tiles:PadMatmulToTiles",
     "mallorn.winograd": "graphc.conv.conv3x3_to_winograd:Conv3x3ToWinograd",
+    "s_tir.dlight.gpu.Matmul": "graphc.matmul.dlight_matmul:LowerableMatmul",
 }
 # What runs behind a pass, as one step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {

@@ -52,26 +52,21 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
     """
     parsed = parse_tvm_target(target)
     fixed = not any(map(is_choice, insts))
-    if parsed.kind.name != "cuda" or not (fixed or any(DYNAMIC in inst.attrs for inst in insts)):
-        steps = tune_context(tir, target).space_generator.postprocs
-        return all(_apply(step, schedule) for step in steps)
-    steps = design_contexts(tir, target)[0].space_generator.postprocs
-    unwanted: tuple[type, ...] = (VerifyGPUCode,) if fixed else ()
-    # It refuses a block that all threads run, such as what DLight's kernels of sums do with a sum.
-    if fixed and any(inst.kind.name == "Bind" for inst in insts):
-        unwanted += (RewriteUnboundBlock,)
-    if not all(_apply(step, schedule) for step in steps if not isinstance(step, unwanted)):
-        return False
+    lowers = parsed.kind.name == "cuda" and (fixed or any(DYNAMIC in inst.attrs for inst in insts))
+    context = design_contexts(tir, target)[0] if lowers else tune_context(tir, target)
+    skipped: tuple[type, ...] = (VerifyGPUCode,) if lowers and fixed else ()
+    # MetaSchedule refuses a block that all threads of a kernel run, as DLight's epilogues of sums are.
+    if skipped and any(inst.kind.name == "Bind" for inst in insts):
+        skipped += (RewriteUnboundBlock,)
+    for step in context.space_generator.postprocs:
+        if isinstance(step, RewriteReductionBlock) and not initialize_repeated_sums(schedule):
+            return False
+        if not isinstance(step, skipped) and not step.apply(schedule):
+            return False
     # Of these some do not lower, or have more static shared memory than a block may have. It takes longer to
     # find that out than everything else.
     is_odd = fixed or any(inst.kind.name == "ReadAt" or "shared" in inst.attrs for inst in insts)
-    return not is_odd or can_launch(schedule.mod, parsed)
-
-
-def _apply(step: Any, schedule: Any) -> bool:
-    if isinstance(step, RewriteReductionBlock) and not initialize_repeated_sums(schedule):
-        return False
-    return bool(step.apply(schedule))
+    return not (lowers and is_odd) or can_launch(schedule.mod, parsed)
 
 
 def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:

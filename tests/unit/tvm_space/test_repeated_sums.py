@@ -1,9 +1,12 @@
 """A sum that is computed again in each step of its consumer's sum begins at zero each time."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import tvm
 from tvm import te
 
@@ -15,15 +18,16 @@ from workers.tvm.reference_outputs import build_whole, call
 from workers.tvm.sketches import design_space
 
 ROWS, TERMS, COLUMNS = 4, 8, 16
+Rows = Callable[[Any, Any], Any]
 
 
-def shares_by_weights() -> str:
-    """The rows of `a`, each divided by its sum, by a matrix."""
+def divided_product(divisor: Rows) -> str:
+    """The product of two matrices, each number of the left one divided by the sum of a row of a third."""
     a, b = te.placeholder((ROWS, TERMS), name="a"), te.placeholder((TERMS, COLUMNS), name="b")
-    r, k = te.reduce_axis((0, TERMS), "r"), te.reduce_axis((0, TERMS), "k")
-    total = te.compute((ROWS,), lambda i: te.sum(a[i, r], r), "total")
-    c = te.compute((ROWS, COLUMNS), lambda i, j: te.sum(a[i, k] / total[i] * b[k, j], k), "c")
-    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([a, b, c])})))
+    d, r, k = te.placeholder((TERMS, TERMS), name="d"), *(te.reduce_axis((0, TERMS)) for _ in range(2))
+    total = te.compute((TERMS,), lambda i: te.sum(d[i, r], r), "total")
+    c = te.compute((ROWS, COLUMNS), lambda i, j: te.sum(a[i, k] / total[divisor(i, k)] * b[k, j], k), "c")
+    return str(tvm.ir.save_json(tvm.IRModule({"main": te.create_prim_func([a, b, d, c])})))
 
 
 def at_each_location(sketch: Sketch) -> list[Candidate]:
@@ -42,17 +46,20 @@ def at_each_location(sketch: Sketch) -> list[Candidate]:
     return found
 
 
-def test_wherever_a_sum_is_computed_the_numbers_are_right(tmp_path: Path) -> None:
-    tir, rng, places = shares_by_weights(), np.random.default_rng(0), 0
-    a, b = (rng.uniform(0.1, 1, shape).astype("float32") for shape in ((ROWS, TERMS), (TERMS, COLUMNS)))
-    expected = a / a.sum(1, keepdims=True) @ b
-    for sketch in design_space(tir, TARGET)[::4]:
-        for candidate in at_each_location(sketch):
-            trace = full_trace(tir, TARGET, sketch.trace, candidate.decisions)
-            assert trace is not None
-            library = str(tmp_path / f"{places}.so")
-            build_whole(tir, trace, TARGET, library)
-            *_, result = call(library, [a, b, np.full((ROWS, COLUMNS), np.nan, "float32")])
-            np.testing.assert_allclose(result, expected, rtol=1e-4, err_msg=str(candidate))
-            places += 1
-    assert places > 10
+@pytest.mark.parametrize("divisor", [lambda i, k: i, lambda i, k: k], ids=["of the row", "of the term"])
+def test_wherever_a_sum_is_computed_the_numbers_are_right(divisor: Rows, tmp_path: Path) -> None:
+    tir, rng = divided_product(divisor), np.random.default_rng(0)
+    shapes = (ROWS, TERMS), (TERMS, COLUMNS), (TERMS, TERMS)
+    a, b, d = (rng.uniform(0.1, 1, shape).astype("float32") for shape in shapes)
+    i, k = np.indices(a.shape)
+    expected = a / d.sum(1)[divisor(i, k)] @ b
+    *_, sketch = design_space(tir, TARGET)
+    candidates = at_each_location(sketch)
+    assert len(candidates) > 4
+    for place, candidate in enumerate(candidates):
+        trace = full_trace(tir, TARGET, sketch.trace, candidate.decisions)
+        assert trace is not None
+        library = str(tmp_path / f"{place}.so")
+        build_whole(tir, trace, TARGET, library)
+        *_, result = call(library, [a, b, d, np.full((ROWS, COLUMNS), np.nan, "float32")])
+        np.testing.assert_allclose(result, expected, rtol=1e-4, err_msg=str(candidate))

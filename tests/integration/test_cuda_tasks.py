@@ -1,0 +1,66 @@
+"""Every task of a whole model has candidates for CUDA that can launch: no task's are all invalid."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from benchmarks.cubins import NETWORKS, tasks_of
+from benchmarks.networks.quantised import QUANTISED
+from mallorn.core.targets import Target
+from searchers.space import Candidate
+from tests.fixtures.cuda import cuda_target
+from workers.interfaces.model_compiler import ModelTask
+from workers.tvm.build_libraries import generate
+from workers.tvm.cuda_rules import can_launch
+from workers.tvm.loop_nests import nests
+from workers.tvm.parsed_program_cache import parse_tvm_target
+from workers.tvm.rebuild_schedule import rebuild, validate
+from workers.tvm.sketches import design_space
+from workers.tvm.tvm_space import TvmSpace
+
+TARGET: Final = cuda_target("sm_90a")
+MODELS: Final = NETWORKS | QUANTISED
+RANDOM: Final = 8
+# Half of the random candidates of such models were valid; of those that tile a product one of thirty was.
+LEAST_SHARE: Final = 0.2
+
+
+def first_guess_has_code(space: TvmSpace, tir: str) -> bool:
+    """Whether the first guess becomes CUDA code within the limits of a launch."""
+    for guess in space.likeliest(1):
+        schedule = rebuild(tir, TARGET, space.by_key[guess.sketch].trace, guess.decisions)
+        if schedule is not None and can_launch(schedule.mod, parse_tvm_target(TARGET)):
+            return bool(generate(schedule.mod, TARGET).imports)
+    return False
+
+
+def check(tasks: Sequence[ModelTask]) -> None:
+    """Assert that each task has a first guess and a schedule of DLight, and count random candidates."""
+    answers: list[bool] = []
+    for task in tasks:
+        compiler: Any = SimpleNamespace(nests=nests, validate=validate)
+        program: Any = SimpleNamespace(tir=task.tir)
+        space = TvmSpace(design_space(task.tir, TARGET), program, Target(TARGET), (), compiler)
+        assert first_guess_has_code(space, task.tir), task.name
+        *_, dlight = space.sketches
+        assert dlight.choices == (), task.name
+        assert space.valid([Candidate(dlight.key, ())]) == [True], task.name
+        drawn = space.sample(np.random.default_rng(0), RANDOM)
+        answers += space.valid([each for each in drawn if space.by_key[each.sketch].choices])
+    assert sum(answers) >= LEAST_SHARE * len(answers)
+
+
+@pytest.mark.parametrize("model", ["bert-small", "picture-int8", "operators-int8"])
+def test_a_task_of_each_operator_has_valid_candidates(model: str) -> None:
+    tasks, _ = tasks_of(MODELS[model](0), TARGET)
+    check(list({task.op: task for task in tasks}.values()))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_each_task_has_valid_candidates(model: str) -> None:
+    tasks, _ = tasks_of(MODELS[model](0), TARGET)
+    check(tasks)
