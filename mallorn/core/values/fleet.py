@@ -10,6 +10,7 @@ from mallorn.core.values.base import Value
 from mallorn.core.values.machine import Machine
 
 PRIVATE: Final = "Null: another owner's."
+LOCKS: Final = "Names its locks; equal on one host: processes wait for each other. Empty: it did not say."
 
 
 class DeviceState(StrEnum):
@@ -51,6 +52,7 @@ class DeviceInfo(Value):
         str,
         Field(description="Walls around what it measures: `full`, `off`, or what is missing."),
     ] = ""
+    locks: Annotated[str, Field(description=LOCKS)] = ""
     busy: bool = False
     stopped: bool = False
 
@@ -96,6 +98,7 @@ class WorkerInfo(Value):
         str,
         Field(description="Walls around its helper processes: `full`, `off`, or what is missing."),
     ] = ""
+    locks: Annotated[str, Field(description=LOCKS)] = ""
     stopped: bool = False
     resting: Annotated[
         str, Field(description="Why it takes no work for now: what its host lacks; empty: it does.")
