@@ -1,6 +1,5 @@
 """`mallorn devices` and `mallorn workers`: who measures and works, and taking back what a device told."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -11,7 +10,7 @@ from cli.dataset_options import DAY
 from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
-from mallorn.core.values.fleet import DeviceMachine, DeviceStatus, Withdrawn, WorkerState, WorkerStatus
+from mallorn.core.values.fleet import DeviceMachine, DeviceStatus, Withdrawn, WorkerStatus, separate_locks
 from mallorn.wording.format_values import Column, ago, duration
 
 COLUMNS: Final = (
@@ -31,7 +30,6 @@ WORKER_COLUMNS: Final = (
     Column[WorkerStatus]("SEEN", lambda row: ago(row.seen_sec)),
     Column[WorkerStatus]("SANDBOX", lambda row: sandbox_word(row.info.sandbox)),
 )
-AT_WORK: Final = WorkerState.BUSY, WorkerState.IDLE
 MINUTE: Final = "%Y-%m-%dT%H:%M"
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -101,18 +99,6 @@ def workers(*, as_json: JsonOption = False, address: Address) -> None:
     print_rows(rows, WORKER_COLUMNS, as_json, "no workers; start one with   mallorn worker")
     for row in () if as_json else rows:
         note_gaps(row.id, row.info.sandbox)
-
-
-def separate_locks(devices: Sequence[DeviceStatus], workers: Sequence[WorkerStatus]) -> list[str]:
-    """Name each CPU device that is online and does not share its locks with a worker of its host."""
-    return [
-        f"{device.name} and {worker.id}"
-        for device in devices
-        for worker in workers
-        if device.online and not device.info.accelerator and worker.state in AT_WORK
-        if device.host_id == worker.host_id and device.info.locks and worker.info.locks
-        if device.info.locks != worker.info.locks
-    ]
 
 
 def note_gaps(name: str, sandbox: str) -> None:

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from cli.devices_and_workers import AT_WORK, separate_locks
 from mallorn import Client
 from mallorn.core.address_checks import host_and_port
 from mallorn.core.errors import HostFault, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
-from mallorn.core.values.fleet import WorkerState
+from mallorn.core.values.fleet import AT_WORK, WorkerState, separate_locks
 from stack.data_directory import StackInfo
 from stack.readiness_probes import tracker_answers
 

@@ -1,5 +1,6 @@
 """Devices and workers, and what they did lately."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -29,6 +30,9 @@ class WorkerState(StrEnum):
     IDLE = "idle"
     SILENT = "silent"
     STOPPED = "stopped"
+
+
+AT_WORK: Final = WorkerState.BUSY, WorkerState.IDLE
 
 
 class DeviceInfo(Value):
@@ -159,6 +163,18 @@ class WorkerStatus(Value):
     last_seen: float
     uptime_sec: float
     seen_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
+
+
+def separate_locks(devices: Sequence[DeviceStatus], workers: Sequence[WorkerStatus]) -> list[str]:
+    """Name each CPU device that is online and does not share its locks with a worker of its host."""
+    return [
+        f"{device.name} and {worker.id}"
+        for device in devices
+        for worker in workers
+        if device.online and not device.info.accelerator and worker.state in AT_WORK
+        if device.host_id == worker.host_id and device.info.locks and worker.info.locks
+        if device.info.locks != worker.info.locks
+    ]
 
 
 class RoundOnWorker(Value):

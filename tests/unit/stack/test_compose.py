@@ -17,9 +17,9 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text
 SERVICES: dict[str, Any] = COMPOSE["services"]
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 ALL = {f"MALLORN_{name.upper()}" for name in Settings.model_fields}
-OF_CLIENTS = {"MALLORN_URL", "MALLORN_API_KEY", "MALLORN_HOST", "MALLORN_PORT"}
+OF_COMMANDS = {"MALLORN_API_KEY", "MALLORN_HOST", "MALLORN_PORT"}
 OF_HOSTS = {"MALLORN_DATA_DIR", "MALLORN_HOST_FOLDER"}
-OF_CALLERS = {name for name in ALL if name.startswith(("MALLORN_OIDC_", "MALLORN_API_KEYS"))}
+OF_CALLERS = {name for name in ALL if name.startswith(("MALLORN_OIDC_", "MALLORN_API_KEYS", "MALLORN_URL"))}
 S3 = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "FSSPEC_S3_ENDPOINT_URL"}
 OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
 
@@ -83,9 +83,9 @@ def test_every_variable_is_a_setting() -> None:
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("coordinator", ALL - OF_CLIENTS - OF_HOSTS),
-        ("control", ALL - OF_CLIENTS - OF_HOSTS - OF_CALLERS),
-        ("worker", ALL - OF_CLIENTS - OF_CALLERS),
+        ("coordinator", ALL - OF_COMMANDS - OF_HOSTS),
+        ("control", ALL - OF_COMMANDS - OF_HOSTS - OF_CALLERS),
+        ("worker", ALL - OF_COMMANDS - OF_CALLERS),
         ("device", {*DEVICE_VARIABLES, "MALLORN_RPC_KEY"}),
     ],
 )
