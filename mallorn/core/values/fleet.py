@@ -11,7 +11,10 @@ from mallorn.core.values.base import Value
 from mallorn.core.values.machine import Machine
 
 PRIVATE: Final = "Null: another owner's."
-LOCKS: Final = "Names its locks; equal on one host: processes wait for each other. Empty: it did not say."
+LOCKS: Final = (
+    "Names the file on which it locks the processors of its host. Processes of one host that name another file "
+    "do not wait for each other. Empty: it did not say."
+)
 
 
 class DeviceState(StrEnum):
