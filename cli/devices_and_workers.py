@@ -9,7 +9,8 @@ from cli.archive_and_delete_jobs import YesOption, ask
 from cli.dataset_options import DAY
 from cli.terminal.option_groups import shared
 from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows
-from mallorn.core.values.fleet import DeviceMachine, DeviceStatus, Withdrawn, WorkerStatus
+from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
+from mallorn.core.values.fleet import DeviceMachine, DeviceStatus, Withdrawn, WorkerStatus, separate_locks
 from mallorn.wording.format_values import Column, ago, duration
 
 COLUMNS: Final = (
@@ -41,12 +42,15 @@ def devices(ctx: typer.Context, as_json: JsonOption = False, *, address: Address
         return
     with client(*address) as api:
         rows = api.devices()
+        separate = () if as_json else separate_locks(rows, api.workers())
     print_rows(rows, COLUMNS, as_json, "no devices; start one with   mallorn device")
     for row in () if as_json else rows:
         if row.online:
             known = filter(None, (row.info.gpu_words, machine_words(row.machine)))
             print_note(f"{row.name}: {'; '.join(known)}")
             note_gaps(row.name, row.info.sandbox)
+    if separate:
+        print_note(f"{SEPARATE_LOCKS}: {', '.join(separate)}; {SHARE_LOCKS}")
 
 
 @app.command()

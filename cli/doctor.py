@@ -87,6 +87,7 @@ def _asked(known: Settings, address: Address) -> Iterator[Finding]:
             yield look("control", lambda: service.control(api))
             yield look("workers", lambda: service.workers(api))
             yield look("devices", lambda: service.devices(api), necessary=False)
+            yield look("locks", lambda: service.locks(api), necessary=False)
     if address.url is None and stack is not None:
         yield look("tracker", lambda: service.tracker(stack, known.fleet_key))
 

@@ -53,6 +53,7 @@ pytest_plugins = [
     "tests.fixtures.pooler",
     "tests.fixtures.scheduling",
     "tests.fixtures.service",
+    "tests.fixtures.wheel",
     "tests.fixtures.workshop",
 ]
 

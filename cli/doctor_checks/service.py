@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 from mallorn import Client
 from mallorn.core.address_checks import host_and_port
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import HostFault, Unavailable
 from mallorn.core.fleet_key import FleetKey
-from mallorn.core.values.fleet import WorkerState
+from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
+from mallorn.core.values.fleet import AT_WORK, WorkerState, separate_locks
 from stack.data_directory import StackInfo
 from stack.readiness_probes import tracker_answers
-
-AT_WORK = WorkerState.BUSY, WorkerState.IDLE
 
 
 def ready(api: Client) -> str:
@@ -49,6 +48,14 @@ def devices(api: Client) -> str:
     if not online:
         raise Unavailable(f"no device answers{_besides(away)}", hint="mallorn device, or read its log")
     return f"{', '.join(online)} answer{_besides(away)}"
+
+
+def locks(api: Client) -> str:
+    """Raises HostFault where workers build while a device of their host times, as they share no locks."""
+    apart = separate_locks(api.devices(), api.workers())
+    if apart:
+        raise HostFault(f"{SEPARATE_LOCKS}: {', '.join(apart)}", hint=SHARE_LOCKS)
+    return "workers and devices of one host share theirs"
 
 
 def tracker(info: StackInfo, key: FleetKey) -> str:

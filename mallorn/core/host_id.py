@@ -6,8 +6,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-# Told to processes whose own temporary files lie elsewhere.
+#: Of `Settings.host_folder`. The parts of a service set it for processes whose temporary files lie elsewhere.
 HOST_FOLDER_VARIABLE: Final = "MALLORN_HOST_FOLDER"
+SEPARATE_LOCKS: Final = "builders run while candidates are timed, as worker and device share no locks"
+SHARE_LOCKS: Final = "set MALLORN_HOST_FOLDER of both to one folder   (containers mount one volume there)"
 
 
 def host_id() -> str:

@@ -145,6 +145,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="What is logged: this and worse."
     )
+    host_folder: str = Field(
+        "",
+        description="Directory of the locks by which workers and devices of one host take turns; containers "
+        "of one host mount the same volume there. Empty: the directory for temporary files.",
+    )
     device_wait_sec: float = Field(
         600.0, gt=0, description="How long a job waits for a device until it is paused."
     )

@@ -5,7 +5,6 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
-from mallorn.core.host_id import HOST_FOLDER_VARIABLE
 from mallorn.core.settings import Settings
 
 PREFIX: Final = str(Settings.model_config["env_prefix"])
@@ -17,7 +16,7 @@ _BETWEEN_PROCESSES: Final = frozenset(
 
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence about each variable that nothing reads, with the nearest name that something does."""
-    settings = {PREFIX + name.upper() for name in Settings.model_fields} | {HOST_FOLDER_VARIABLE}
+    settings = {PREFIX + name.upper() for name in Settings.model_fields}
     for name, value in sorted(environ.items()):
         ours = name.startswith(PREFIX) and name not in settings | _BETWEEN_PROCESSES
         if ours and not is_service_link(name, value):

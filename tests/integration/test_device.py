@@ -24,6 +24,7 @@ from workers.device.device_class import DeviceClass, Endpoint
 from workers.device.serve_device import prepare_runtime
 from workers.device.session_gateway import GatewayClient, SessionGateway
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, TrackerClient, device_key
+from workers.host.core_lock import lock_identity
 from workers.interfaces.device_runner import LibraryRun, Runner
 from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.measure.tracked_devices import Fleet
@@ -68,6 +69,7 @@ def test_a_device_says_who_it_is(fleet: TestFleet, local_target: Target, runner:
     assert identity.name == "device"
     assert (identity.host_id, identity.host_class) == (host["host_id"], host["host_class"])
     assert Fleet(fleet.settings).describe(local_target).info.address == identity.info.address
+    assert identity.info.locks == lock_identity()
 
 
 @pytest.mark.parametrize("cores", sorted({1, available_cores()}))

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.workers import Workers
 from mallorn.core import queues
-from mallorn.core.values.fleet import WorkerInfo
+from mallorn.core.values.fleet import DeviceInfo, WorkerInfo
 from stack.data_directory import DataDir, StackInfo
 from stack.ports import free_port
 from tests.fixtures.answers import mallorn
@@ -44,7 +45,7 @@ def test_of_a_service_elsewhere_the_parts_are_asked_and_nothing_here(start: Star
         owned.write(lambda session, loop=loop: LoopTicks(session).done(loop))
     code, found = looked("--url", coordinator.url)
     assert code == 0, found
-    assert list(found) == ["service", "control", "workers", "devices"]
+    assert list(found) == ["service", "control", "workers", "devices", "locks"]
     assert all(each["ok"] for each in found.values())
     assert "1 are there" in found["workers"]["words"]
     assert "d1 answer" in found["devices"]["words"]
@@ -72,6 +73,25 @@ def test_a_worker_that_rests_and_one_that_sees_no_devices_are_named_with_why(sta
     owned.write(lambda session: Workers(session).seen("blind", "here", blind))
     _, found = looked("--url", coordinator.url)
     assert found["workers"]["words"] == "2 are there; ill: no linker; blind: OverflowError: infinity"
+
+
+def test_a_worker_and_a_device_of_one_host_that_share_no_locks_are_a_warning(start: Start) -> None:
+    coordinator = start()
+    owned = OwnedRows(coordinator.database)
+    apart, older = WorkerInfo(locks="1-7"), WorkerInfo()
+    owned.write(lambda session: Workers(session).seen("worker", "here", apart))
+    owned.write(lambda session: Workers(session).seen("older", "here", older))
+    seen = SeenDevice("device", owned.target_id, "here", "host", 2, "0.27.0", DeviceInfo(locks="1-9"))
+    owned.write(lambda session: Devices(session).seen(seen))
+    _, found = looked("--url", coordinator.url)
+    assert (found["locks"]["ok"], found["locks"]["necessary"]) == (False, False)
+    assert "device and worker" in found["locks"]["words"]
+    assert "older" not in found["locks"]["words"]
+    assert "MALLORN_HOST_FOLDER" in found["locks"]["hint"]
+    assert "share no locks: device and worker" in mallorn("devices", "--url", coordinator.url).stderr
+    owned.write(lambda session: Devices(session).seen(replace(seen, info=DeviceInfo(locks="1-7"))))
+    _, found = looked("--url", coordinator.url)
+    assert found["locks"]["ok"]
 
 
 def test_a_broker_that_is_away_is_named(start: Start) -> None:

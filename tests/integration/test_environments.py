@@ -93,7 +93,7 @@ def test_what_compilers_and_drivers_need_stays() -> None:
         ("PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONHASHSEED", "OMP_PROC_BIND"), "1"
     )
     assert harmless(given) == given
-    assert key_agent._OWN[0] not in harmless({"MALLORN_TRACKER": "127.0.0.1:1"})
+    assert key_agent.DEVICE_VARIABLES[0] not in harmless({"MALLORN_TRACKER": "127.0.0.1:1"})
 
 
 WITHOUT_SECCOMP = "import workers.sandbox.sandbox as s; s.enter_sandbox = lambda _walls: 'without seccomp'\n"

@@ -15,6 +15,7 @@ from mallorn.core.targets import Target, parse_target
 from workers.device.clock_conditions import governor, limits
 from workers.device.device_class import HostFacts, Identity
 from workers.device.usable_flags import feature_differences, usable_flags
+from workers.host.core_lock import lock_identity
 from workers.sandbox.sandbox import harmless
 from workers.subprocesses.cgroups import cpu_quota
 
@@ -61,7 +62,7 @@ def host_fingerprint() -> HostFacts:
 def described_again(identity: Identity) -> Identity:
     """The same device on its host as that is now: governor, quota and power may have changed."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
-    now: Identity = {**identity, **host_fingerprint()}
+    now: Identity = {**identity, **host_fingerprint(), "locks": lock_identity()}
     if accelerator:
         now["host_class"] += f"+{accelerator}"
     if driver := identity.get("gpu_driver"):

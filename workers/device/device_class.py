@@ -97,6 +97,7 @@ class Identity(HostFacts, RuntimeFacts):
     address: str
     is_local: bool
     sandbox: str  # how far the walls around its sessions close
+    locks: str  # `lock_identity` of its process
 
 
 class _Told(Value):

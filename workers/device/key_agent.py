@@ -21,8 +21,8 @@ from workers.device.forked_process import fork
 from workers.sandbox.sandbox import harmless
 
 KEEPER_VARIABLE: Final = "MALLORN_KEEPER_FD"
-#: Of our own, what a device reads besides its arguments.
-_OWN: Final = (
+#: Settings that a device reads.
+DEVICE_VARIABLES: Final = (
     *("MALLORN_TRACKER", "MALLORN_SANDBOX", "MALLORN_LOG_FORMAT", "MALLORN_LOG_LEVEL"),
     HOST_FOLDER_VARIABLE,
 )
@@ -77,7 +77,7 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
         end = socket.socket(fileno=int(number))
         end.set_inheritable(False)
         return KeyAgent(end)
-    env = harmless() | {name: os.environ[name] for name in _OWN if name in os.environ}
+    env = harmless() | {name: os.environ[name] for name in DEVICE_VARIABLES if name in os.environ}
     env[KEEPER_VARIABLE] = ""
     if key := read():
         ours, theirs = socket.socketpair()

@@ -108,6 +108,7 @@ def describe(
         "address": f"{host}:{port}",
         "is_local": is_local,
         "sandbox": sandbox,
+        "locks": "",
         **host_fingerprint(),
         **facts,
     }

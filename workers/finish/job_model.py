@@ -17,7 +17,7 @@ from workers.host.background_load import stress
 from workers.host.host_lock import HostLock
 from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, ModelCompiler
-from workers.measure.tracked_devices import of_class
+from workers.measure.tracked_devices import of_class, shares_locks
 from workers.process.leased_stage import StageContext, StageFolder
 from workers.sandbox.untrusted_files import copy_out
 from workers.whole_model.compiled_model import IdleEngines, WholeModel
@@ -55,6 +55,7 @@ class JobModel:
     whole: WholeModel
     libraries: KnownLibraries
     folder: StageFolder
+    shares_locks: bool = True  # with the device, if that is of this host
 
     @classmethod
     def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
@@ -117,7 +118,7 @@ class JobModel:
             return
         self.claimed.runtime.release_device()
         with HostLock().alone() as held:
-            yield held
+            yield held and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
         """What each build spends in each kernel, in microseconds a run, beside so many other programs."""
@@ -145,8 +146,9 @@ def where_it_runs(model: JobModel) -> JobModel | None:
     runtime, target = model.claimed.runtime, model.claimed.target
     like = model.claimed.like
     devices = of_class(runtime.fleet.devices(target), like)
-    if target.is_cpu and any(device.endpoint.host_id == host_id() for device in devices):
-        return model
+    here = [device.endpoint for device in devices if device.endpoint.host_id == host_id()]
+    if target.is_cpu and here:
+        return replace(model, shares_locks=all(map(shares_locks, here)))
     if not devices:
         return None
     seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like, model.folder.answers)

@@ -1,7 +1,7 @@
 """Whose turn it is at the cores of this host: who times has them alone, who merely computes shares them.
 
-Locks on two files: the kernel takes them from a process that dies. Containers that share no directory for
-temporary files do not see each other's.
+Locks on two files: the kernel takes them from a process that dies. Containers exclude each other only where
+MALLORN_HOST_FOLDER names a directory that they share.
 """
 
 import errno
@@ -100,6 +100,18 @@ class CoreLock:
     @property
     def _gate(self) -> Path:
         return self._path.with_suffix(".gate")
+
+
+def lock_identity() -> str:
+    """Return a name of the file on which this process locks the cores; empty if it cannot be opened.
+
+    It differs for two processes of one host whose locks do not exclude each other.
+    """
+    try:
+        about = CoreLock().files()[1].stat()
+    except (HostFault, OSError):
+        return ""
+    return f"{about.st_dev:x}-{about.st_ino:x}"
 
 
 def _locked(path: Path, how: int) -> int | None:

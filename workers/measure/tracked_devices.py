@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mallorn.core.errors import MallornError, NoDevice
+from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
 from mallorn.core.storable_json import told
 from mallorn.core.targets import Target, parse_target
 from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
 from workers.device.tracker_client import TrackerClient, device_key
+from workers.host.core_lock import lock_identity
 
 log = logging.getLogger(__name__)
 REMEMBERED: Final = 64  # of the devices that were left out
@@ -59,6 +61,14 @@ class Fleet:
                 self._left_out.append(words)
                 log.warning(words)
         return None
+
+
+def shares_locks(endpoint: Endpoint) -> bool:
+    """Return whether this process waits while the device times, or is on another host.
+
+    A device of an older version does not tell its locks, and is taken to share them.
+    """
+    return endpoint.host_id != host_id() or endpoint.info.locks in ("", lock_identity())
 
 
 def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Self
@@ -10,6 +11,7 @@ from mallorn.core.host_id import host_id
 from mallorn.core.job_options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
+from mallorn.core.values.disturbance import Disturbance
 from workers.device.device_class import DeviceClass, none_like
 from workers.host.host_lock import HostLock
 from workers.interfaces.candidate_compiler import Library
@@ -18,7 +20,7 @@ from workers.measure.base import MeasureInput, Measurer, MeasureResult, Program,
 from workers.measure.build_candidates import Builds, Built
 from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
-from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class
+from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class, shares_locks
 from workers.sandbox.untrusted_files import untrusted_folder
 from workers.subprocesses.process_pool import ChildPool
 
@@ -81,7 +83,8 @@ class TvmMeasurer(Measurer):
             )
             try:
                 results = measure_all(builds, timing, HostLock())
-                yield from TimingDriftDetector(timing, builds).watch(results)
+                for result in TimingDriftDetector(timing, builds).watch(results):
+                    yield marked(result, target)
             finally:
                 builds.abort()
                 timing.give_back()
@@ -112,7 +115,8 @@ class TvmMeasurer(Measurer):
                 like=self._like,
             )
             try:
-                return in_turn(builds, timing, passes, HostLock(), spread)
+                results = in_turn(builds, timing, passes, HostLock(), spread)
+                return [marked(result, target) for result in results]
             finally:
                 builds.abort()
                 timing.give_back()
@@ -122,6 +126,16 @@ class TvmMeasurer(Measurer):
         if not devices:
             raise none_like(self._like)
         return devices
+
+
+def marked(result: MeasureResult, target: Target) -> MeasureResult:
+    """Return a time as an upper bound if a builder of the device's host may have run while it was taken."""
+    endpoint, trial = result.endpoint, result.trial
+    if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
+        return result
+    about = {"bounds": 1, "separate_locks": True}
+    told = (result.disturbance or Disturbance(timed=1)).model_copy(update=about)
+    return replace(result, trial=replace(trial, disturbed=1.0), disturbance=told)
 
 
 def alternate(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:

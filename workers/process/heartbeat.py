@@ -17,6 +17,7 @@ from mallorn.core.host_id import host_id
 from mallorn.core.surviving_loop import tell
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo
+from workers.host.core_lock import lock_identity
 from workers.measure.tracked_devices import Fleet, TrackedDevice
 from workers.tvm.code_digest import TVM_VERSION, builder
 
@@ -94,6 +95,7 @@ class Heartbeat:
             self._wake.wait(EVERY_SEC)
 
     def _turn(self) -> None:
+        self._tell_of(locks=lock_identity())
         self._tell(self._report_worker)
         if time.monotonic() >= self._look_again:
             self._look_again = time.monotonic() + EVERY_SEC

@@ -5,6 +5,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import Field
 
+from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.base import Value
 
 NOTICEABLE: Final = 1.5  # times slower: our own service takes a processor now and then
@@ -25,6 +26,11 @@ class Disturbance(Value):
     raised: Annotated[bool, Field(description="Whether what is timed goes before others there.")] = True
     gpu: Annotated[str, Field(description="What slowed a GPU down; empty: nothing that is known.")] = ""
 
+    separate_locks: Annotated[
+        bool,
+        Field(description="Whether builders may have run, as they share no locks with the device."),
+    ] = False
+
     @classmethod
     def of_all(cls, parts: Iterable[Self]) -> "Disturbance":
         """Of all together."""
@@ -39,6 +45,7 @@ class Disturbance(Value):
             cores=max((part.cores for part in parts), default=0),
             raised=all(part.raised for part in parts),
             gpu=next((part.gpu for part in parts if part.gpu), ""),
+            separate_locks=any(part.separate_locks for part in parts),
         )
 
     @property
@@ -51,6 +58,8 @@ class Disturbance(Value):
         """For people; empty where nothing is worth telling."""
         if self.slower < NOTICEABLE and not self.bounds:
             return ""
+        if self.separate_locks:
+            return f"{SEPARATE_LOCKS}; {self.bounds} of {self.timed} times are only upper bounds"
         who = f"other programs want {min(self.rivals, self.cores):.1f} of {self.cores} cores"
         if self.rivals < SOMEBODY:
             who = "a quota, other virtual machines or short work hold the processors back"
@@ -63,4 +72,6 @@ class Disturbance(Value):
     @property
     def hint(self) -> str:
         """What whoever wants better times may do; empty where they are good."""
+        if self.separate_locks:
+            return SHARE_LOCKS
         return "" if not self.bounds else WAIT if self.raised or self.gpu else f"{RAISE}; {WAIT}"

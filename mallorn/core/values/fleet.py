@@ -1,5 +1,6 @@
 """Devices and workers, and what they did lately."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -10,6 +11,10 @@ from mallorn.core.values.base import Value
 from mallorn.core.values.machine import Machine
 
 PRIVATE: Final = "Null: another owner's."
+LOCKS: Final = (
+    "Names the file on which it locks the processors of its host. Processes of one host that name another file "
+    "do not wait for each other. Empty: it did not say."
+)
 
 
 class DeviceState(StrEnum):
@@ -28,6 +33,9 @@ class WorkerState(StrEnum):
     IDLE = "idle"
     SILENT = "silent"
     STOPPED = "stopped"
+
+
+AT_WORK: Final = WorkerState.BUSY, WorkerState.IDLE
 
 
 class DeviceInfo(Value):
@@ -51,6 +59,7 @@ class DeviceInfo(Value):
         str,
         Field(description="Walls around what it measures: `full`, `off`, or what is missing."),
     ] = ""
+    locks: Annotated[str, Field(description=LOCKS)] = ""
     busy: bool = False
     stopped: bool = False
 
@@ -96,6 +105,7 @@ class WorkerInfo(Value):
         str,
         Field(description="Walls around its helper processes: `full`, `off`, or what is missing."),
     ] = ""
+    locks: Annotated[str, Field(description=LOCKS)] = ""
     stopped: bool = False
     resting: Annotated[
         str, Field(description="Why it takes no work for now: what its host lacks; empty: it does.")
@@ -156,6 +166,18 @@ class WorkerStatus(Value):
     last_seen: float
     uptime_sec: float
     seen_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
+
+
+def separate_locks(devices: Sequence[DeviceStatus], workers: Sequence[WorkerStatus]) -> list[str]:
+    """Name each CPU device that is online and does not share its locks with a worker of its host."""
+    return [
+        f"{device.name} and {worker.id}"
+        for device in devices
+        for worker in workers
+        if device.online and not device.info.accelerator and worker.state in AT_WORK
+        if device.host_id == worker.host_id and device.info.locks and worker.info.locks
+        if device.info.locks != worker.info.locks
+    ]
 
 
 class RoundOnWorker(Value):

@@ -3,21 +3,29 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from mallorn.core.errors import Unavailable
+from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import Outcome
+from mallorn.core.targets import Target
+from mallorn.core.values.disturbance import Disturbance
+from mallorn.core.values.fleet import DeviceInfo
 from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
+from workers.device.device_class import Endpoint
+from workers.host.core_lock import lock_identity
 from workers.host.host_lock import HostLock
 from workers.measure.base import MeasureInput, MeasureResult
 from workers.measure.build_candidates import Builds, Built
 from workers.measure.device_runs import DeviceRuns
-from workers.measure.tvm_measurer import alternate, in_turn, overlap
+from workers.measure.tvm_measurer import alternate, in_turn, marked, overlap
 
+CPU, GPU = (Target(f'{{"kind":"{kind}"}}') for kind in ("llvm", "cuda"))
 FAILED = MeasureResult(9, Trial(Candidate("sketch", (9,)), Outcome.BUILD_ERROR, error="refused"))
 
 
@@ -179,3 +187,32 @@ def test_building_stands_still_while_another_is_alone_on_the_host() -> None:
     script, builds, timing = sides([built(0)])
     assert len(list(alternate(builds, timing, cast(HostLock, Crowded())))) == 1
     assert script.events == ["take", "pause", "go on", "pause", "measure 0", "go on"]
+
+
+@pytest.mark.parametrize(
+    ("host", "locks", "target", "is_bound"),
+    [
+        (host_id(), "of another folder", CPU, True),
+        (host_id(), lock_identity(), CPU, False),
+        (host_id(), "", CPU, False),  # of an older version
+        ("elsewhere", "of another folder", CPU, False),
+        (host_id(), "of another folder", GPU, False),
+    ],
+)
+def test_a_time_is_a_bound_where_builders_of_the_host_do_not_wait_for_the_device(
+    host: str, locks: str, target: Target, is_bound: bool
+) -> None:
+    endpoint = Endpoint("device", host, "class", 2, "0.27.0", DeviceInfo(locks=locks))
+    result = marked(replace(ran(built(0).slot, 7.0), endpoint=endpoint), target)
+    assert (result.trial.is_bound, result.trial.latency_us) == (is_bound, 7.0)
+    told = result.disturbance or Disturbance()
+    assert ("share no locks; 1 of 1" in told.words, "MALLORN_HOST_FOLDER" in told.hint) == (
+        is_bound,
+        is_bound,
+    )
+
+
+def test_a_failure_on_a_device_without_common_locks_stays_what_it_is() -> None:
+    endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(locks="of another folder"))
+    failed = replace(FAILED, endpoint=endpoint)
+    assert marked(failed, CPU) == failed

@@ -10,10 +10,17 @@ from typer.main import get_command
 
 from cli.main import app
 from mallorn.core.settings import Settings
+from workers.device.key_agent import DEVICE_VARIABLES
 
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
+DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
+ALL = {f"MALLORN_{name.upper()}" for name in Settings.model_fields}
+OF_COMMANDS = {"MALLORN_API_KEY", "MALLORN_HOST", "MALLORN_PORT"}
+OF_HOSTS = {"MALLORN_DATA_DIR", "MALLORN_HOST_FOLDER"}
+OF_CALLERS = {name for name in ALL if name.startswith(("MALLORN_OIDC_", "MALLORN_API_KEYS", "MALLORN_URL"))}
+S3 = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "FSSPEC_S3_ENDPOINT_URL"}
 OURS = sorted(name for name, service in SERVICES.items() if "build" in service)
 
 
@@ -51,8 +58,7 @@ def test_everything_else_sits_on_a_network_without_a_way_out() -> None:
 
 
 def test_every_service_runs_without_root_and_without_new_privileges() -> None:
-    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
-    stages = re.split(r"^FROM ", dockerfile, flags=re.MULTILINE)[2:]
+    stages = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)[2:]
     assert all("\nUSER mallorn\n" in stage for stage in stages)
     for name, service in SERVICES.items():
         assert "no-new-privileges:true" in service["security_opt"], name
@@ -61,7 +67,7 @@ def test_every_service_runs_without_root_and_without_new_privileges() -> None:
 
 def test_images_are_pinned_to_a_version() -> None:
     images = [service["image"] for service in SERVICES.values()]
-    images += re.findall(r"^FROM (\S+:\S+)", (ROOT / "deploy" / "Dockerfile").read_text(), flags=re.MULTILINE)
+    images += re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, flags=re.MULTILINE)
     assert all(re.search(r":\d+\.\d+", image) for image in images), images
 
 
@@ -69,10 +75,65 @@ def test_every_service_that_stays_has_a_health_check() -> None:
     assert {name for name, service in SERVICES.items() if "healthcheck" not in service} == {"migrate"}
 
 
-def test_every_variable_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {f"MALLORN_{field.upper()}" for field in Settings.model_fields} | {"MALLORN_READY_FILE"}
+def test_every_variable_is_a_setting() -> None:
     given = {key for name in OURS for key in SERVICES[name].get("environment", {})}
-    assert given <= known
+    assert given <= {*ALL, "MALLORN_READY_FILE", "TMPDIR", "FORWARDED_ALLOW_IPS", *S3}
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("coordinator", ALL - OF_COMMANDS - OF_HOSTS),
+        ("control", ALL - OF_COMMANDS - OF_HOSTS - OF_CALLERS),
+        ("worker", ALL - OF_COMMANDS - OF_CALLERS),
+        ("device", {*DEVICE_VARIABLES, "MALLORN_RPC_KEY"}),
+    ],
+)
+def test_every_setting_reaches_the_containers_that_read_it(name: str, read: set[str]) -> None:
+    """Those of the command line and of the client do not count; a name without a value is passed on."""
+    assert read <= SERVICES[name]["environment"].keys()
+
+
+def test_a_setting_for_which_this_file_has_no_value_is_the_operators() -> None:
+    given = SERVICES["worker"]["environment"]
+    assert given["MALLORN_CHILD_MEMORY_BYTES"] is None
+    assert given["MALLORN_ARTIFACTS"].startswith("${MALLORN_ARTIFACTS:-")
+
+
+@pytest.mark.parametrize(
+    ("stage", "extras"),
+    [("service", {"server", "s3", "oidc"}), ("worker", {"worker", "s3"}), ("device", {"device"})],
+)
+def test_an_image_holds_what_its_settings_need(stage: str, extras: set[str]) -> None:
+    (told,) = re.findall(rf" AS {stage}\n(?:(?!FROM ).*\n)*?RUN pip install .*'\.\[(.*)\]'", DOCKERFILE)
+    assert extras <= set(told.split(","))
+
+
+@pytest.mark.parametrize("name", ["worker", "device"])
+def test_models_candidates_and_kept_libraries_lie_in_volumes_of_one_container(name: str) -> None:
+    given = SERVICES[name]["environment"]
+    mounts = dict(reversed(volume.split(":")) for volume in SERVICES[name]["volumes"])
+    written = [given[key] for key in ("TMPDIR", "MALLORN_DATA_DIR") if key in given]
+    for place in written:
+        users = [
+            other
+            for other in OURS
+            for volume in SERVICES[other].get("volumes", [])
+            if mounts[place] in volume
+        ]
+        assert users == [name]
+
+
+def test_the_worker_and_the_device_of_a_host_share_their_locks() -> None:
+    folders = {SERVICES[name]["environment"]["MALLORN_HOST_FOLDER"] for name in ("worker", "device")}
+    (folder,) = folders
+    assert all(f"locks:{folder}" in SERVICES[name]["volumes"] for name in ("worker", "device"))
+
+
+def test_the_image_has_the_place_of_every_volume_with_its_owner() -> None:
+    (made,) = re.findall(r"install -d -o mallorn -g mallorn (.*)", DOCKERFILE)
+    places = {volume.partition(":")[2] for name in OURS for volume in SERVICES[name].get("volumes", [])}
+    assert places <= {f"/var/lib/{folder}" for folder in made.split()}
 
 
 def test_every_needed_secret_is_explained_in_the_example() -> None:

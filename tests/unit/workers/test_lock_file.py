@@ -11,7 +11,7 @@ import pytest
 
 from mallorn.core.errors import HostFault
 from tests.fixtures.users import NOBODY, SOMEBODY, as_user, only_root
-from workers.host.core_lock import CoreLock, open_lock
+from workers.host.core_lock import CoreLock, lock_identity, open_lock
 from workers.host.host_lock import HostLock
 
 
@@ -110,3 +110,19 @@ def test_a_lock_of_one_user_is_closed_to_others(shared: Path) -> None:
     with HostLock(shared).shared():
         found = shared / f"mallorn-{os.getuid()}-host.lock"
         assert stat.S_IMODE(found.stat().st_mode) == 0o600
+
+
+def test_locks_are_named_alike_exactly_where_they_exclude_each_other(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MALLORN_HOST_FOLDER", str(shared))
+    ours = lock_identity()
+    assert ours
+    link = tmp_path / "another name of the same folder"
+    link.symlink_to(shared)
+    monkeypatch.setenv("MALLORN_HOST_FOLDER", str(link))
+    assert lock_identity() == ours
+    monkeypatch.setenv("MALLORN_HOST_FOLDER", str(tmp_path))
+    assert lock_identity() not in ("", ours)
+    monkeypatch.setenv("MALLORN_HOST_FOLDER", str(tmp_path / "no folder"))
+    assert lock_identity() == ""
