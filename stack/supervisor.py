@@ -75,10 +75,10 @@ class Supervisor:
             yield
         finally:
             self.stopping = True
-            # The others stand on the children that need nothing: those go last.
-            standing = [child for child in self._children if child.spec.needs]
-            for group in (standing, [child for child in self._children if not child.spec.needs]):
-                self._end(group)
+            # Children that others need go last.
+            needed = {name for child in self._children for name in child.spec.needs}
+            for is_needed in (False, True):
+                self._end([child for child in self._children if (child.spec.name in needed) is is_needed])
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
@@ -94,9 +94,21 @@ class Supervisor:
         self._seen_ready.discard(name)
         self._end(leaving)
 
+    def is_ready(self, *names: str) -> bool:
+        """Return whether all these children are ready."""
+        return {child.spec.name for child in self._children if child.ready}.issuperset(names)
+
+    @property
+    def all_ready(self) -> bool:
+        return all(child.ready for child in self._children)
+
+    def begin(self) -> None:
+        """Start the children that need no others, and wait for none."""
+        self._step()
+
     def start(self) -> bool:
         """Wait until every child is ready; False when asked to stop before."""
-        return self._until(lambda: all(child.ready for child in self._children))
+        return self._until(lambda: self.all_ready)
 
     def watch(self, enough: Callable[[], bool] = lambda: False) -> None:
         """Keep the children running until a signal comes or `enough` says so."""
@@ -163,8 +175,7 @@ class Supervisor:
         self._on_give_up(child.spec.name, f"{what}; see {child.log}")
 
     def _may_start(self, child: SupervisedChild) -> bool:
-        ready = {other.spec.name for other in self._children if other.ready}
-        return time.monotonic() >= self._start_at[child.spec.name] and ready.issuperset(child.spec.needs)
+        return time.monotonic() >= self._start_at[child.spec.name] and self.is_ready(*child.spec.needs)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.stopping:  # asked twice: no more grace

@@ -77,6 +77,29 @@ def wait_for_device(stack: Connected) -> None:
         time.sleep(POLL_SEC)
 
 
+def submitted_target(stack: Connected, target: str) -> str:
+    """Return the target to submit a job with.
+
+    A service knows what `local` is once a device is online. Before, a job for a service on this machine gets
+    the target that this host's device had the last time, or else the detected one, and waits for no device.
+    """
+    if target != LOCAL:
+        return asked_target(target, stack.data is not None)
+    devices = [] if stack.data is None else stack.api.devices()
+    if stack.data is None or any(device.online for device in devices):
+        return LOCAL
+    from workers.device.detect_host import detect_target, host_fingerprint
+    from workers.tvm.code_digest import TVM_VERSION
+
+    here = host_fingerprint()["host_class"], TVM_VERSION
+    known = [
+        device.target
+        for device in devices
+        if device.info.is_local and (device.host_class, device.tvm_version) == here
+    ]
+    return known[0] if known else detect_target().text
+
+
 def asked_target(target: str, is_here: bool) -> str:
     """Return the target to name to a service. Raises InvalidTarget for one that no service takes.
 
