@@ -1,6 +1,7 @@
 """The command that runs the whole service on this machine."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -60,6 +61,9 @@ def up(
         layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
         announce(layout.url)
         run(layout, known, until_unused, print_note, lambda words: app(list(words), prog_name="mallorn"))
+    if until_unused:  # a command waits for this process, and taking its modules apart takes half a second
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _asks_for_keys(known: Settings, host: str) -> bool:

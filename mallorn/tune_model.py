@@ -71,9 +71,11 @@ def tune(
 
 
 @contextmanager
-def _service(data: Path | None) -> Iterator[tuple[Client, Callable[[Job], Job], Callable[[Target], Target]]]:
-    """A client of the service, what makes a handle that still reads a job when the service has ended, and what
-    replaces a target's name that only this machine knows.
+def _service(
+    data: Path | None,
+) -> Iterator[tuple[Client, Callable[[Job], Job], Callable[[Target], Target]]]:
+    """Yield a client of the service, a function that makes a handle which reads a job when the service has
+    ended, and one that returns the target to submit.
     """
     url, key = settings().url, settings().api_key
     if url is not None:

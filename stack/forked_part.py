@@ -62,8 +62,7 @@ def _show_command_line(command: Sequence[str]) -> None:
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end, last = (int(fields[at]) for at in (_ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END))
     words = [os.fsencode(word) for word in command]
-    shown = b"\0".join(words).ljust(end - start, b"\0")
-    if len(shown) > end - start - 1:
-        shown = b" ".join(words) + b"\0"
+    shown = b"\0".join(words) + b"\0"
+    shown = shown.ljust(end - start, b"\0") if len(shown) <= end - start else b" ".join(words) + b"\0"
     if 0 < start < start + len(shown) <= last:
         ctypes.memmove(start, shown, len(shown))

@@ -82,7 +82,7 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
 
 
 def _prepare_database(known: Settings) -> None:
-    """Migrate the database. No device answers before it has described itself anew: its host may have changed."""
+    """Migrate the database, and note that no device answers yet: its host may have changed."""
     from db.backups import take_before_migrations
     from db.migrate import upgrade
     from db.repositories.devices import Devices

@@ -26,7 +26,7 @@ from stack.supervised_process import python_path
 START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
 STOP_TIMEOUT_SEC: Final = 90.0
 DEVICE_TIMEOUT_SEC: Final = 180.0
-POLL_SEC: Final = 0.1
+POLL_SEC: Final = 0.05
 
 
 @dataclass(frozen=True)
