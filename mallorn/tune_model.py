@@ -20,7 +20,7 @@ from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.install_command import MissingPackage, install_line
 from mallorn.core.settings import settings
-from mallorn.core.targets import LOCAL, TargetAttrs
+from mallorn.core.targets import CUDA, LOCAL, TargetAttrs
 from mallorn.core.values.job import JobStatus
 from mallorn.first_version import FirstVersion
 from mallorn.job import Job, Progress
@@ -92,7 +92,9 @@ def _service(
     with connect.connected_stack(None, key.get_secret_value() if key else None, data) as stack:
 
         def named_target(target: Target) -> Target:
-            return connect.submitted_target(stack, target) if isinstance(target, str) else target
+            if target == CUDA:
+                return connect.asked_target(CUDA, is_here=True)
+            return connect.submitted_target(stack, target) if target == LOCAL else target
 
         yield stack.api, stack.kept, named_target
 

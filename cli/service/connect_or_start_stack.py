@@ -83,10 +83,10 @@ def submitted_target(stack: Connected, target: str) -> str:
     A service knows what `local` is once a device is online. Before, a job for a service on this machine gets
     the target that this host's device had the last time, or else the detected one, and waits for no device.
     """
-    if target != LOCAL:
-        return asked_target(target, stack.data is not None)
-    devices = [] if stack.data is None else stack.api.devices()
-    if stack.data is None or any(device.online for device in devices):
+    if target != LOCAL or stack.data is None:
+        return target
+    devices = stack.api.devices()
+    if any(device.online for device in devices):
         return LOCAL
     from workers.device.detect_host import detect_target, host_fingerprint
     from workers.tvm.code_digest import TVM_VERSION
