@@ -93,8 +93,10 @@ def _service(
 
         def named_target(target: Target) -> Target:
             if target == CUDA:
-                return connect.asked_target(CUDA, is_here=True)
-            return connect.submitted_target(stack, target) if target == LOCAL else target
+                target = connect.asked_target(CUDA, is_here=True)
+            elif target == LOCAL:
+                target = connect.submitted_target(stack, target)
+            return target
 
         yield stack.api, stack.kept, named_target
 

@@ -53,10 +53,7 @@ class ForkedPart:
 
 
 def _show_command_line(command: Sequence[str]) -> None:
-    """Write `command` over the arguments that this process was started with, where `ps` reads them.
-
-    Where it is longer than they were it goes on over the environment, and its words stand between spaces.
-    """
+    """Write `command` where `ps` reads it: over its arguments, and over its environment if longer."""
     for name, value in os.environ.items():
         os.environ[name] = value  # the C library copies it to a place of its own
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()

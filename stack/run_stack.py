@@ -49,26 +49,24 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
         return until_unused and not layout.data.has_users()
 
     with supervisor.running():
-        supervisor.begin()
         import_module(COORDINATOR_MODULE)
         _prepare_database(known)
-        info = StackInfo(layout.url, os.getpid(), socket_url(layout.socket), layout.tracker, until_unused)
         supervisor.add(parts.coordinator())
-        supervisor.watch(lambda: supervisor.is_ready(COORDINATOR) or is_unused())
-        if supervisor.is_ready(COORDINATOR):
-            with layout.data.published(info):
-                loader = SupervisedChild(parts.loader(), layout.data.logs / "migrate.log")
-                if known.shipped and not has_bundled(known.database_url):
-                    loader.start()
-                for module in CELERY_MODULES:
-                    import_module(module)
-                supervisor.watch(lambda: not loader.running or is_unused())
-                if loader.exit_code:
-                    raise PartFailed("\n".join(loader.last_lines()), hint=f"less {loader.log}")
-                for spec in parts.celery():
-                    supervisor.add(spec)
-                supervisor.watch(lambda: supervisor.all_ready or is_unused())
-                scout = DeviceScout(known.model_copy(update={"tracker": layout.tracker}))
+        supervisor.watch(lambda: supervisor.are_ready((COORDINATOR,)) or is_unused())
+        info = StackInfo(layout.url, os.getpid(), socket_url(layout.socket), layout.tracker, until_unused)
+        with layout.data.published(info):
+            loader = SupervisedChild(parts.loader(), layout.data.logs / "loader.log")
+            if known.shipped and not has_bundled(known.database_url):
+                loader.start()
+            for module in CELERY_MODULES:
+                import_module(module)
+            supervisor.watch(lambda: not loader.running or is_unused())
+            if loader.exit_code:
+                raise PartFailed("\n".join(loader.last_lines()), hint=f"less {loader.log}")
+            for spec in parts.celery():
+                supervisor.add(spec)
+            scout = DeviceScout(known.model_copy(update={"tracker": layout.tracker}))
+            if supervisor.start(is_unused):
                 with scout.looking():
                     devices = OnDemand(supervisor, parts.device_for, say)
 

@@ -99,17 +99,14 @@ class Heartbeat:
         while not self._stopped.is_set():
             self._wake.clear()
             self._turn()
-            self._wake.wait(self._pause_sec)
-
-    @property
-    def _pause_sec(self) -> float:
-        return EVERY_SEC if self._met or time.monotonic() > self._look_soon_until else SOON_SEC
+            is_new = not self._met and time.monotonic() < self._look_soon_until
+            self._wake.wait(SOON_SEC if is_new else EVERY_SEC)
 
     def _turn(self) -> None:
         self._tell(self._report_worker)
         if time.monotonic() >= self._look_again:
             self._tell_of(roll_call_error=self._tell(self._report_devices))
-            self._look_again = time.monotonic() + self._pause_sec
+            self._look_again = time.monotonic() + (EVERY_SEC if self._met else SOON_SEC)
         if time.monotonic() >= self._tidy_again:
             self._tidy_again = time.monotonic() + TIDY_SEC
             self._tell(self._tidy)
