@@ -63,3 +63,26 @@ def test_a_stack_takes_jobs_before_a_worker_is_ready_and_ends_without_users_all_
     assert "coordinator is ready" in said
     assert "worker-1 is ready" not in said
     assert said.endswith("stopping\n")
+
+
+def imported(statement: str, answer: str) -> str:
+    """What an interpreter prints that ran a statement."""
+    command = [sys.executable, "-c", f"{statement}\nprint({answer})"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_programs_of_the_stack_import_no_client_no_web_and_no_database_before_they_begin() -> None:
+    heavy = "{'httpx', 'fastapi', 'celery', 'sqlalchemy', 'numpy', 'tvm', 'torch', 'onnx', 'pyarrow'}"
+    programs = (
+        "import sys, cli.main, cli.up, cli.serve_device, cli.run_service_part, workers.device.serve_device"
+    )
+    assert imported(programs, f"sorted({heavy} & sys.modules.keys())") == "[]"
+
+
+def test_what_is_imported_for_forks_starts_no_thread_and_makes_no_celery_app() -> None:
+    shared = "for each in (COORDINATOR_MODULE, *CELERY_MODULES): import_module(each)"
+    names = "from stack.run_stack import COORDINATOR_MODULE, CELERY_MODULES"
+    statement = f"import sys\nfrom importlib import import_module\n{names}\n{shared}\nimport db.migrate"
+    assert imported(f"{statement}\nfrom stack.forked_part import can_fork", "can_fork()") == "True"
+    apps = "{'workers.app', 'services.control.app', 'numpy'} & sys.modules.keys()"
+    assert imported(statement, f"sorted({apps})") == "[]"
