@@ -5,6 +5,7 @@ python -m benchmarks.cold FOLDER [NAME ...] [--raw docs/results/cold] [--repeats
 Each network is tuned twice by `mallorn tune` on an empty data directory: the first command starts a service
 that has just come, which measures its machine, and the second one starts it again. Each command is timed as a
 user waits: until it names the job (start), until it prints the result (job), until the prompt is back (stop).
+The processor time of all processes of a command tells the same on a busy host, too.
 With `--tree` the code of another checkout does the same, in turn with this one's; this interpreter runs both.
 A network is one raw file with every run, written at once; the same command again makes what is missing.
 A figure of a network is the median of its runs. The first export over what is handed out tells what guesses
@@ -14,6 +15,7 @@ two and three of each task earned, in how many seconds. The headline is the medi
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -49,11 +51,12 @@ FIRST, AGAIN = "first", "again"
 
 @dataclass(frozen=True, slots=True)
 class ShellRun:
-    """What a user waited for in one command, in seconds."""
+    """What a user waited for in one command, and the processor time of all its processes, in seconds."""
 
     start_sec: float
     job_sec: float
     stop_sec: float
+    processor_sec: float
 
     @property
     def total_sec(self) -> float:
@@ -162,7 +165,7 @@ def tune(tree: Path, model: Path, home: Path) -> Command:
     words = ("tune", str(model), "--trials", "0", "--data", "data", "--out", "won", "--force", "--json")
     env = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, "-P", "-m", "mallorn", *words]
-    started = time.monotonic()
+    started, used_sec = time.monotonic(), _children_sec()
     lines: list[tuple[float, str]] = []
     printed, printed_sec = home / "printed", 0.0
     with (
@@ -188,9 +191,16 @@ def tune(tree: Path, model: Path, home: Path) -> Command:
     if process.returncode or "job" not in at:
         raise SystemExit(f"{tree}: exit code {process.returncode}\n{''.join(line for _, line in lines)}")
     start_sec = at["job"]
-    run = ShellRun(start_sec, printed_sec - start_sec, total_sec - printed_sec)
+    waited = start_sec, printed_sec - start_sec, total_sec - printed_sec
+    run = ShellRun(*waited, _children_sec() - used_sec)
     first = at.get("first")
     return Command(run, None if first is None else first - start_sec, json.loads(printed.read_text()))
+
+
+def _children_sec() -> float:
+    """Return the processor time of all processes that this one, or one of them, has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _row(name: str, firsts: Sequence[Command], runs: Mapping[str, Sequence[ShellRun]]) -> Row:
@@ -217,14 +227,17 @@ def _row(name: str, firsts: Sequence[Command], runs: Mapping[str, Sequence[Shell
 
 def shell_table(networks: Mapping[str, Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]]) -> str:
     """Return each network's medians from the shell, by code and by job; the last line is the headline."""
-    lines = ["| network | code | job | start, s | job, s | stop, s | in all, s |", "|" + 7 * "---|"]
+    lines = [
+        "| network | code | job | start, s | job, s | stop, s | in all, s | processors, s |",
+        "|" + 8 * "---|",
+    ]
     totals: dict[tuple[str, str], list[float]] = {}
     for name, trees in networks.items():
         for tree, kinds in trees.items():
             for which, runs in kinds.items():
                 each = ShellRun.median([ShellRun(**run) for run in runs])
                 totals.setdefault((tree, which), []).append(each.total_sec)
-                figures = (each.start_sec, each.job_sec, each.stop_sec, each.total_sec)
+                figures = (each.start_sec, each.job_sec, each.stop_sec, each.total_sec, each.processor_sec)
                 lines.append(
                     f"| {name} | {tree} | {which} | " + " | ".join(f"{sec:.1f}" for sec in figures) + " |"
                 )
