@@ -1,40 +1,76 @@
-"""Jobs without a trial on networks never seen before: seconds to a first answer, to the end, and again.
+"""Jobs without a trial, from the shell: seconds until the service has the job, of the job, and of the stop.
 
-python -m benchmarks.cold FOLDER [NAME ...] [--raw docs/results/cold]
+python -m benchmarks.cold FOLDER [NAME ...] [--raw docs/results/cold] [--repeats 3] [--tree OTHER]
 
-Each network is tuned twice on a data directory of its own: by a service that has just measured its machine,
-and again by the same. A network is one raw file, written at once; a second run makes what is missing. The
-first export over what is handed out tells what guesses two and three of each task earned, in how many
-seconds. The headline is the median of the seconds to the first export.
+Each network is tuned twice by `mallorn tune` on an empty data directory: the first command starts a service
+that has just come, which measures its machine, and the second one starts it again. Each command is timed as a
+user waits: until it names the job (start), until it prints the result (job), until the prompt is back (stop).
+The processor time of all processes of a command tells the same on a busy host, too.
+With `--tree` the code of another checkout does the same, in turn with this one's; this interpreter runs both.
+A network is one raw file with every run, written at once; the same command again makes what is missing.
+A figure of a network is the median of its runs. The first export over what is handed out tells what guesses
+two and three of each task earned, in how many seconds. The headline is the median seconds from the shell.
 """
 
 import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
+from threading import Thread
 from typing import Final
 
 from benchmarks.cells import Cells
-from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.oracle.gaps import geometric
-from cli.service.connect_or_start_stack import wait_for_device
-from mallorn.client import Client
-from mallorn.core.values.event import ExportedEvent
-from mallorn.core.values.finish_report import InsideTheModel
+from mallorn.core.values.finish_report import FinishReport, InsideTheModel
 
+ROOT: Final = Path(__file__).parents[1]
 RAW: Final = Path("docs/results/cold")
 COLUMNS: Final = (
     *("network", "tasks", "first, s", "job, s", "again, s", "over onnxruntime"),
-    *("first over onnxruntime", "first over last", "guesses 2 and 3, s", "of which, s"),
+    *(
+        "first over onnxruntime",
+        "first over last",
+        "guesses 2 and 3, s",
+        "start, s",
+        "stop, s",
+        "of which, s",
+    ),
 )
+NOW, BEFORE = "now", "before"
+FIRST, AGAIN = "first", "again"
+
+
+@dataclass(frozen=True, slots=True)
+class ShellRun:
+    """What a user waited for in one command, and the processor time of all its processes, in seconds."""
+
+    start_sec: float
+    job_sec: float
+    stop_sec: float
+    processor_sec: float
+
+    @property
+    def total_sec(self) -> float:
+        return self.start_sec + self.job_sec + self.stop_sec
+
+    @classmethod
+    def median(cls, runs: "Sequence[ShellRun]") -> "ShellRun":
+        """Return the median of each part."""
+        return cls(*(median(getattr(run, name) for run in runs) for name in cls.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A network's two jobs; what was not reached is None."""
+    """A network's two jobs; what was not reached, or not measured in earlier runs, is None."""
 
     name: str
     tasks: int
@@ -46,6 +82,8 @@ class Row:
     seconds: dict[str, float]
     gain: float | None = None  # of guesses two and three: the first export over what is handed out
     guesses_sec: float | None = None
+    start_sec: float | None = None
+    stop_sec: float | None = None
 
     @property
     def first_ratio(self) -> float | None:
@@ -58,8 +96,9 @@ class Row:
         gained = _told(self.first_ratio), _told(self.gain)
         ratio = _told(self.ratio) + ("" if self.ratio is None or self.is_steady else " ~")
         told = ", ".join(f"{name} {sec:.1f}" for name, sec in self.seconds.items())
+        shell = _told(self.start_sec, 1), _told(self.stop_sec, 1)
         took = f"{self.total_sec:.1f}", f"{self.again_sec:.1f}"
-        cells = self.name, self.tasks, first, *took, ratio, *gained, later_sec, told
+        cells = self.name, self.tasks, first, *took, ratio, *gained, later_sec, *shell, told
         return "| " + " | ".join(map(str, cells)) + " |"
 
 
@@ -75,46 +114,135 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help="files without their ending; all by default")
     parser.add_argument("--raw", type=Path, default=RAW)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--tree", type=Path, help="another checkout, which is timed in turn with this one")
     args = parser.parse_args()
     files = [path for path in sorted(args.folder.glob("*.onnx")) if not args.names or path.stem in args.names]
+    trees = {NOW: ROOT} | ({BEFORE: args.tree.resolve()} if args.tree else {})
     cells = Cells(args.raw)
     for path in files:
         if path.stem not in cells:
-            row = _time(path)
+            row, runs = _time(path.resolve(), trees, args.repeats)
             print(row.markdown, flush=True)
-            cells.keep(path.stem, {"row": asdict(row)} | describe_host())
-    print(table([Row(**cells[path.stem]["row"]) for path in files]))
+            told = {
+                tree: {which: [asdict(run) for run in each] for which, each in of.items()}
+                for tree, of in runs.items()
+            }
+            cells.keep(path.stem, {"row": asdict(row), "runs": told} | describe_host())
+    kept = [cells[path.stem] for path in files]
+    print(table([Row(**cell["row"]) for cell in kept]))
+    print(shell_table({path.stem: cell.get("runs", {}) for path, cell in zip(files, kept, strict=True)}))
 
 
-def _time(path: Path) -> Row:
-    with tempfile.TemporaryDirectory(prefix="cold-") as data, fresh_stack(Path(data)) as stack:
-        wait_for_device(stack)
-        return _jobs(stack.api, path)
+Runs = Mapping[str, Mapping[str, Sequence[ShellRun]]]
 
 
-def _jobs(api: Client, path: Path) -> Row:
-    took = []
-    for _ in range(2):
-        started = time.monotonic()
-        job = api.tune(path, trials=0)
-        events = list(job.events())
-        job.wait()
-        took.append((time.monotonic() - started, job, events))
-    (total_sec, job, events), (again_sec, _, _) = took
-    report = job.status.finish_report
+@dataclass
+class Command:
+    """A `mallorn tune` that is timed: what it printed, and when."""
+
+    run: ShellRun
+    first_sec: float | None  # from the job's name to the first version
+    body: dict[str, object] = field(repr=False)
+
+
+def _time(path: Path, trees: Mapping[str, Path], repeats: int) -> tuple[Row, Runs]:
+    runs: dict[str, dict[str, list[ShellRun]]] = {tree: {FIRST: [], AGAIN: []} for tree in trees}
+    firsts: list[Command] = []
+    for turn in range(repeats):
+        for tree in list(trees)[:: -1 if turn % 2 else 1]:
+            with tempfile.TemporaryDirectory(prefix="cold-") as home:
+                for which in (FIRST, AGAIN):
+                    command = tune(trees[tree], path, Path(home))
+                    runs[tree][which].append(command.run)
+                    if (tree, which) == (NOW, FIRST):
+                        firsts.append(command)
+    return _row(path.stem, firsts, runs[NOW]), runs
+
+
+def tune(tree: Path, model: Path, home: Path) -> Command:
+    """Time one command by the code of `tree`. Raises SystemExit with what it said if it fails."""
+    words = ("tune", str(model), "--trials", "0", "--data", "data", "--out", "won", "--force", "--json")
+    env = {**os.environ, "PYTHONPATH": str(tree)}
+    command = [sys.executable, "-P", "-m", "mallorn", *words]
+    started, used_sec = time.monotonic(), _children_sec()
+    lines: list[tuple[float, str]] = []
+    printed, printed_sec = home / "printed", 0.0
+    with (
+        printed.open("w") as file,
+        subprocess.Popen(
+            command, cwd=home, env=env, stdout=file, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+
+        def note() -> None:
+            for line in process.stderr or ():
+                lines.append((time.monotonic() - started, line))
+
+        reader = Thread(target=note)
+        reader.start()
+        while process.poll() is None:
+            if not printed_sec and printed.stat().st_size:
+                printed_sec = time.monotonic() - started
+            time.sleep(0.005)
+        total_sec = time.monotonic() - started
+        reader.join()
+    at = {line.split(maxsplit=1)[0]: sec for sec, line in reversed(lines) if line.strip()}
+    if process.returncode or "job" not in at:
+        raise SystemExit(f"{tree}: exit code {process.returncode}\n{''.join(line for _, line in lines)}")
+    start_sec = at["job"]
+    waited = start_sec, printed_sec - start_sec, total_sec - printed_sec
+    run = ShellRun(*waited, _children_sec() - used_sec)
+    first = at.get("first")
+    return Command(run, None if first is None else first - start_sec, json.loads(printed.read_text()))
+
+
+def _children_sec() -> float:
+    """Return the processor time of all processes that this one, or one of them, has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _row(name: str, firsts: Sequence[Command], runs: Mapping[str, Sequence[ShellRun]]) -> Row:
+    """Return the medians of a network's runs, with the report of the last first job."""
+    report = FinishReport.model_validate(firsts[-1].body["report"])
     latency = {name: each.median for name, each in report.latency_us.items() if each is not None}
+    reached = [each.first_sec for each in firsts if each.first_sec is not None]
+    shell = ShellRun.median(runs[FIRST])
     return Row(
-        name=path.stem,
-        tasks=len(job.tasks()),
-        first_sec=next((told.sec for each in events if isinstance(told := each.told, ExportedEvent)), None),
-        total_sec=total_sec,
-        again_sec=again_sec,
+        name=name,
+        tasks=report.of,
+        first_sec=median(reached) if reached else None,
+        total_sec=shell.job_sec,
+        again_sec=ShellRun.median(runs[AGAIN]).job_sec,
         ratio=latency["tuned"] / latency["onnxruntime"] if len(latency) > 1 else None,
         is_steady=report.steady,
         seconds={name: step.wall for name, step in report.seconds.items()},
         gain=gain_of_guesses(report.inside_the_model),
         guesses_sec=report.inside_the_model.seconds if report.inside_the_model else None,
+        start_sec=shell.start_sec,
+        stop_sec=shell.stop_sec,
     )
+
+
+def shell_table(networks: Mapping[str, Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]]) -> str:
+    """Return each network's medians from the shell, by code and by job; the last line is the headline."""
+    lines = [
+        "| network | code | job | start, s | job, s | stop, s | in all, s | processors, s |",
+        "|" + 8 * "---|",
+    ]
+    totals: dict[tuple[str, str], list[float]] = {}
+    for name, trees in networks.items():
+        for tree, kinds in trees.items():
+            for which, runs in kinds.items():
+                each = ShellRun.median([ShellRun(**run) for run in runs])
+                totals.setdefault((tree, which), []).append(each.total_sec)
+                figures = (each.start_sec, each.job_sec, each.stop_sec, each.total_sec, each.processor_sec)
+                lines.append(
+                    f"| {name} | {tree} | {which} | " + " | ".join(f"{sec:.1f}" for sec in figures) + " |"
+                )
+    words = [f"{which} {tree} {median(secs):.1f} s" for (tree, which), secs in totals.items()]
+    return "\n".join([*lines, "", f"from the shell, medians of {len(networks)}: {', '.join(words)}"])
 
 
 def gain_of_guesses(inside: InsideTheModel | None) -> float | None:

@@ -14,7 +14,7 @@ from cli.service.connect_or_start_stack import (
     asked_target,
     connected_stack,
     interruptible,
-    wait_for_device,
+    submitted_target,
 )
 from cli.terminal.job_options import Choices, EffortOptions, ForceOption
 from cli.terminal.option_groups import shared
@@ -36,9 +36,7 @@ from mallorn.core.check_option_kwargs import check_asked
 from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
-from mallorn.core.stand_in_measurers import STAND_INS
 from mallorn.core.states import JobState
-from mallorn.core.targets import LOCAL
 from mallorn.first_version import FirstVersion
 from mallorn.job import Job
 from mallorn.onnx_export import as_onnx, existing
@@ -83,10 +81,9 @@ def tune(
         with out_directory(directory), connected_stack(*place) as stack:
             again = _again(out, place, force)
             ending = Ending(directory, str(model), verbose, as_json, again)
-            if effort.target == LOCAL or options.get("measurer") not in STAND_INS:
-                wait_for_device(stack)  # which says what `local` is, too
             model_id = upload_with_bar(stack.api, str(file))
-            job = stack.api.tune(model_id, *effort, model.stem, **options)
+            target = submitted_target(stack, effort.target)
+            job = stack.api.tune(model_id, *effort._replace(target=target), model.stem, **options)
             with ending.pausing(job):
                 check_job(directory, job, force)
                 print_note(f"job {job.id}: {budget_words(job.status)} for {model} on {effort.target}")

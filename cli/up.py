@@ -1,6 +1,7 @@
 """The command that runs the whole service on this machine."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +40,7 @@ def up(
     until_unused: Annotated[bool, typer.Option("--until-unused", hidden=True)] = False,
 ) -> None:
     """Run the whole service on this machine, until stopped."""
+    from cli.main import app
     from stack.run_stack import run
 
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
@@ -58,7 +60,10 @@ def up(
             tracker_host, tracker_port = LOOPBACK, free_port(besides=(api_port,))
         layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
         announce(layout.url)
-        run(layout, known, until_unused, print_note)
+        run(layout, known, until_unused, print_note, lambda words: app(list(words), prog_name="mallorn"))
+    if until_unused:  # a command waits for this process, and taking its modules apart takes half a second
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _asks_for_keys(known: Settings, host: str) -> bool:

@@ -27,6 +27,7 @@ from mallorn.job import Job, Progress
 from mallorn.onnx_export import as_onnx
 from mallorn.report.notebook_card import in_notebook
 
+Target = str | TargetAttrs
 # One module of each extra that a service on this machine is made of.
 NEEDED: Final[Mapping[str, str]] = {"server": "sqlalchemy", "worker": "tvm"}
 
@@ -59,11 +60,9 @@ def tune(
         directory = Path(out) if out else default_directory(file.stem)
         with _in_words_of_python():
             check_model(directory, lambda: model_id_of(file), force)
-        with out_directory(directory), _service(Path(data) if data else None) as (api, readable_later):
-            if target == CUDA and settings().url is None:
-                connect = import_module("cli.service.connect_or_start_stack")
-                target = connect.asked_target(CUDA, is_here=True)
-            job = api.tune(file, target, trials, minutes, seed, name or file.stem, **options)
+        with out_directory(directory), _service(Path(data) if data else None) as service:
+            api, readable_later, named_target = service
+            job = api.tune(file, named_target(target), trials, minutes, seed, name or file.stem, **options)
             with _in_words_of_python():
                 check_job(directory, job, force)
             _follow(job, directory, progress)
@@ -72,11 +71,15 @@ def tune(
 
 
 @contextmanager
-def _service(data: Path | None) -> Iterator[tuple[Client, Callable[[Job], Job]]]:
-    """A client of the service, and what makes a handle that still reads a job when the service has ended."""
+def _service(
+    data: Path | None,
+) -> Iterator[tuple[Client, Callable[[Job], Job], Callable[[Target], Target]]]:
+    """Yield a client of the service, a function that makes a handle which reads a job when the service has
+    ended, and one that returns the target to submit.
+    """
     url, key = settings().url, settings().api_key
     if url is not None:
-        yield Client(url), lambda job: job
+        yield Client(url), lambda job: job, lambda target: target
         return
     for module in NEEDED.values():
         if find_spec(module) is None:
@@ -87,8 +90,15 @@ def _service(data: Path | None) -> Iterator[tuple[Client, Callable[[Job], Job]]]
     # Loaded by name and when it is needed: clients and services import this package, and know no commands.
     connect = import_module("cli.service.connect_or_start_stack")
     with connect.connected_stack(None, key.get_secret_value() if key else None, data) as stack:
-        connect.wait_for_device(stack)
-        yield stack.api, stack.kept
+
+        def named_target(target: Target) -> Target:
+            if target == CUDA:
+                target = connect.asked_target(CUDA, is_here=True)
+            elif target == LOCAL:
+                target = connect.submitted_target(stack, target)
+            return target
+
+        yield stack.api, stack.kept, named_target
 
 
 @contextmanager

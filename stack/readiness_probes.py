@@ -2,9 +2,11 @@
 
 import socket
 from collections.abc import Callable
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-
-import httpx
+from urllib.parse import urlsplit
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.fleet_key import FleetKey
@@ -17,12 +19,15 @@ TIMEOUT_SEC = 2.0
 
 def http_ok(url: str) -> Probe:
     """Ready once a GET answers with 200."""
+    parts = urlsplit(url)
 
     def probe() -> bool:
-        try:
-            return httpx.get(url, timeout=TIMEOUT_SEC, trust_env=False).status_code == httpx.codes.OK
-        except httpx.TransportError:
-            return False
+        with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SEC)) as connection:
+            try:
+                connection.request("GET", parts.path)
+                return connection.getresponse().status == HTTPStatus.OK
+            except (OSError, HTTPException):
+                return False
 
     return probe
 

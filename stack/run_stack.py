@@ -1,61 +1,95 @@
 """Runs the embedded stack until it is stopped, and says how that goes."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Final
 
 from mallorn.core.settings import Settings
 from stack.data_directory import StackInfo
 from stack.devices_on_demand import DeviceScout, OnDemand
 from stack.stack_parts import COORDINATOR, StackLayout, StackParts, environment
-from stack.supervisor import Supervisor
+from stack.supervised_process import SupervisedChild
+from stack.supervisor import PartFailed, Supervisor
 from stack.valkey import socket_url
 
 Say = Callable[[str], None]
+Main = Callable[[Sequence[str]], object]
+#: What several parts import: forks of this interpreter find it there. None of them starts a thread, as numpy
+#: does, makes a Celery app, or reads settings.
+COORDINATOR_MODULE: Final = "services.coordinator.serve"
+CELERY_MODULES: Final = (
+    "stack.run_celery",
+    "celery.bin.celery",
+    "celery.apps.worker",
+    "celery.worker.consumer",
+)
 
 
-def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say) -> None:
+def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main: Main) -> None:
     """Start every part, keep them running, and end them all when asked to, or when nobody uses them.
 
-    Raises NoSandbox where walls are required and this host has not all of them.
+    `main` runs a command of ours in this interpreter: most parts are forks of it. The stack is published once
+    the coordinator answers, before the other parts are ready.
+    Raises NoSandbox where walls are required and this host has not all of them, PartFailed.
     """
-    from db.backups import take_before_migrations
-    from db.bundled.load_bundled import bring_along
-    from db.migrate import upgrade
-    from db.repositories.devices import Devices
-    from db.session import Database
+    from db.bundled.load_bundled import has_bundled
     from workers.sandbox.sandbox_support import reached
 
     env = environment(layout, known)
     reached(env["MALLORN_SANDBOX"])  # said here and not by each worker in its log
     say(f"data in {layout.data.path}, logs in {layout.data.logs}")
     key = known.model_copy(update={"data_dir": layout.data.path}).fleet_key
-    parts = StackParts(layout, env, key)
+    parts = StackParts(layout, env, key, main)
     told = Announcer(layout, say)
-    supervisor = Supervisor(parts.all(), layout.data.logs, told.ready, told.restart, told.given_up)
+    supervisor = Supervisor(parts.programs(), layout.data.logs, told.ready, told.restart, told.given_up)
+
+    def is_unused() -> bool:
+        return until_unused and not layout.data.has_users()
+
     with supervisor.running():
-        take_before_migrations(known.database_url, known.keep_backups)
-        upgrade(known.database_url)
-        if known.shipped:
-            bring_along(known.database_url)
-        # No device answers before it has described itself anew: its host may have changed.
-        with Database(known.database_url) as database, database.transaction() as session:
-            Devices(session).missed((), 0.0)
-        if not supervisor.start():
-            say("stopped before everything was ready")
-            return
+        import_module(COORDINATOR_MODULE)
+        _prepare_database(known)
+        supervisor.add(parts.coordinator())
+        supervisor.watch(lambda: supervisor.are_ready((COORDINATOR,)) or is_unused())
         info = StackInfo(layout.url, os.getpid(), socket_url(layout.socket), layout.tracker, until_unused)
-        scout = DeviceScout(known.model_copy(update={"tracker": layout.tracker}))
-        with layout.data.published(info), scout.looking():
-            devices = OnDemand(supervisor, parts.device_for, say)
+        with layout.data.published(info):
+            loader = SupervisedChild(parts.loader(), layout.data.logs / "loader.log")
+            if known.shipped and not has_bundled(known.database_url):
+                loader.start()
+            for module in CELERY_MODULES:
+                import_module(module)
+            supervisor.watch(lambda: not loader.running or is_unused())
+            if loader.exit_code:
+                raise PartFailed("\n".join(loader.last_lines()), hint=f"less {loader.log}")
+            for spec in parts.celery():
+                supervisor.add(spec)
+            scout = DeviceScout(known.model_copy(update={"tracker": layout.tracker}))
+            if supervisor.start(is_unused):
+                with scout.looking():
+                    devices = OnDemand(supervisor, parts.device_for, say)
 
-            def is_over() -> bool:
-                told.everything(scout.has_device)
-                devices.adjust(scout.wanted)
-                return until_unused and not layout.data.has_users()
+                    def is_over() -> bool:
+                        told.everything(scout.has_device)
+                        devices.adjust(scout.wanted)
+                        return is_unused()
 
-            supervisor.watch(is_over)
+                    supervisor.watch(is_over)
         say("stopping")
+
+
+def _prepare_database(known: Settings) -> None:
+    """Migrate the database, and note that no device answers yet: its host may have changed."""
+    from db.backups import take_before_migrations
+    from db.migrate import upgrade
+    from db.repositories.devices import Devices
+    from db.session import Database
+
+    take_before_migrations(known.database_url, known.keep_backups)
+    upgrade(known.database_url)
+    with Database(known.database_url) as database, database.transaction() as session:
+        Devices(session).missed((), 0.0)
 
 
 @dataclass

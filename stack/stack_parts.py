@@ -1,8 +1,9 @@
 """Which parts the embedded stack has, where each lies and listens, and what each is started with."""
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from mallorn.core.address_checks import host_and_port, is_loopback
@@ -14,7 +15,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.stand_in_measurers import ANY_RECORDING
 from mallorn.core.targets import LOCAL, Target
 from stack.data_directory import DataDir
-from stack.readiness_probes import device_registered, http_ok, redis_answers, tracker_answers
+from stack.readiness_probes import Probe, device_registered, http_ok, redis_answers, tracker_answers
 from stack.supervised_process import ChildSpec, python_path, search_path
 from stack.valkey import socket_url, valkey_command
 
@@ -77,9 +78,29 @@ class StackParts:
     layout: StackLayout
     env: Mapping[str, str]
     key: FleetKey
+    main: Callable[[Sequence[str]], object]  # what `python -m mallorn` does with its arguments
 
-    def all(self) -> list[ChildSpec]:
-        """Every part, in the order in which they are named to the user."""
+    def programs(self) -> list[ChildSpec]:
+        """Parts that are programs of their own: nothing of what they need is imported here."""
+        socket, address = self.layout.socket, self.layout.tracker_address
+        tracks, measures = tracker_answers(address, self.key), device_registered(address, self.key)
+        return [
+            ChildSpec("broker", valkey_command(socket), redis_answers(socket)),
+            ChildSpec("tracker", mallorn("tracker"), tracks, env=self.env),
+            # Until the tracker answers it tries again every second.
+            ChildSpec("device", self._device_command(LOCAL), measures, env=self.env),
+        ]
+
+    def coordinator(self) -> ChildSpec:
+        """The part that users talk to."""
+        return self._forked(COORDINATOR, http_ok(f"{self.layout.url}/healthz"), "serve")
+
+    def loader(self) -> ChildSpec:
+        """A process that ends once the bundled rows and cost models are in the database."""
+        return self._forked("loader", bool, "migrate")
+
+    def celery(self) -> list[ChildSpec]:
+        """Parts that read messages from the broker, and the clock that sends some."""
         # A finish takes minutes: models are imported beside it, by a slot of their own.
         importer = self._celery("importer", "worker", "--name", "importer", "--queues", IMPORT)
         tuning = ("--queues", ",".join(TUNING_QUEUES))
@@ -87,16 +108,9 @@ class StackParts:
             self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}", *tuning)
             for i in range(self.layout.workers)
         ]
-        socket, address = self.layout.socket, self.layout.tracker_address
-        serves, tracks = http_ok(f"{self.layout.url}/healthz"), tracker_answers(address, self.key)
-        measures, command = device_registered(address, self.key), self._device_command(LOCAL)
         return [
-            ChildSpec("broker", valkey_command(socket), redis_answers(socket)),
-            ChildSpec("tracker", mallorn("tracker"), tracks, needs=("broker",), env=self.env),
-            ChildSpec(COORDINATOR, mallorn("serve"), serves, needs=("broker",), env=self.env),
             self._celery("control", "control"),
             self._celery("beat", "control", "--beat"),
-            ChildSpec("device", command, measures, needs=("tracker",), env=self.env),
             importer,
             *slots,
         ]
@@ -118,9 +132,11 @@ class StackParts:
 
     def _celery(self, name: str, *words: str) -> ChildSpec:
         ready = self.layout.data.runtime / f"{name}.ready"
-        return ChildSpec(
-            name, mallorn(*words), ready.exists, needs=("broker",), env=self.env, ready_file=ready
-        )
+        return replace(self._forked(name, ready.exists, *words), ready_file=ready)
+
+    def _forked(self, name: str, ready: Probe, *words: str) -> ChildSpec:
+        run = partial(self.main, words)
+        return ChildSpec(name, mallorn(*words), ready, needs=("broker",), env=self.env, main=run)
 
 
 def mallorn(*words: str) -> tuple[str, ...]:

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from stack.forked_part import ForkedPart, can_fork
 from stack.readiness_probes import Probe
 
 READY_FILE_VARIABLE: Final = "MALLORN_READY_FILE"
@@ -35,6 +36,7 @@ class ChildSpec:
     start_timeout_sec: float = 300.0  # many start at once, on machines that are slow and busy too
     ready_file: Path | None = None  # told to the part, which writes it once it is ready
     essential: bool = True  # else the others go on without one that does not stay up
+    main: Callable[[], object] | None = None  # does in a fork of this interpreter what the command does
 
 
 class SupervisedChild:
@@ -62,19 +64,31 @@ class SupervisedChild:
         return self._process.poll() if self._process else None
 
     def start(self) -> None:
-        """Start the process; its output is appended to the log."""
+        """Start the process, by a fork where that is safe; its output is appended to the log."""
         if self.spec.ready_file:
             self.spec.ready_file.unlink(missing_ok=True)
         ready = {READY_FILE_VARIABLE: str(self.spec.ready_file)} if self.spec.ready_file else {}
+        env = {**os.environ, **self.spec.env, **ready}
+        die, fork = DieWithParent(signal.SIGKILL), None
+        if self.spec.main is not None and can_fork():
+            fork = ForkedPart(self.spec.main, self.spec.command, env)
+            sys.stdout.flush()
+
+        def begin() -> None:
+            die()
+            if fork is not None:
+                fork()
+
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.spec.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **self.spec.env, **ready},
+                env=env,
                 start_new_session=True,
-                preexec_fn=DieWithParent(signal.SIGKILL),
+                restore_signals=fork is None,
+                preexec_fn=begin,
             )
         self.started_at = time.monotonic()
         self.ready = False

@@ -3,7 +3,7 @@
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,18 +67,19 @@ class Supervisor:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the signals, and stop every child on the way out, whatever happens inside."""
+        """Hold the signals, start the children that need no others, and stop every child on the way out."""
         handlers = {
             number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
         }
         try:
+            self._step()
             yield
         finally:
             self.stopping = True
-            # The others stand on the children that need nothing: those go last.
-            standing = [child for child in self._children if child.spec.needs]
-            for group in (standing, [child for child in self._children if not child.spec.needs]):
-                self._end(group)
+            # Children that others need go last.
+            needed = {name for child in self._children for name in child.spec.needs}
+            for is_needed in (False, True):
+                self._end([child for child in self._children if (child.spec.name in needed) is is_needed])
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
@@ -94,9 +95,13 @@ class Supervisor:
         self._seen_ready.discard(name)
         self._end(leaving)
 
-    def start(self) -> bool:
-        """Wait until every child is ready; False when asked to stop before."""
-        return self._until(lambda: all(child.ready for child in self._children))
+    def are_ready(self, names: Iterable[str]) -> bool:
+        return {child.spec.name for child in self._children if child.ready}.issuperset(names)
+
+    def start(self, enough: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until every child is ready; False when asked to stop, or when `enough` says so, before."""
+        self._until(lambda: all(child.ready for child in self._children) or enough())
+        return all(child.ready for child in self._children)
 
     def watch(self, enough: Callable[[], bool] = lambda: False) -> None:
         """Keep the children running until a signal comes or `enough` says so."""
@@ -163,8 +168,7 @@ class Supervisor:
         self._on_give_up(child.spec.name, f"{what}; see {child.log}")
 
     def _may_start(self, child: SupervisedChild) -> bool:
-        ready = {other.spec.name for other in self._children if other.ready}
-        return time.monotonic() >= self._start_at[child.spec.name] and ready.issuperset(child.spec.needs)
+        return time.monotonic() >= self._start_at[child.spec.name] and self.are_ready(child.spec.needs)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.stopping:  # asked twice: no more grace

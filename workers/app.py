@@ -31,7 +31,7 @@ def _enlist(**_signal: object) -> None:
     tunes = queues.ROUNDS in app.amqp.queues.consume_from
     remember_sources()
     tidy = partial(forget_deleted, settings().data_dir, runtime().database)
-    runtime().enlist(tunes, met=lambda device: send(queues.MEASURE_MACHINE, device), tidy=tidy)
+    runtime().enlist(tunes, partial(send, queues.MEASURE_MACHINE), tidy, partial(send, queues.PLAN))
     # Say at once what every candidate would fail for; a worker that trains and plans may go on without.
     from workers.process.worker_health import what_ails
 

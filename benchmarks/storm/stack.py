@@ -96,11 +96,13 @@ class Stack:
     def double(self, kinds: Sequence[str]) -> None:
         """One more process of each of these kinds, with the words and the surroundings of the first."""
         self.undouble()
+        parts = self.parts()
+        # All parts have the same environment; forks of the stack do not show it.
+        own = parts["tracker"][0].environ() | {"MALLORN_READY_FILE": ""}
         for kind in kinds:
-            first = self.parts()[kind][0]
+            words = [word for word in parts[kind][0].cmdline() if word]
             with self._log.open("ab") as log:
-                own = first.environ() | {"MALLORN_READY_FILE": ""}
-                self._twins.append(subprocess.Popen(first.cmdline(), env=own, stdout=log, stderr=log))
+                self._twins.append(subprocess.Popen(words, env=own, stdout=log, stderr=log))
 
     def undouble(self) -> None:
         """End the second ones."""

@@ -26,7 +26,7 @@ from stack.supervised_process import python_path
 START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
 STOP_TIMEOUT_SEC: Final = 90.0
 DEVICE_TIMEOUT_SEC: Final = 180.0
-POLL_SEC: Final = 0.1
+POLL_SEC: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,29 @@ def wait_for_device(stack: Connected) -> None:
         if time.monotonic() > deadline:
             raise NoDevice("no device has registered", hint=f"less {stack.data.logs / 'device.log'}")
         time.sleep(POLL_SEC)
+
+
+def submitted_target(stack: Connected, target: str) -> str:
+    """Return the target to submit a job with.
+
+    A service knows what `local` is once a device is online. Before, a job for a service on this machine gets
+    the target that this host's device had the last time, or else the detected one, and waits for no device.
+    """
+    if target != LOCAL or stack.data is None:
+        return target
+    devices = stack.api.devices()
+    if any(device.online for device in devices):
+        return LOCAL
+    from workers.device.detect_host import detect_target, host_fingerprint
+    from workers.tvm.code_digest import TVM_VERSION
+
+    here = host_fingerprint()["host_class"], TVM_VERSION
+    known = [
+        device.target
+        for device in devices
+        if device.info.is_local and (device.host_class, device.tvm_version) == here
+    ]
+    return known[0] if known else detect_target().text
 
 
 def asked_target(target: str, is_here: bool) -> str:

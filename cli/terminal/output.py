@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mallorn.client import Client
 from mallorn.core.errors import Unavailable
 from mallorn.core.settings import Settings
 from mallorn.wording.format_values import Cell, Column, cell
@@ -22,6 +21,8 @@ from stack.data_directory import DataDir
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from mallorn.client import Client
 
 
 T = TypeVar("T")
@@ -71,11 +72,13 @@ def stderr() -> Console:
     return Console(file=sys.stderr, highlight=False)
 
 
-def client(url: str | None, api_key: str | None, data: Path | None = None) -> Client:
+def client(url: str | None, api_key: str | None, data: Path | None = None) -> "Client":
     """A client of the coordinator that is named, else of the stack that runs on the data directory.
 
     Raises Unavailable when a directory was given on which no stack runs.
     """
+    from mallorn.client import Client  # which imports much that a part of the service does without
+
     directory = DataDir((data or Settings().data_dir).expanduser().absolute())
     stack = None if url else directory.running_stack()
     if url is None and stack is None and data is not None:

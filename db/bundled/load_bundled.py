@@ -9,7 +9,6 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
-from db.dataset.import_dataset import import_dataset
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
 from db.session import Database
@@ -55,6 +54,21 @@ def read_list(folder: Path) -> Shipped | None:
     return Shipped.model_validate_json(listed.read_bytes()) if listed.is_file() else None
 
 
+def has_bundled(url: str, folder: Path = FOLDER) -> bool:
+    """Return whether a database has what comes along. Raises MallornError where the files are not there."""
+    try:
+        shipped = read_list(folder)
+    except (OSError, ValueError):
+        return False  # bring_along says so
+    if shipped is None:
+        raise MallornError(
+            f"this installation lacks {folder}, the measurements and cost models that come along",
+            hint="install Mallorn again, or set MALLORN_SHIPPED=false to begin without them",
+        )
+    with Database(url) as database, database.session() as session:
+        return CostModels(session).knows(shipped.snapshot)
+
+
 def bring_along(url: str, folder: Path = FOLDER) -> int:
     """Store the rows and bases that this version has and the database has not; how many rows were new.
 
@@ -63,15 +77,11 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
     Raises MallornError where the files are not there.
     """
     try:
-        if (shipped := read_list(folder)) is None:
-            raise MallornError(
-                f"this installation lacks {folder}, the measurements and cost models that come along",
-                hint="install Mallorn again, or set MALLORN_SHIPPED=false to begin without them",
-            )
+        if has_bundled(url, folder) or (shipped := read_list(folder)) is None:
+            return 0
+        from db.dataset.import_dataset import import_dataset  # which loads Arrow, and with it threads
+
         with Database(url) as database:
-            with database.session() as session:
-                if CostModels(session).knows(shipped.snapshot):
-                    return 0
             blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}
             imported = import_dataset(database, rows_in(folder))
             _store_bases(database, shipped, blobs)

@@ -1,6 +1,6 @@
 """Jobs that wait for a device of their target."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from sqlalchemy import func, select, update
@@ -23,6 +23,11 @@ class JobsWaitingForDevice(Repository):
         query = select(TargetRow.text).join(Job, Job.target_id == TargetRow.id)
         query = query.where(Job.state.in_(ACTIVE), _RUNS)
         return self.session.scalars(query.distinct().order_by(TargetRow.text)).all()
+
+    def one_of_each(self, target_ids: Collection[int]) -> Sequence[str]:
+        """Return an active job of each of these targets that has one."""
+        theirs = Job.target_id.in_(target_ids), Job.state.in_(ACTIVE)
+        return self.session.scalars(select(func.min(Job.id)).where(*theirs).group_by(Job.target_id)).all()
 
     def tell(self, target: str, reason: str, why_not_here: str) -> None:
         """Say to all active jobs of a target what they wait for: a device that this machine cannot run."""

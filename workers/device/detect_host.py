@@ -26,6 +26,7 @@ from tvm.target import Target, codegen
 cpu = str(codegen.llvm_get_system_cpu())
 print(cpu, *codegen.llvm_get_cpu_features(Target({"kind": "llvm", "mcpu": cpu})))
 """
+HIDE_TORCH = "from workers.subprocesses.hide_torch import hide_torch\nhide_torch()\n"
 SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 IDENTITY_FIELDS = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "cache size",
@@ -113,7 +114,7 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
     """
     env = {name: value for name, value in harmless().items() if name != "TVM_USE_RUNTIME_LIB"}
     env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
-    command = [sys.executable, "-P", "-c", program, *words]
+    command = [sys.executable, "-P", "-c", HIDE_TORCH + program, *words]
     try:
         return subprocess.run(
             command, env=env, capture_output=True, text=True, timeout=LLVM_TIMEOUT_SEC, check=False

@@ -22,6 +22,7 @@ from workers.device.tracker_registration import Registration
 from workers.host.core_lock import CoreLock
 from workers.sandbox.sandbox import BEST_EFFORT
 from workers.sandbox.sandbox_support import reached
+from workers.subprocesses.hide_torch import hide_torch
 
 PORTS = range(9091, 9200)
 
@@ -69,7 +70,7 @@ def serve_device(
 
 
 def prepare_runtime(target: Target) -> None:
-    """Set what TVM reads once, when it is imported: its threads, and to load the runtime library alone."""
+    """Set what TVM reads once, when it is imported: its threads, and to load its runtime library only."""
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(
@@ -87,6 +88,7 @@ def prepare_runtime(target: Target) -> None:
         # and where others were given as few.
         os.environ.setdefault("TVM_BIND_THREADS", "0")
     os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")
+    hide_torch()
     # This process forks for every session, so it must stay single-threaded.
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from mallorn.core.fleet_key import FleetKey
 from workers.device.listen import listen
 from workers.device.tracker_client import NO_KEY
+from workers.subprocesses.hide_torch import hide_torch
 
 log = logging.getLogger(__name__)
 OnReady = Callable[[str, int], None]
@@ -24,6 +25,7 @@ def serve_tracker(
     Raises InvalidRequest for a public address, and without a key for all but loopback.
     """
     listener = listen(host, range(port, port + 1), key)
+    hide_torch()
     from workers.device.authenticated_tracker import Tracker
 
     asyncio.set_event_loop(asyncio.new_event_loop())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from db.repositories.base import ERROR_CHARS
 from db.repositories.devices import Devices, MachineKey, SeenDevice, like_of
+from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.session import Database
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 EVERY_SEC = 5.0
 TIDY_SEC = 60.0
 ENOUGH_SEC = 3.0  # so lately somebody else's roll call has seen a device: that does for all
+# A device that starts together with this worker is looked for more often, for so long.
+SOON_SEC, START_SEC = 0.5, 60.0
 MISSED_SEC = 2 * EVERY_SEC  # a tracker that starts again is without its devices for a moment
 
 
@@ -40,9 +43,11 @@ class Heartbeat:
         self._info = WorkerInfo(pid=os.getpid())
         self._wake = threading.Event()
         self._meet: Callable[[str], object] = lambda _: None
+        self._plan: Callable[[str], object] = lambda _: None
         self._tidy: Callable[[], None] = lambda: None
         self._tidy_again = 0.0
         self._look_again = 0.0  # what wakes us is the worker's news, not the devices'
+        self._look_soon_until = 0.0
         self._met: set[tuple[str, MachineKey]] = set()  # those that were seen here, as what they were
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
@@ -53,13 +58,16 @@ class Heartbeat:
         tunes: bool = True,
         met: Callable[[str], object] | None = None,
         tidy: Callable[[], None] | None = None,
+        plan: Callable[[str], object] | None = None,
     ) -> None:
         """Appear in the fleet, as a slot that tunes or as one that only imports.
 
         `sandbox` says how far the walls around its children close. `met` is told once of each device of
         whose machine nothing is known. `tidy` removes from this host what was deleted, once a minute.
+        `plan` is told a job of the target of each device that is new here: the job may have waited for it.
         """
-        self._meet, self._tidy = met or self._meet, tidy or self._tidy
+        self._meet, self._tidy, self._plan = met or self._meet, tidy or self._tidy, plan or self._plan
+        self._look_soon_until = time.monotonic() + START_SEC
         self._info = WorkerInfo(
             pid=os.getpid(),
             tunes=tunes,
@@ -92,14 +100,15 @@ class Heartbeat:
         while not self._stopped.is_set():
             self._wake.clear()
             self._turn()
-            self._wake.wait(EVERY_SEC)
+            is_new = not self._met and time.monotonic() < self._look_soon_until
+            self._wake.wait(SOON_SEC if is_new else EVERY_SEC)
 
     def _turn(self) -> None:
         self._tell_of(locks=lock_identity())
         self._tell(self._report_worker)
         if time.monotonic() >= self._look_again:
-            self._look_again = time.monotonic() + EVERY_SEC
             self._tell_of(roll_call_error=self._tell(self._report_devices))
+            self._look_again = time.monotonic() + (EVERY_SEC if self._met else SOON_SEC)
         if time.monotonic() >= self._tidy_again:
             self._tidy_again = time.monotonic() + TIDY_SEC
             self._tell(self._tidy)
@@ -138,9 +147,12 @@ class Heartbeat:
             rows.missed(seen, MISSED_SEC)
             new = {name for name, device in seen.items() if (name, like_of(device)) not in self._met}
             unmeasured = rows.unmeasured(new)
+            waiting = JobsWaitingForDevice(session).one_of_each({seen[name].target_id for name in new})
         self._met |= {(name, like_of(seen[name])) for name in new}
         for name in sorted(unmeasured):
             self._meet(name)
+        for job_id in waiting:
+            self._plan(job_id)
 
 
 def _seen(device: TrackedDevice, target_id: int) -> SeenDevice:

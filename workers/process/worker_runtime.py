@@ -156,10 +156,16 @@ class Runtime:
         graphs.start()
         return graphs
 
-    def enlist(self, tunes: bool, met: Callable[[str], None], tidy: Callable[[], None]) -> None:
+    def enlist(
+        self,
+        tunes: bool,
+        met: Callable[[str], None],
+        tidy: Callable[[], None],
+        plan: Callable[[str], None],
+    ) -> None:
         """Set whether this slot tunes, and report it to the fleet as `Heartbeat.start` describes."""
         self.tunes = tunes
-        self.roll_call.start(reached(self.settings.sandbox_mode()), tunes, met, tidy)
+        self.roll_call.start(reached(self.settings.sandbox_mode()), tunes, met, tidy, plan)
 
     @contextmanager
     def working_on(self, what: str) -> Iterator[None]:

@@ -13,6 +13,7 @@ import sys
 
 from workers.sandbox.sandbox import OFF, enter_sandbox
 from workers.sandbox.sandbox_support import checked
+from workers.subprocesses.hide_torch import hide_torch
 from workers.subprocesses.launch_spec import REACHED_VARIABLE, LaunchSpec
 
 _PR_SET_PDEATHSIG = 1
@@ -34,6 +35,7 @@ def main() -> None:
     os.environ[REACHED_VARIABLE] = (
         OFF if orders.mode == OFF else checked(enter_sandbox(orders.walls), orders.mode)
     )
+    hide_torch()
     sys.argv = [orders.module]
     runpy.run_module(orders.module, run_name="__main__", alter_sys=True)
 

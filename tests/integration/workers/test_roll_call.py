@@ -11,6 +11,7 @@ from db.repositories.workers import Workers
 from db.session import Database
 from db.tables import Device
 from mallorn.core.values.fleet import DeviceInfo
+from tests.fixtures.rows import Rows
 from tests.fixtures.waiting import wait_for
 from workers.device.device_class import Endpoint
 from workers.measure.tracked_devices import TrackedDevice
@@ -81,3 +82,18 @@ def test_a_device_that_its_tracker_forgot_has_stopped_until_it_is_back(
     tracker.known.append(device)
     call._report_devices()
     assert devices(database)["d"] == {"is_local": True, "busy": True}
+
+
+def test_a_job_that_waits_for_a_device_is_named_as_soon_as_the_device_is_seen(
+    rows: Rows, tracker: Any
+) -> None:
+    planned: list[str] = []
+    found, tracker.known[:] = list(tracker.known), []
+    call = Heartbeat(rows.database, tracker, "w")
+    call.start("full", plan=planned.append)
+    wait_for(lambda: workers(rows.database), "a look at a tracker without devices")
+    assert planned == []
+    tracker.known[:] = found
+    wait_for(lambda: planned, "the next look")
+    call.stop()
+    assert planned == [rows.job_id]

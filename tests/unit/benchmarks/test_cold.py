@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cold import COLUMNS, Row, gain_of_guesses, table
+from benchmarks.cold import COLUMNS, Row, gain_of_guesses, shell_table, table
 from mallorn.core.values.finish_report import BeforeAfter, InsideTheModel
 
 
@@ -41,3 +41,13 @@ def test_a_row_tells_the_first_export_over_onnxruntime_and_what_came_after() -> 
 
 def test_rows_of_earlier_runs_know_nothing_of_guesses() -> None:
     assert table([row()]).splitlines()[-1].endswith("at most 0.80")
+
+
+def test_a_network_is_told_from_the_shell_by_code_and_by_job_with_the_median_of_its_runs() -> None:
+    rest = {"job_sec": 7.0, "stop_sec": 0.5, "processor_sec": 16.0}
+    runs = [{"start_sec": start} | rest for start in (4.0, 5.0, 60.0)]
+    before = [{"start_sec": 12.0, "job_sec": 8.0, "stop_sec": 2.0, "processor_sec": 40.0}]
+    lines = shell_table({"m": {"now": {"first": runs}, "before": {"first": before}}}).splitlines()
+    assert "| m | now | first | 5.0 | 7.0 | 0.5 | 12.5 | 16.0 |" in lines
+    assert "| m | before | first | 12.0 | 8.0 | 2.0 | 22.0 | 40.0 |" in lines
+    assert lines[-1].endswith("first now 12.5 s, first before 22.0 s")

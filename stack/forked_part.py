@@ -1,0 +1,65 @@
+"""Runs a part in a fork of this interpreter, which spares it the imports that all parts share."""
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+# Of /proc/self/stat behind the program's name: where arguments begin and end, and environment ends.
+_ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
+
+
+def can_fork() -> bool:
+    """Return whether this process has a single thread: the locks of others would stay locked in a fork."""
+    return len(os.listdir("/proc/self/task")) == 1
+
+
+@dataclass(frozen=True)
+class ForkedPart:
+    """A `preexec_fn` that runs `main` in the place of `command`, and ends the process with its exit code."""
+
+    main: Callable[[], object]
+    command: Sequence[str]
+    env: Mapping[str, str]
+
+    def __call__(self) -> NoReturn:
+        code = 1
+        try:
+            # The error pipe of Popen is among them, which returns in the parent then.
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            gc.enable()  # Popen switches it off while it forks
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.environ.update(self.env)
+            tempfile.tempdir = None
+            _show_command_line(self.command)
+            self.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+
+def _show_command_line(command: Sequence[str]) -> None:
+    """Write `command` where `ps` reads it: over its arguments, and over its environment if longer."""
+    for name, value in os.environ.items():
+        os.environ[name] = value  # the C library copies it to a place of its own
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end, last = (int(fields[at]) for at in (_ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END))
+    words = [os.fsencode(word) for word in command]
+    shown = b"\0".join(words) + b"\0"
+    shown = shown.ljust(end - start, b"\0") if len(shown) <= end - start else b" ".join(words) + b"\0"
+    if 0 < start < start + len(shown) <= last:
+        ctypes.memmove(start, shown, len(shown))

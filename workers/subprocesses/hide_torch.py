@@ -1,0 +1,17 @@
+"""Keeps torch out of processes that load TVM: TVM's library imports it where it is installed, for seconds."""
+
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+
+
+class _TorchHider(MetaPathFinder):
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        if fullname == "torch":
+            raise ModuleNotFoundError("torch is not imported beside TVM", name=fullname)
+        return None
+
+
+def hide_torch() -> None:
+    """Let `import torch` fail in this process, as if it were not installed; no process uses it beside TVM."""
+    sys.meta_path.insert(0, _TorchHider())
