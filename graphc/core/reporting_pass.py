@@ -15,6 +15,14 @@ class Leave(Exception):
     """
 
 
+class Unsupported(ValueError):
+    """The target lacks what the job asked for, so the pass may not be left out."""
+
+
+# Exceptions that say nothing against the pass.
+NOT_THE_PASS = (MemoryError, OSError, Unsupported)
+
+
 @dataclass
 class Report:
     """What became of what a pass matches."""
@@ -24,6 +32,7 @@ class Report:
     left: Counter[str] = field(default_factory=Counter)  # by reason
     skipped: str = ""  # why the pass was not run at all
     counts: bool = True  # False where a pass tells nothing
+    errors: Counter[str] = field(default_factory=Counter)  # calls that the pass left, by what it raised
 
     @property
     def matched(self) -> int:
@@ -33,6 +42,20 @@ class Report:
         """Count what a pass left."""
         if reason.args:
             self.left[str(reason)] += 1
+
+    def fail(self, error: Exception) -> None:
+        """Count something that the pass left because it raised an error. Raises errors of NOT_THE_PASS."""
+        if isinstance(error, NOT_THE_PASS):
+            raise error
+        words = error_words(error)
+        self.errors[words] += 1
+        self.left[words] += 1
+
+
+def error_words(error: Exception) -> str:
+    """Return the class and the first line of an exception that a pass raised."""
+    first_line, *_ = str(error).strip().split("\n")
+    return f"{type(error).__name__}: {first_line}"
 
 
 class ReportingPass(ABC):

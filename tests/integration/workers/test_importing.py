@@ -32,6 +32,7 @@ from workers.model_import.run import import_job
 from workers.round.run import words_of
 from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.subprocesses.shutdown import ShutdownRequested
+from workers.tvm.graph_recipes import TUNED, stored_recipe
 
 
 def found(*keys):
@@ -40,7 +41,7 @@ def found(*keys):
     tasks = tuple(
         ModelTask(key=key, name=f"fused_{key}", weight=2, args=Arguments(()), **work) for key in keys
     )
-    return Extraction(GraphReport(tvm_version="0.27.0", inputs=[], input_ranges={}), tasks)
+    return Extraction(GraphReport(tvm_version="0.27.0", recipe=stored_recipe(TUNED)), tasks)
 
 
 @pytest.fixture
