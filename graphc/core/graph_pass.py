@@ -59,7 +59,7 @@ class Pass(ReportingPass, Generic[Facts]):
 
     What `check` finds out is all that `rewrite` gets. Calls of unknown sizes, single numbers, and results of
     other types than `dtype` are left before `check` is asked. A call for which `check` or `rewrite` raises an
-    error is left, too.
+    error is left, too, except by passes that a module does not lower without.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators
@@ -96,7 +96,7 @@ class Pass(ReportingPass, Generic[Facts]):
                 report.leave(reason)
                 return call
             except Exception as error:
-                report.fail(error)
+                self.leave_after(error, report)
                 return call
             report.fired += 1
             return found
@@ -147,7 +147,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
             report.leave(reason)
             return function
         except Exception as error:
-            report.fail(error)
+            self.leave_after(error, report)
             return function
         report.fired += 1
         return found

@@ -43,20 +43,6 @@ class Report:
         if reason.args:
             self.left[str(reason)] += 1
 
-    def fail(self, error: Exception) -> None:
-        """Count something that the pass left because it raised an error. Raises errors of NOT_THE_PASS."""
-        if isinstance(error, NOT_THE_PASS):
-            raise error
-        words = error_words(error)
-        self.errors[words] += 1
-        self.left[words] += 1
-
-
-def error_words(error: Exception) -> str:
-    """Return the class and the first line of an exception that a pass raised."""
-    first_line, *_ = str(error).strip().split("\n")
-    return f"{type(error).__name__}: {first_line}"
-
 
 class ReportingPass(ABC):
     """A pass that says what it did. It keeps nothing between the things that it rewrites."""
@@ -66,9 +52,19 @@ class ReportingPass(ABC):
     targets: ClassVar[tuple[str, ...]] = ()  # features of processors, one of which it needs; none: all do
     after: ClassVar[tuple[str, ...]] = ()  # passes that come earlier where a recipe has them
     must: ClassVar[bool] = False  # whether the module does not lower without it
+    needed_by: ClassVar[tuple[str, ...]] = ()  # passes whose results TVM lowers only after this one
 
     def __init__(self, lanes: int = LANES) -> None:
         self.lanes = lanes
+
+    def leave_after(self, error: Exception, report: Report) -> None:
+        """Count something that the pass leaves. Raises the error where the pass may leave nothing."""
+        if self.must or isinstance(error, NOT_THE_PASS):
+            raise error
+        first_line, *_ = str(error).strip().split("\n")
+        words = f"{type(error).__name__}: {first_line}"
+        report.errors[words] += 1
+        report.left[words] += 1
 
     def __call__(self, mod: Any) -> Any:
         """The module, rewritten."""

@@ -12,7 +12,7 @@ def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool
 
     The search bisects: it calls `works_without` about log2(len(parts)) times for each faulty part.
     """
-    if not works_without(parts):
+    if not parts or not works_without(parts):
         return None
     found: list[T] = []
     suspects = list(parts)

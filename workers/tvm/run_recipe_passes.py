@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from graphc.core.pass_registry import OWN_PASSES
+from graphc.core.pass_registry import OWN_PASSES, defined
 from graphc.core.pass_runner import run
 from graphc.core.reporting_pass import NOT_THE_PASS, Unsupported
 from mallorn.core.errors import InvalidRequest
@@ -76,7 +76,8 @@ def run_or_leave_out(
     except PassFailed as error:
         failed = error
     if failed.name in OWN_PASSES:
-        return run_or_leave_out(mod, recipe.leaving_out({failed.name: failed.message}), target)
+        names = [failed.name, *getattr(defined(failed.name), "needed_by", ())]
+        return run_or_leave_out(mod, recipe.leaving_out(dict.fromkeys(names, failed.message)), target)
 
     def runs_without(names: Sequence[str]) -> bool:
         try:
