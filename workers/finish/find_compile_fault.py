@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Final, NoReturn
 
 from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
@@ -33,11 +34,12 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
     """
     by_task = {winner.contest.task.name: winner for winner in winners}
     builds: dict[frozenset[str], TunedModel] = {}
+    numbers = count(1)
 
     def compiles_without(tasks: Sequence[str]) -> bool:
         kept = [winner for name, winner in by_task.items() if name not in tasks]
         try:
-            builds[frozenset(tasks)] = model.build(f"search-{len(builds)}", kept)
+            builds[frozenset(tasks)] = model.build(f"search-{next(numbers)}", kept)
         except MallornError as failed:
             if not is_compiler_error(failed):
                 raise
