@@ -30,7 +30,7 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
     """Compile the model without the schedules that are to blame for `error`.
 
     Where no schedule is to blame, the job is imported again without the passes that are: raises Unavailable.
-    Raises InvalidModel with the compiler's words where the model compiles without all of them neither.
+    Raises InvalidModel with the compiler's words where the model does not compile, whatever is left out.
     """
     by_task = {winner.contest.task.name: winner for winner in winners}
     builds: dict[frozenset[str], TunedModel] = {}

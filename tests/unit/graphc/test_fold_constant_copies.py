@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax, te
 
-from graphc.core.reporting_pass import Leave
+from graphc.core.reporting_pass import Leave, Unsupported
 from graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies, copied
 from tests.unit.graphc.networks import run
 
@@ -50,6 +50,31 @@ def test_what_a_schedule_lays_out_anew_is_computed_at_once() -> None:
     assert (report.fired, calls(after)) == (1, [])
     x = np.ones((6, 8), "float32")
     assert np.array_equal(run(after, x), run(mod, x))
+
+
+@pytest.mark.parametrize("method", ["check", "rewrite"])
+def test_a_call_for_which_a_method_raises_stays_and_is_reported(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError(method)
+
+    monkeypatch.setattr(FoldConstantCopies, method, fail)
+    after, report = FoldConstantCopies(8).applied(calling(tiled, W))
+    assert (report.fired, report.errors.total(), len(calls(after))) == (0, 1, 1)
+    assert list(report.errors) == [f"KeyError: '{method}'"]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("no room"), Unsupported("no bfloat16")])
+def test_an_error_that_is_not_the_fault_of_the_pass_ends_it(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(FoldConstantCopies, "check", fail)
+    with pytest.raises(type(error)):
+        FoldConstantCopies(8).applied(calling(tiled, W))
 
 
 def test_two_results_stay_two() -> None:
