@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax, te
 
-from graphc.core.reporting_pass import Leave, Unsupported
+from graphc.core.reporting_pass import Leave
 from graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies, copied
 from tests.unit.graphc.networks import run
 
@@ -65,15 +65,12 @@ def test_a_call_for_which_a_method_raises_stays_and_is_reported(
     assert list(report.errors) == [f"KeyError: '{method}'"]
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError("no room"), Unsupported("no bfloat16")])
-def test_an_error_that_is_not_the_fault_of_the_pass_ends_it(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lack_of_memory_is_no_fault_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise error
+        raise MemoryError
 
     monkeypatch.setattr(FoldConstantCopies, "check", fail)
-    with pytest.raises(type(error)):
+    with pytest.raises(MemoryError):
         FoldConstantCopies(8).applied(calling(tiled, W))
 
 
