@@ -1,4 +1,4 @@
-"""Jobs whose code was replaced: their times begin anew or their models are imported anew; no row is lost."""
+"""Jobs that go on with other code or without a graph pass: new times or a new import; no row is lost."""
 
 from typing import Final
 
@@ -11,6 +11,7 @@ from db.repositories.rounds import Rounds
 from db.repositories.search_and_finish_states import FinishSteps
 from db.tables import Context, Job, LeaseRow
 from mallorn.core.states import JobState, WorkKind
+from mallorn.core.values.graph_report import GraphReport
 
 SOURCE: Final = "an upgrade"
 IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its tasks was replaced"
@@ -42,18 +43,28 @@ class ReplacedCode(Jobs):
 
         Its open rounds end, with what they measured kept, and nothing that its finish decided is used again.
         """
-        if not self.move(job_id, [JobState.TUNING, JobState.FINISHING], JobState.QUEUED, IMPORTED_ANEW):
+        if not self._queue_import(job_id, IMPORTED_ANEW):
+            return False
+        self._warn(
+            job_id,
+            "the code that makes tasks of its model was replaced, so the model is imported anew. Tasks that "
+            "are still the same keep their trials; tasks that the model no longer has get no further ones",
+        )
+        return True
+
+    def import_with(self, job_id: str, graph: GraphReport, reason: str) -> None:
+        """Send a job that tunes or finishes back to its import, which takes the recipe of `graph`."""
+        if self._queue_import(job_id, reason):
+            self.record(job_id, graph=graph)
+
+    def _queue_import(self, job_id: str, reason: str) -> bool:
+        if not self.move(job_id, [JobState.TUNING, JobState.FINISHING], JobState.QUEUED, reason):
             return False
         Rounds(self.session).cancel_open(job_id)
         FinishSteps(self.session).forget(job_id)
         # Nobody sends its message now: the next sweep does.
         waits = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.subject == job_id
         self.changed(update(LeaseRow).where(*waits).values(sent_at=0.0))
-        self._warn(
-            job_id,
-            "the code that makes tasks of its model was replaced, so the model is imported anew. Tasks that "
-            "are still the same keep their trials; tasks that the model no longer has get no further ones",
-        )
         return True
 
     def _warn(self, job_id: str, message: str, hint: str = "") -> None:

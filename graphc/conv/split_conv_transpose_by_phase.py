@@ -203,7 +203,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     name = "conv.split_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
     dtype, any_size = "", True
-    must = True  # TVM lowers them channels-first alone
+    must, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them channels-first alone
 
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
         """How it is computed, and its sizes; None for what goes back to the layout that TVM lowers."""

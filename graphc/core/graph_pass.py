@@ -58,7 +58,8 @@ class Pass(ReportingPass, Generic[Facts]):
     """A pass that rewrites calls of some operators, one by one, in the order of computing.
 
     What `check` finds out is all that `rewrite` gets. Calls of unknown sizes, single numbers, and results of
-    other types than `dtype` are left before `check` is asked.
+    other types than `dtype` are left before `check` is asked. A call for which `check` or `rewrite` raises an
+    error is left, too, except by passes that a module does not lower without.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators
@@ -90,12 +91,15 @@ class Pass(ReportingPass, Generic[Facts]):
         def visit(variable: Any, call: Any) -> Any:
             graph.variable = variable
             try:
-                facts = self._facts(call, graph)
+                found = self.rewrite(call, self._facts(call, graph), graph)
             except Leave as reason:
                 report.leave(reason)
                 return call
+            except Exception as error:
+                self.leave_after(error, report)
+                return call
             report.fired += 1
-            return self.rewrite(call, facts, graph)
+            return found
 
         walk = CallWalk(builder, self.match, visit, read_constants=self.forward)
         if self.forward:
@@ -113,7 +117,10 @@ class Pass(ReportingPass, Generic[Facts]):
 
 
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
-    """A pass that rewrites tensor functions, one by one; those of unknown sizes are left."""
+    """A pass that rewrites tensor functions, one by one.
+
+    A function of unknown sizes is left, and so is one for which `check` or `rewrite` raises an error.
+    """
 
     @abstractmethod
     def check(self, function: Any) -> Facts:
@@ -135,9 +142,12 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
         try:
             if not static(function):
                 raise Leave("its sizes are known only when it runs")
-            facts = self.check(function)
+            found = self.rewrite(function, self.check(function))
         except Leave as reason:
             report.leave(reason)
             return function
+        except Exception as error:
+            self.leave_after(error, report)
+            return function
         report.fired += 1
-        return self.rewrite(function, facts)
+        return found

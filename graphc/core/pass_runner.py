@@ -15,12 +15,15 @@ def run(
 ) -> tuple[Any, list[Report]]:
     """The module after the steps, and reports of each.
 
-    An optional step that TVM refuses is skipped, and so is a pass named in `without`, unless the module does
-    not lower without it.
+    A step that the recipe leaves out is skipped, an optional one that TVM refuses, and a pass named in
+    `without`, unless the module does not lower without it.
     """
     reports = []
     with target, tvm.transform.PassContext(opt_level=3):
         for step in steps:
+            if reason := step.get("left_out"):
+                reports.append(Report(step["pass"], skipped=reason))
+                continue
             for made in make_passes(step):
                 mod, report = _after(mod, made, step, target, without)
                 reports.append(report)

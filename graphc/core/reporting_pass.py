@@ -15,6 +15,14 @@ class Leave(Exception):
     """
 
 
+class Unsupported(ValueError):
+    """The target lacks what the job asked for, so the pass may not be left out."""
+
+
+# Exceptions that say nothing against the pass.
+NOT_THE_PASS = (MemoryError, OSError, Unsupported)
+
+
 @dataclass
 class Report:
     """What became of what a pass matches."""
@@ -24,6 +32,7 @@ class Report:
     left: Counter[str] = field(default_factory=Counter)  # by reason
     skipped: str = ""  # why the pass was not run at all
     counts: bool = True  # False where a pass tells nothing
+    errors: Counter[str] = field(default_factory=Counter)  # calls that the pass left, by what it raised
 
     @property
     def matched(self) -> int:
@@ -43,9 +52,19 @@ class ReportingPass(ABC):
     targets: ClassVar[tuple[str, ...]] = ()  # features of processors, one of which it needs; none: all do
     after: ClassVar[tuple[str, ...]] = ()  # passes that come earlier where a recipe has them
     must: ClassVar[bool] = False  # whether the module does not lower without it
+    needed_by: ClassVar[tuple[str, ...]] = ()  # passes whose results TVM lowers only after this one
 
     def __init__(self, lanes: int = LANES) -> None:
         self.lanes = lanes
+
+    def leave_after(self, error: Exception, report: Report) -> None:
+        """Count something that the pass leaves. Raises the error where the pass may leave nothing."""
+        if self.must or isinstance(error, NOT_THE_PASS):
+            raise error
+        first_line, *_ = str(error).strip().split("\n")
+        words = f"{type(error).__name__}: {first_line}"
+        report.errors[words] += 1
+        report.left[words] += 1
 
     def __call__(self, mod: Any) -> Any:
         """The module, rewritten."""

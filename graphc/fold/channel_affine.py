@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tvm import relax
 
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_rewriting import sizes_of
@@ -83,7 +84,7 @@ def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
             break
         links.insert(0, link)
         link = affine_link(g.producer(link.value), g) if g.read_once(link.value) else None
-    found = nothing(call.ty.ndim)
+    found = nothing(0 if isinstance(call.ty, relax.TupleType) else call.ty.ndim)  # as of a split
     for each in links:
         found = found.then(each)
     return found, links

@@ -15,7 +15,7 @@ from tvm.target.codegen import target_has_features
 from graphc.core.graph import Graph, operator_name
 from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import channels_last, convolution, permutation, sizes_of
-from graphc.core.reporting_pass import Leave, Report
+from graphc.core.reporting_pass import Leave, Report, Unsupported
 from graphc.quant import dot_product_function, padded_sums
 from graphc.quant.dot_product_function import DotInstruction
 from graphc.quant.padded_sums import FROM_PLANES, Layout
@@ -57,10 +57,10 @@ class Bf16DotProducts(Pass[RoundedProduct]):
     rules = (DOT,)
 
     def applied(self, mod: Any) -> tuple[Any, Report]:
-        """The rewritten module; raises ValueError on other processors, since bfloat16 was asked for."""
+        """The rewritten module; raises Unsupported on other processors, since bfloat16 was asked for."""
         target = tvm.target.Target.current()
         if target is None or not target_has_features("avx512bf16", target):
-            raise ValueError("the target's processor has no products of bfloat16 (avx512bf16)")
+            raise Unsupported("the target's processor has no products of bfloat16 (avx512bf16)")
         return super().applied(mod)
 
     def check(self, call: Any, g: Graph) -> RoundedProduct:

@@ -87,7 +87,7 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
     """
     job, options = stage.job, stage.options
     owner = job.owner if options.is_private else ""
-    named = job.model_id, owner, options.input_shapes, stage.graph.recipe.model_dump(mode="json")
+    named = job.model_id, owner, options.input_shapes, stage.graph.recipe.stored()
     digest = sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
     return options.timing_inside(digest[:MODEL_CHARS], programs)
 

@@ -12,8 +12,10 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from mallorn.core.artifact_uris import reaching, scripts_uri
+from mallorn.core.errors import MallornError
 from mallorn.core.values.finish_report import FinishReport, InsideTheModel
 from workers.finish.decide_inside_model import InsideChoice, decide_inside
+from workers.finish.find_compile_fault import compile_without_fault, is_compiler_error
 from workers.finish.job_model import JobModel, TunedModel, where_it_runs
 from workers.finish.numeric_checker import Checker
 from workers.finish.step_log import StepLog
@@ -45,9 +47,15 @@ def records_alone(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
 
 
 def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: StepLog) -> FinalSchedules:
-    """Go on from the winners' records as far as it works."""
+    """Go on from the winners' records as far as it works.
+
+    Raises InvalidModel where the model does not compile, whatever is left out; Unavailable where it is
+    imported again without a graph pass.
+    """
     directory = model.write("export", winners)
-    first = undone.attempt(COMPILE, partial(twice, partial(model.compile, directory, winners)))
+    first = undone.attempt(COMPILE, partial(_compile, model, directory, winners))
+    if isinstance(first, MallornError):
+        first = compile_without_fault(model, winners, first)
     if first is None:
         return FinalSchedules(winners, directory, None, FinishReport())
     if undone.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
@@ -55,6 +63,16 @@ def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: S
     decided = undone.attempt(INSIDE, partial(_inside, model, first, check)) or InsideChoice(first, None)
     chosen = decided.build
     return FinalSchedules(chosen.winners, chosen.directory, chosen, covered(chosen, decided.report))
+
+
+def _compile(model: JobModel, directory: Path, winners: Sequence[Winner]) -> TunedModel | MallornError:
+    """Return the build, or the compiler's error where the model, a schedule or a pass is to blame."""
+    try:
+        return twice(partial(model.compile, directory, winners))
+    except MallornError as error:
+        if not is_compiler_error(error):
+            raise
+        return error
 
 
 def covered(built: TunedModel, inside: InsideTheModel | None = None) -> FinishReport:

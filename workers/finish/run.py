@@ -92,6 +92,13 @@ def _finish(claimed: StageContext, undone: StepLog, answers: tuple[Measurer, Che
                 with undone.step("decide"):
                     decided = decide_all(claimed, why, measurer, check)
                     handout = _hand_out(model, decided.winners, measurer, check, undone)
+        names = {winner.contest.task.name for winner in handout.winners}
+        dropped = [each.contest for each in decided.winners if each.contest.task.name not in names]
+        decided = replace(
+            decided,
+            winners=[each for each in decided.winners if each.contest.task.name in names],
+            losers=[*decided.losers, *dropped],
+        )
         with undone.step("export"):
             complete_export(claimed, handout.winners, handout.directory)
             # Those that were promoted alone, too: a rival may be handed out in their place.

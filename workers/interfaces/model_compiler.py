@@ -39,7 +39,7 @@ class ModelTask:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What an import finds; the recipe is its caller's to add."""
+    """What an import finds."""
 
     graph: GraphReport
     tasks: tuple[ModelTask, ...]

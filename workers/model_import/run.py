@@ -33,7 +33,7 @@ from workers.process.match_devices_and_builder import builder_of, wait_for_build
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.code_digest import code_digest
-from workers.tvm.graph_recipes import recipe_for, stored_recipe
+from workers.tvm.graph_recipes import is_form_of, recipe_for, stored_recipe
 
 NAMES_TOLD: Final = 12
 NAMES_COMPARED: Final = 200
@@ -76,10 +76,15 @@ def _on_its_target(claimed: StageContext, measurer: Measurer) -> StageContext:
 
 
 def _extract(claimed: StageContext) -> Extraction:
-    """What the importer found, recipe included: from here on the recipe is a value stored with the job."""
+    """What the importer found, recipe included: from here on the recipe is a value stored with the job.
+
+    A job that is imported again because of a pass leaves that pass out.
+    """
     config = claimed.runtime.settings
     claimed.runtime.warm_up(claimed.job.id)
     recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
+    if claimed.graph.code == code_digest() and is_form_of(claimed.graph.recipe, recipe):
+        recipe = claimed.graph.recipe
     if (known := _found_before(claimed, recipe)) is not None:
         return known
     with stage_folder(claimed.runtime, "import-") as folder:
@@ -94,7 +99,7 @@ def _extract(claimed: StageContext) -> Extraction:
             except ChildFailed as error:
                 message = f"TVM cannot turn this model into tasks: {error.headline}"
                 raise InvalidModel(message, hint=error.hint or CHECK) from None
-    return replace(found, graph=found.graph.model_copy(update={"recipe": recipe, "code": code_digest()}))
+    return replace(found, graph=found.graph.model_copy(update={"code": code_digest()}))
 
 
 def _found_before(claimed: StageContext, recipe: StoredRecipe) -> Extraction | None:
@@ -105,7 +110,7 @@ def _found_before(claimed: StageContext, recipe: StoredRecipe) -> Extraction | N
             options, graph = KeptOptions.model_validate(job.options), job.graph
             bound = options.input_shapes, options.dynamic, options.is_private
             alike = bound == (asked.input_shapes, asked.dynamic, asked.is_private)
-            if graph and alike and (graph.code, graph.recipe) == (code_digest(), recipe):
+            if graph and alike and graph.code == code_digest() and is_form_of(graph.recipe, recipe):
                 return Extraction(
                     graph, tuple(_model_task(*each) for each in Tasks(session).programs(job.id))
                 )
@@ -169,6 +174,11 @@ def _store(session: Session, claimed: StageContext, found: Extraction) -> None:
     ]
     Tasks(session).replace(claimed.job.id, tasks)
     Jobs(session).record(claimed.job.id, graph=found.graph)
+    troubles = {step.name: step.error for step in found.graph.steps if step.error}
+    for name, why in found.graph.recipe.left_out.items():
+        troubles[name] = f"it is left out of this network: {why}"
+    for name, trouble in troubles.items():
+        Warnings(session).add(claimed.job.id, NewJobWarning(f"graph pass {name}", trouble))
     told = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
     claimed.end(session, JobState.TUNING, "", told)
 

@@ -16,12 +16,11 @@ from mallorn.core.errors import InvalidModel
 from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSpec
 from workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
 from workers.tvm.copies_left import copies_left
-from workers.tvm.graph_recipes import recipe_of
 from workers.tvm.import_onnx_to_relax import ImportedModel, load_network
 from workers.tvm.name_failing_onnx_node import naming_the_node
 from workers.tvm.program_arguments import FREE_RANGE, arguments
 from workers.tvm.program_blocks import anchor_of, blocks_of, operator_of
-from workers.tvm.run_recipe_passes import as_tvm_target, operators, run_steps
+from workers.tvm.run_recipe_passes import as_tvm_target, operators, run_or_leave_out
 from workers.tvm.workload_key import canonical, structure_key, workload_key
 
 
@@ -60,7 +59,7 @@ def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Sh
 def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) -> Extraction:
     """The same of a model that is imported."""
     tvm_target = as_tvm_target(target)
-    mod, steps = run_steps(network.mod, recipe_of(recipe).before, tvm_target)
+    recipe, mod, steps = run_or_leave_out(network.mod, recipe, tvm_target)
     extracted = tasks_of(mod, tvm_target)
     tasks = merge(
         [describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight)) for task in extracted]
@@ -76,6 +75,7 @@ def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) 
         operators_after=operators(mod),
         copies=copies_left(mod),
         steps=steps,
+        recipe=recipe,
         tvm_version=tvm.__version__,
     )
     return Extraction(graph, tuple(tasks))

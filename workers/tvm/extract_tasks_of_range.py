@@ -51,6 +51,9 @@ def extract_range(
         with naming_the_node(model_path, shapes[0].inputs):
             found.append(describe_network(network, target, recipe))
         ends += shapes
+    left_out = {name: why for each in found for name, why in each.graph.recipe.left_out.items()}
+    if left_out != recipe.left_out:  # all points run the same passes
+        return extract_range(model_path, target, recipe.leaving_out(left_out), input_shapes, bounds)
     _refuse_unknown_lengths(found[-1].graph, ends)
     named = [
         [replace(task, name=task.name + dispatch_by_shape.label(point)) for task in each.tasks]

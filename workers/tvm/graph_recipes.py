@@ -51,6 +51,7 @@ DIRECT_BF16: Final = _recipe("direct-bf16", 7)
 TUNED_GPU: Final = _recipe("tuned-gpu", 2)
 # The pass that computes products in bfloat16.
 ROUNDS: Final = "mallorn.bf16"
+FAST: Final = "relax.transform.FastMathTransform"
 
 _IN_BF16: Final = {TUNED.name: BF16, DIRECT.name: DIRECT_BF16}
 _ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
@@ -94,6 +95,23 @@ def recipe_of(stored: StoredRecipe) -> Recipe:
     return Recipe(stored.name, stored.version, tuple(stored.before), tuple(stored.after))
 
 
+def is_form_of(stored: StoredRecipe, recipe: StoredRecipe) -> bool:
+    """Return whether a stored recipe is `recipe`, with the same or more passes left out."""
+    return recipe.leaving_out(stored.left_out) == stored and recipe.left_out.keys() <= stored.left_out.keys()
+
+
+def names_to_leave_out(steps: Iterable[RecipeStep]) -> list[str]:
+    """Return the passes that a network may do without: ours, and TVM's for layouts and fast functions."""
+    return list(
+        dict.fromkeys(
+            step.name
+            for step in steps
+            if not step.left_out and (step.optional or step.name == FAST or step.name.startswith("mallorn."))
+        )
+    )
+
+
 def step_json(step: RecipeStep | PassStep) -> "Step":
     """A step as the exported script reads it."""
-    return {"pass": step.name, "args": list(step.args), "optional": step.optional}
+    left_out = step.left_out if isinstance(step, RecipeStep) else ""
+    return {"pass": step.name, "args": list(step.args), "optional": step.optional, "left_out": left_out}

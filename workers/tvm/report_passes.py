@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphc.core.pass_registry import OWN_PASSES
 from graphc.core.pass_runner import run
+from graphc.core.reporting_pass import Report
 from graphc.phases import BEFORE_SCHEDULES, Phase, pass_table
 from mallorn.core.errors import UnknownName
 from workers.interfaces.model_compiler import PassReport, RecipeReport, Shapes
 from workers.tvm.copies_left import copies_left
 from workers.tvm.graph_recipes import step_json
 from workers.tvm.import_onnx_to_relax import load_network
-from workers.tvm.run_recipe_passes import as_tvm_target, naming_the_pass
+from workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, naming_the_pass
 
 
 def report_passes(
@@ -45,8 +47,13 @@ def _check_known(without: Sequence[str], phases: Sequence[Phase]) -> None:
 def _after(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any, list[PassReport]]:
     reports: list[PassReport] = []
     for step in phase.steps:
-        with naming_the_pass(step.name):
-            mod, told = run(mod, [step_json(step)], target, without)
+        try:
+            with naming_the_pass(step.name):
+                mod, told = run(mod, [step_json(step)], target, without)
+        except PassFailed as error:
+            if step.name not in OWN_PASSES:
+                raise
+            told = [Report(step.name, skipped=error.message)]
         reports += [
             PassReport(
                 phase=phase.name,

@@ -1,19 +1,22 @@
 """Running a recipe's passes one by one, and telling what each did."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import tvm
 from tvm import relax
 
+from graphc.core.pass_registry import OWN_PASSES, defined
 from graphc.core.pass_runner import run
+from graphc.core.reporting_pass import NOT_THE_PASS, Unsupported
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
-from mallorn.core.values.graph_report import GraphStep, RecipeStep
+from mallorn.core.values.graph_report import GraphStep, RecipeStep, StoredRecipe
 from workers.tvm.check_onnx_model import plain
-from workers.tvm.graph_recipes import step_json
+from workers.tvm.find_faulty_parts import faulty_parts
+from workers.tvm.graph_recipes import names_to_leave_out, recipe_of, step_json
 from workers.tvm.parsed_program_cache import parse_tvm_target
 
 TargetLike = str | dict[str, object]
@@ -22,20 +25,29 @@ TargetLike = str | dict[str, object]
 class PassFailed(InvalidRequest):
     """TVM cannot run a graph pass on this model."""
 
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        super().__init__(f"cannot run the graph pass {name}: {why}")
+
 
 def as_tvm_target(target: TargetLike) -> Any:
     """TVM's form of a target in any of the forms `parse_target` reads."""
     return parse_tvm_target(parse_target(target).text)
 
 
-def run_steps(mod: Any, steps: tuple[RecipeStep, ...], target: Any) -> tuple[Any, list[GraphStep]]:
+def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, list[GraphStep]]:
     """The module after the steps, and how many functions and operators there were around each."""
     report: list[GraphStep] = []
     functions, ops = _sizes(mod)
     for step in steps:
         with naming_the_pass(step.name):
-            mod, (told, *_) = run(mod, [step_json(step)], target)
-        skipped = {"skipped": plain(RuntimeError(told.skipped))} if told.skipped else {}
+            mod, reports = run(mod, [step_json(step)], target)
+        skipped = reports[0].skipped
+        errors = sum((each.errors for each in reports), Counter[str]())
+        remarks = {"skipped": plain(RuntimeError(skipped))} if skipped else {}
+        if errors:
+            words = "; ".join(plain(RuntimeError(error)) for error in errors)
+            remarks["error"] = f"it left {errors.total()} calls as they were, because it raised {words}"
         functions_before, ops_before = functions, ops
         functions, ops = _sizes(mod)
         report.append(
@@ -45,10 +57,39 @@ def run_steps(mod: Any, steps: tuple[RecipeStep, ...], target: Any) -> tuple[Any
                 ops_before=ops_before,
                 functions_after=functions,
                 ops_after=ops,
-                **skipped,
+                **remarks,
             )
         )
     return mod, report
+
+
+def run_or_leave_out(
+    mod: Any, recipe: StoredRecipe, target: Any
+) -> tuple[StoredRecipe, Any, list[GraphStep]]:
+    """Run a recipe's first half without the passes that keep it from running; return that recipe, too.
+
+    A pass of ours that raises is left out. Where a pass of TVM raises, passes before it may be to blame:
+    those without which it runs are left out. Raises PassFailed where that does not help.
+    """
+    try:
+        return recipe, *run_steps(mod, recipe_of(recipe).before, target)
+    except PassFailed as error:
+        failed = error
+    if failed.name in OWN_PASSES:
+        names = [failed.name, *getattr(defined(failed.name), "needed_by", ())]
+        return run_or_leave_out(mod, recipe.leaving_out(dict.fromkeys(names, failed.message)), target)
+
+    def runs_without(names: Sequence[str]) -> bool:
+        try:
+            run_steps(mod, recipe.leaving_out(dict.fromkeys(names, failed.message)).before, target)
+        except PassFailed:
+            return False
+        return True
+
+    blamed = faulty_parts(names_to_leave_out(recipe.before), runs_without)
+    if blamed is None:
+        raise failed
+    return run_or_leave_out(mod, recipe.leaving_out(dict.fromkeys(blamed, failed.message)), target)
 
 
 def operators(mod: Any) -> dict[str, int]:
@@ -85,10 +126,15 @@ def naming_the_pass(name: str) -> Iterator[None]:
     """Turns errors of a graph pass into InvalidRequest, with the pass's name."""
     try:
         yield
-    except (AttributeError, ImportError) as error:  # the recipe names what this TVM does not have
+    except NOT_THE_PASS as error:
+        if not isinstance(error, Unsupported):
+            raise
         raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
-    except (AssertionError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise PassFailed(f"cannot run the graph pass {name}: {plain(error)}") from error
+    except Exception as error:
+        if isinstance(error, AttributeError | ImportError) and name not in OWN_PASSES:
+            # The recipe names what this TVM does not have.
+            raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
+        raise PassFailed(name, plain(error)) from error
 
 
 def _sizes(mod: Any) -> tuple[int, int]:

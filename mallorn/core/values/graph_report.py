@@ -1,5 +1,6 @@
 """The importer's report: the model's graph before and after the passes."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field, JsonValue
@@ -27,6 +28,9 @@ class GraphStep(Value):
     skipped: Annotated[
         str, Field(description="Why TVM refused it, where it was passed over; else empty.")
     ] = ""
+    error: Annotated[
+        str, Field(description="What it raised on calls, which it left as they were; else empty.")
+    ] = ""
 
 
 class RecipeStep(Value):
@@ -35,6 +39,9 @@ class RecipeStep(Value):
     name: Annotated[str, Field(alias="pass", description="The pass, by its dotted name below `tvm`.")]
     args: list[JsonValue] = []
     optional: Annotated[bool, Field(description="Passed over where TVM refuses the model.")] = False
+    left_out: Annotated[str, Field(description="Why it does not run on this model; empty where it runs.")] = (
+        ""
+    )
 
 
 class StoredRecipe(Value):
@@ -44,6 +51,22 @@ class StoredRecipe(Value):
     version: int = 0
     before: list[RecipeStep] = []
     after: list[RecipeStep] = []
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Return why passes do not run on this model, by their names."""
+        return {step.name: step.left_out for step in (*self.before, *self.after) if step.left_out}
+
+    def leaving_out(self, reasons: Mapping[str, str]) -> "StoredRecipe":
+        """Return the recipe with these passes left out, too, each for its reason."""
+        before, after = (
+            [
+                step.model_copy(update={"left_out": reasons[step.name]}) if step.name in reasons else step
+                for step in half
+            ]
+            for half in (self.before, self.after)
+        )
+        return self.model_copy(update={"before": before, "after": after})
 
 
 class CopyLeft(Value):

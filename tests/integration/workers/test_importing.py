@@ -20,7 +20,7 @@ from mallorn.core.errors import InvalidModel, Unavailable
 from mallorn.core.stand_in_measurers import ANY_RECORDING
 from mallorn.core.states import JobState, StageKind, WorkKind
 from mallorn.core.values.event import FailedEvent
-from mallorn.core.values.graph_report import GraphReport
+from mallorn.core.values.graph_report import GraphReport, GraphStep
 from research.replay.recording_file import write_tasks
 from tests.fixtures.stored import workload_named
 from tests.fixtures.workshop import QUICK, TARGET
@@ -32,6 +32,7 @@ from workers.model_import.run import import_job
 from workers.round.run import words_of
 from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.subprocesses.shutdown import ShutdownRequested
+from workers.tvm.graph_recipes import TUNED, stored_recipe
 
 
 def found(*keys):
@@ -40,7 +41,7 @@ def found(*keys):
     tasks = tuple(
         ModelTask(key=key, name=f"fused_{key}", weight=2, args=Arguments(()), **work) for key in keys
     )
-    return Extraction(GraphReport(tvm_version="0.27.0", inputs=[], input_ranges={}), tasks)
+    return Extraction(GraphReport(tvm_version="0.27.0", recipe=stored_recipe(TUNED)), tasks)
 
 
 @pytest.fixture
@@ -67,6 +68,23 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
     assert (stored.state, stored.reason) == (JobState.TUNING, "")
     assert stored.graph.recipe.name == "tuned"
     assert "tasks" not in stored.graph
+
+
+def test_what_a_pass_raised_is_a_warning_of_every_job_that_goes_without_it(workshop, job):
+    left_out = stored_recipe(TUNED).leaving_out({"mallorn.heads": "cannot run it: X"})
+    step = GraphStep(name="mallorn.concats", error="it left 2 calls as they were, because it raised Y")
+    graph = GraphReport(recipe=left_out, steps=[step])
+    workshop.graph_answers["extract"] = replace(found("w0"), graph=graph)
+    assert import_job(workshop, job)
+    workshop.graph_answers["extract"] = AssertionError("it was imported before")
+    again = waiting(workshop)
+    assert import_job(workshop, again)
+    for each in (job, again):
+        warnings = workshop.read(lambda session, each=each: Jobs(session).get(each, None)).warnings
+        assert {warning.source: warning.message for warning in warnings} == {
+            "graph pass mallorn.concats": step.error,
+            "graph pass mallorn.heads": "it is left out of this network: cannot run it: X",
+        }
 
 
 def waiting(workshop, **options):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relax
 
@@ -11,6 +12,7 @@ from graphc.core.graph_pass import TensorFunctionPass
 from graphc.core.pass_registry import OWN_PASSES, defined
 from graphc.core.pass_runner import run as run_steps
 from tests.unit.graphc.networks import HASWELL, random
+from tests.unit.graphc.planted_errors import modules_where_a_method_raises
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, step_json
 
 TARGET = tvm.target.Target(HASWELL)
@@ -68,6 +70,12 @@ class TensorFunctionConformance:
             steps = [step_json(step) for step in TUNED.before]
             _, reports = run_steps(self.fires(), steps, TARGET, without)
             assert any(report.fired for report in reports if report.name == self.PASS.name) == fires
+
+    def test_a_network_goes_without_it_where_a_method_raises(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        expected = _numbers(run_steps(self.fires(), [step_json(step) for step in TUNED.before], TARGET)[0])
+        planted = self.PASS, TUNED, self.fires(), HASWELL, monkeypatch
+        for after in modules_where_a_method_raises(*planted):
+            np.testing.assert_allclose(_numbers(after), expected, rtol=1e-5)
 
     def test_recipes_list_it(self) -> None:
         (stored,) = (name for name in OWN_PASSES if defined(name) is self.PASS)

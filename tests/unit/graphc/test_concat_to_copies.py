@@ -133,6 +133,14 @@ def test_a_function_takes_so_many_parts_and_no_more() -> None:
     assert operators(numbers_stay(mod, (2, 8))) == ["concatenate", "concatenate"]
 
 
+def test_a_result_that_is_split_is_copied_too() -> None:
+    def body(emit: Any, x: Any, y: Any) -> Any:
+        left, right = (emit(relax.op.split(emit(joined(x, y)), [8], axis=-1))[at] for at in range(2))
+        return relax.op.concat([emit(relax.op.mean(emit(each), -1)) for each in (left, right)], 1)
+
+    assert "concatenate" in graph_text(numbers_stay(network(body, WIDE, NARROW), WIDE, NARROW))
+
+
 def test_the_first_guess_has_vectors_and_shares_rows() -> None:
     mod = ConcatToCopies(8)(network(lambda emit, x, y: scaled(emit, emit(joined(x, y))), WIDE, NARROW))
     (function,) = (each for each in mod.functions.values() if isinstance(each, tvm.tirx.PrimFunc))

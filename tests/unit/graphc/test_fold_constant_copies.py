@@ -52,6 +52,28 @@ def test_what_a_schedule_lays_out_anew_is_computed_at_once() -> None:
     assert np.array_equal(run(after, x), run(mod, x))
 
 
+@pytest.mark.parametrize("method", ["check", "rewrite"])
+def test_a_call_for_which_a_method_raises_stays_and_is_reported(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError(method)
+
+    monkeypatch.setattr(FoldConstantCopies, method, fail)
+    after, report = FoldConstantCopies(8).applied(calling(tiled, W))
+    assert (report.fired, report.errors.total(), len(calls(after))) == (0, 1, 1)
+    assert list(report.errors) == [f"KeyError: '{method}'"]
+
+
+def test_a_lack_of_memory_is_no_fault_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(FoldConstantCopies, "check", fail)
+    with pytest.raises(MemoryError):
+        FoldConstantCopies(8).applied(calling(tiled, W))
+
+
 def test_two_results_stay_two() -> None:
     def both(w: Any) -> Any:
         return [tiled(w), te.compute((8, 6), lambda i, j: w[j, i], name="turned")]

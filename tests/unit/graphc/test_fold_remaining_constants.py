@@ -13,6 +13,7 @@ from graphc.core.pass_runner import run as run_steps
 from graphc.core.reporting_pass import Report
 from graphc.fold.fold_constant_operators import FoldRemainingConstants
 from tests.unit.graphc.networks import HASWELL, network, random, run, weights
+from tests.unit.graphc.planted_errors import modules_where_a_method_raises
 from workers.tvm.graph_recipes import TUNED, TUNED_GPU, step_json
 
 SIZES = (4, 6)
@@ -68,6 +69,12 @@ def test_recipes_compute_what_numpy_left(recipe: Any) -> None:
     after, reports = run_steps(mod, fold, tvm.target.Target(HASWELL))
     assert calls(after) == ["relax.add"]
     assert FoldRemainingConstants.name in {report.name for report in reports}
+
+
+def test_a_network_goes_without_it_where_a_method_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    mod, x = beside_x(LEFT["a chain of them"]), random(*SIZES)
+    for after in modules_where_a_method_raises(FoldRemainingConstants, TUNED, mod, HASWELL, monkeypatch):
+        np.testing.assert_allclose(run(after, x), run(mod, x), rtol=1e-5)
 
 
 def test_it_follows_the_constants_that_numpy_computes() -> None:

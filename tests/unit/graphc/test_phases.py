@@ -1,5 +1,7 @@
 """Phases say what they are for, and run passes in the orders that these ask for."""
 
+from pathlib import Path
+
 import pytest
 
 from graphc.core.pass_registry import OWN_PASSES, defined, followers
@@ -31,6 +33,14 @@ def test_passes_come_after_those_that_they_need(made: type[ReportingPass], recip
 def test_what_passes_come_after_are_passes() -> None:
     known = {name for stored in OWN_PASSES for name in named(stored)}
     assert {name for made in on_the_seam() for name in made.after} <= known
+
+
+def test_errors_are_planted_in_every_pass() -> None:
+    """By a kit, or by a test of its own."""
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    forms = "class Test{}(", "modules_where_a_method_raises({},", "setattr({}, method, fail)"
+    names = [made.__name__ for made in on_the_seam()]
+    assert [name for name in names if not any(form.format(name) in tests for form in forms)] == []
 
 
 def test_a_phase_says_in_one_sentence_what_it_is_for() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
+from tvm import relax
 
 from mallorn.core.errors import InvalidModel
 from workers.tvm.extract_tasks import extract
@@ -30,13 +31,25 @@ def sliced_by_data(input_shape):
 
 
 @pytest.mark.parametrize("shapes", [{}, {"x": [1, 8]}])
-def test_an_assertion_of_tvms_becomes_the_node_that_it_cannot_convert(tmp_path, shapes):
+def test_an_assertion_of_tvms_becomes_the_node_that_it_cannot_convert(tmp_path, shapes, monkeypatch):
+    def fail(_self, _mod):
+        raise AssertionError("emit_te now only supports Tensor that has ShapeExpr shape")
+
+    monkeypatch.setattr(relax.transform, "LegalizeOps", lambda: type("Pass", (), {"__call__": fail})())
     path = tmp_path / "model.onnx"
     save(sliced_by_data(["batch", 8] if shapes else [1, 8]), path)
     with pytest.raises(InvalidModel, match=r"the operator Slice \(node 'crop'\)") as caught:
         extract(str(path), TARGET, stored_recipe(TUNED), shapes)
     assert "emit_te now only supports" in caught.value.message
     assert "fixed sizes" in caught.value.hint
+
+
+def test_a_size_that_an_input_decides_is_imported_without_the_pass_that_does_not_take_it(tmp_path):
+    path = tmp_path / "model.onnx"
+    save(sliced_by_data([1, 8]), path)
+    graph = extract(str(path), TARGET, stored_recipe(TUNED), {}).graph
+    assert graph.recipe.left_out.keys() == {"mallorn.constants"}
+    assert "dynamic_strided_slice" in {name.rstrip("0123456789") for name in graph.operators_after}
 
 
 def test_a_model_of_fixed_sizes_has_no_node_to_name():

@@ -1,0 +1,37 @@
+"""Errors that tests plant in the methods of graph passes."""
+
+from collections.abc import Iterator
+from inspect import isfunction
+from typing import Any
+
+import pytest
+import tvm
+
+from graphc.core.pass_registry import OWN_PASSES, defined, followers
+from graphc.core.reporting_pass import ReportingPass
+from workers.tvm.graph_recipes import Recipe, stored_recipe
+from workers.tvm.run_recipe_passes import run_or_leave_out
+
+PLANTED = "planted by a test"
+
+
+def modules_where_a_method_raises(
+    raising: type[ReportingPass], recipe: Recipe, mod: Any, target: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """Yield the module after the recipe with an error planted in each method of a pass.
+
+    Asserts that the recipe or its report names the pass with the error.
+    """
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(PLANTED)
+
+    methods = {name for name, value in vars(raising).items() if isfunction(value)}
+    for method in sorted({*methods, "applied"}):
+        with monkeypatch.context() as patch:
+            patch.setattr(raising, method, fail)
+            used, after, steps = run_or_leave_out(mod, stored_recipe(recipe), tvm.target.Target(target))
+        said = {step.name: step.error for step in steps if step.error} | used.left_out
+        (stored,) = (name for name in OWN_PASSES if raising in (defined(name), *followers(name)))
+        assert PLANTED in said[stored], f"{method}: {said}"
+        yield after
