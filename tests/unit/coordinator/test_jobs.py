@@ -84,7 +84,8 @@ def test_a_job_is_judged_by_its_report_and_by_what_more_trials_would_bring(
     owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE))
     assert coordinator.http.get("/jobs").json()["items"][0]["verdict"] == {
         "level": "poor",
-        "summary": "4.0 times slower than onnxruntime after 2 trials; the next 100 trials would bring 1.3 %",
+        "summary": "4.0 times slower than onnxruntime (ratio 0.25, 0.25 to 0.25) after 2 trials; "
+        "the next 100 trials would bring 1.3 %",
         "next": f"mallorn resume {owned.job_id} --auto",
         "beside": {"level": "poor", "words": "4.0 times slower"},
     }
