@@ -23,18 +23,19 @@ from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
 def measure(owned: OwnedRows, workload: str, *latencies_us: float | None) -> None:
-    """Commit a round of trials; None is a build error."""
+    """A round of trials that ended; None is a build error."""
     batch = [
         owned.failed(slot) if latency_us is None else owned.ok(slot, latency_us)
         for slot, latency_us in enumerate(latencies_us)
     ]
-    owned.measured_round(*batch, workload=workload)
+    owned.closed_round(*batch, workload=workload)
 
 
 def test_progress_counts_trials_and_failures(coordinator: Coordinator, owned: OwnedRows) -> None:
     measure(owned, "w0", 30.0, 20.0, None)
+    owned.measured_round(owned.ok(3, 10.0), workload="w1")
     progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
-    assert (progress["trials"], progress["in_flight"]) == (3, 5)
+    assert (progress["trials"], progress["in_flight"]) == (4, 7)
     assert progress["failures"] == {"build_error": 1}
     assert (progress["tasks"], progress["tasks_measured"]) == (2, 1)
     assert progress["estimated_us"] is None
