@@ -34,7 +34,7 @@ def end(owned: OwnedRows, state: JobState, reason: str = "", **recorded: Any) ->
 
 
 def measure(owned: OwnedRows) -> None:
-    owned.measured_round(owned.ok(0, 5.0), owned.failed(1))
+    owned.closed_round(owned.ok(0, 5.0), owned.failed(1))
 
 
 EMPTY = {

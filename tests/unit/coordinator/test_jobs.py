@@ -113,12 +113,13 @@ def test_a_job_tells_what_its_planner_expected_last(coordinator: Coordinator, ow
 
 def test_tasks_are_metaschedules_table(coordinator: Coordinator, owned: OwnedRows) -> None:
     measure(owned, "w1", 5.0, None)
+    owned.measured_round(owned.ok(2, 3.0), workload="w1")  # a round that goes on
     waiting, measuring = coordinator.http.get(f"/jobs/{owned.job_id}/tasks").json()["items"]
     assert (waiting["latency_us"], waiting["gflops"], waiting["state"]) == (None, None, "waiting")
     assert measuring["flops"] == 1e6
     assert measuring["gflops"] == 200.0
     assert (measuring["latency_us"], measuring["weighted_latency_us"]) == (5.0, 10.0)
-    assert (measuring["trials"], measuring["failures"], measuring["state"]) == (2, 1, "measuring")
+    assert (measuring["trials"], measuring["failures"], measuring["state"]) == (3, 1, "measuring")
     assert (measuring["family"], measuring["workload"]) == ("matmul", "w1")
 
 
