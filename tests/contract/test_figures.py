@@ -237,3 +237,26 @@ def test_what_is_said_to_earn_is_ahead_in_its_raw_figures() -> None:
     rules = json.loads((RESULTS / "stopping.json").read_text())["rules"]
     assert rules["adaptive"]["run_ms"] < rules["fixed"]["run_ms"]
     assert abs(rules["adaptive"]["winner"] - rules["fixed"]["winner"]) < 0.005, "and its winners are as good"
+
+
+def test_intervals_that_held_are_counted_strictly() -> None:
+    raw = json.loads((RESULTS / "tuning_gain.json").read_text())["raw"]
+    held = {}
+    for whole in (True, False):
+        rows = [row for row in raw if row["whole"] == whole and not row["earlier_jobs"]]
+        held[whole] = sum(row["low"] <= row["found"] <= row["high"] for row in rows), len(rows)
+    assert held == {True: (8, 11), False: (13, 16)}
+    assert "[8 of 11 intervals held]" in (ROOT / "README.md").read_text()
+    assert re.search(r"whole \| 11 \| 8 .*\n\| tasks \| 16 \| 13 ", (ROOT / "docs/planner.md").read_text())
+
+
+def test_what_the_readme_says_of_trials_is_made_of_raw_figures() -> None:
+    """No trials over a job's end, by machine."""
+    (said,) = re.findall(r"No trials over a job's end: [^(]*", (ROOT / "README.md").read_text())
+    rows = (("transformer", 1), ("transformer", 2), ("tcn", 1), ("tcn", 2), ("vit", 2))
+    zen4 = [us["zero"] / us["ours"] for us, _ in (of_raw(*row) for row in rows)]
+    assert f"{min(zen4):.2f} to {max(zen4):.2f} on three networks of a Zen 4" in said
+    runs = json.loads((RESULTS / "known.json").read_text())["runs"]
+    *most, mobilenetv2, densenet = sorted(run["ratios"]["zero"] for run in runs)
+    assert f"{most[0]:.2f} to {most[-1]:.2f} on six of eight, {mobilenetv2:.2f} on" in said
+    assert f"{densenet:.2f} on densenet" in said
