@@ -21,6 +21,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.graph_report import TensorSpec
 from mallorn.core.values.manifest import Version
 from mallorn.onnx_export import existing
+from mallorn.results.speedup import raced
 from mallorn.wording.results import ENGINE_COLUMNS, latency_rows
 
 if TYPE_CHECKING:
@@ -222,6 +223,8 @@ def bench(
         print_json(to_jsonable_python(compiled) | to_jsonable_python(told))
         return
     stdout().print(table(latency_rows(fair.latency_us), ENGINE_COLUMNS))
+    if (race := raced(fair.latency_us)) is not None:
+        print_note(f"the tuned model is {race.words}")
     if fair.conditions.note:
         print_note(f"beware: {fair.conditions.note}")
     if not beside and exported.target.is_cpu:

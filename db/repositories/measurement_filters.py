@@ -6,10 +6,10 @@ from typing import Final
 from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, literal_column, not_, or_, select
 from sqlalchemy.orm import aliased
 
-from db.tables import Job, Measurement, Task, Workload
+from db.tables import Job, Measurement, Round, Task, Workload
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import NOT_COMPILED, Outcome
-from mallorn.core.states import MeasurementKind
+from mallorn.core.states import MeasurementKind, RoundState
 
 _Refuted = aliased(Measurement, name="refuted")
 
@@ -115,9 +115,17 @@ def is_same_context() -> ColumnElement[bool]:
 
 
 def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]:
-    """The best latency of the enclosing query's task on its job's target, across the whole dataset."""
+    """The best latency of the enclosing query's task on its job's target, across the whole dataset.
+
+    A time of a round that goes on does not count yet: it may still turn out to be a bound.
+    """
     same_program = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    query = select(Measurement.latency_us).where(*same_program, eligible(), is_same_context(), *conditions)
+    goes_on = exists(
+        select(Round.id).where(Round.id == Measurement.round_id, Round.state == RoundState.LEASED)
+    )
+    query = select(Measurement.latency_us).where(
+        *same_program, eligible(), is_same_context(), ~goes_on, *conditions
+    )
     return query.order_by(Measurement.latency_us).limit(1).correlate(Task, Job).scalar_subquery()
 
 

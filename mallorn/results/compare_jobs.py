@@ -10,6 +10,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.results.best_so_far_curve import CurvePoint, at_seconds, at_trials, curve, reached
+from mallorn.results.speedup import faster_or_slower
 
 MODEL, TASKS = "the whole model", "the sum over tasks"
 # Sums of medians that are closer than this do not tell who is faster.
@@ -66,7 +67,7 @@ def judge(jobs: Sequence[JobResult]) -> Judgement:
     if close:
         words, note = f"{first.id} and {second.id} are too close to tell", ""
     else:
-        words = f"{first.id} is the fastest, {second_us / first_us:.2f} times faster than {second.id}"
+        words = f"{first.id} is the fastest, {faster_or_slower(second_us / first_us)} than {second.id}"
         note = _note(first, second, other, doubt or APART)
     why = f"judged by {by}{f', as {doubt}' if doubt else ''}: {words}"
     return Judgement(by, None if close else first.id, why, note)
@@ -92,7 +93,7 @@ def _note(first: JobResult, second: JobResult, other: str, because: str) -> str:
     first_us, second_us = _figure(first, other), _figure(second, other)
     if first_us is None or second_us is None or first_us <= second_us:
         return ""
-    return f"{other} says otherwise ({first_us / second_us:.2f} times slower): {because}"
+    return f"{other} says otherwise ({faster_or_slower(second_us / first_us)}): {because}"
 
 
 # Whoever differs in one of these has times that do not compare.

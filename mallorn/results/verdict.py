@@ -105,7 +105,10 @@ def _next(job: JobStatus, race: Speedup | None) -> str:
         hints = (command_in(left.hint) for left in job.finish_report.not_done)
         return next(filter(None, hints), f"mallorn bench {files}")
     if not job.finish_report.steady:
-        return f"mallorn bench {files}"
+        conditions = job.finish_report.conditions
+        times = conditions.trials if conditions else None
+        waits = times is not None and times.is_uncertain and job.options.searches
+        return f"mallorn tune {model} --wait-for-quiet" if waits else f"mallorn bench {files}"
     gain = job.finish_report.tuning_gain
     ahead = gain or job.finish_report.outlook
     # Where nobody knows, a job that decides for itself soon finds out.

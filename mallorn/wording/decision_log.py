@@ -92,7 +92,7 @@ def _why(row: LoggedRound, told: bool) -> str:
     """Why the round was made, unless its heading told, which base proposed it, and what it went without."""
     without = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
     measured = None if row.stats is None else row.stats.disturbance
-    parts = "" if told else row.why, row.proposal, *without, measured.words if measured else ""
+    parts = "" if told else row.why, row.proposal, *without, measured.past_words if measured else ""
     return "; ".join(part for part in parts if part)
 
 

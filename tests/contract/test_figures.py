@@ -92,3 +92,171 @@ def test_cost_models_that_are_called_behind_are_behind_on_every_split() -> None:
     pairs = [{name: run["figures"]["pairwise"]["mean"] for name, run in split.items()} for split in splits]
     behind = {name for name in pairs[0] if all(split[name] < split["metaschedule"] for split in pairs)}
     assert behind - LEARN_NOTHING == BEHIND
+
+
+ARMS: Final = ("zero", "chance", "ours")
+FIGURE: Final = re.compile(r"(?:(\w+), )?([\d.]+) (ms|us) \(([\d.]+)\)")
+
+
+def of_readme() -> Iterator[tuple[str, int, list[str]]]:
+    """Rows of README's table of engines: the network, the threads, and the other cells without marks."""
+    (table,) = (text for text in TABLE.findall((ROOT / "README.md").read_text()) if "onnxruntime |" in text)
+    for line in table.splitlines()[2:]:
+        plain = re.sub(r"\]\([^)]*\)|[*\[]", "", line.strip()[1:-1])
+        first, *rest = (cell.strip() for cell in plain.split("|"))
+        name, threads = first.split(", ")
+        yield name, int(threads), rest
+
+
+def of_raw(name: str, threads: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Medians in microseconds by engine, and each arm's over its onnxruntime's, from the kept files."""
+    path = RESULTS / f"latency_held_out_{name}.json"
+    if path.exists():
+        (cell,) = (cell for cell in json.loads(path.read_text())["cells"] if cell["threads"] == threads)
+        right = {engine: time["median"] for engine, time in cell["latency_us"].items() if time}
+        right = {engine: us for engine, us in right.items() if cell["errors"].get(engine, 0.0) < 1e-3}
+        return right, {engine: us / right["onnxruntime"] for engine, us in right.items()}
+    us: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    for arm in ARMS:
+        (file,) = (RESULTS / "ablation").glob(f"{name}-*-{threads}-{arm}-0.json")
+        times = json.loads(file.read_text())["latency_us"]
+        us[arm] = times[arm]["median"]
+        ratios[arm] = us[arm] / times["onnxruntime"]["median"]
+    return us, ratios
+
+
+@pytest.mark.parametrize(("name", "threads", "cells"), list(of_readme()), ids=lambda value: str(value)[:16])
+def test_the_headline_of_the_readme_is_made_of_raw_figures(name: str, threads: int, cells: list[str]) -> None:
+    us, ratios = of_raw(name, threads)
+    for arm, cell in zip(ARMS, cells, strict=False):
+        assert bool(cell) == (arm in us), f"{arm} of {name}"
+        for _, time, unit, ratio in FIGURE.findall(cell):
+            assert_rounded(us[arm] / {"ms": 1e3, "us": 1.0}[unit], time)
+            assert_rounded(ratios[arm], ratio)
+    for engine, time, unit, ratio in FIGURE.findall(cells[4]):
+        others = {name: us for name, us in us.items() if name not in (*ARMS, "onnxruntime")}
+        fastest = min(others, key=others.__getitem__)
+        assert fastest == f"{engine.lower()}_cpu"
+        assert_rounded(others[fastest] / {"ms": 1e3, "us": 1.0}[unit], time)
+        assert_rounded(ratios[fastest], ratio)
+
+
+def assert_rounded(value: float, text: str) -> None:
+    """The text is the value to as many places as it has."""
+    assert abs(value - float(text)) <= 0.5001 * 10 ** -len(text.partition(".")[2])
+
+
+def test_the_readme_shows_its_worst_networks_and_names_date_and_commit() -> None:
+    assert {"densenet", "bottlenecks"} <= {name for name, _, _ in of_readme()}
+    intro = (ROOT / "README.md").read_text().partition("## Figures")[2].partition("\n|")[0]
+    dated = re.findall(r"\b([0-9a-f]{8}) of (20\d\d-\d\d-\d\d)", intro)
+    raw = [*RESULTS.glob("latency_held_out_*.json"), *(RESULTS / "ablation").glob("bottlenecks-*.json")]
+    named = {json.loads(path.read_text())["commit"][:8] for path in raw}
+    assert named == {commit for commit, _ in dated}
+
+
+# Sections whose figures are settings, limits, goals or samples of what is printed, and no measurements.
+NO_MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
+    "README.md": ("Mallorn",),  # versions of Python
+    "dashboard.md": ("The page",),
+    "families.md": ("How `dynamic` decides",),
+    "knowledge.md": ("Where they come from",),
+    "mishaps.md": ("Processors and clocks",),
+    "models.md": ("Quantised models",),
+    "performance.md": ("What a job does for the whole model",),
+    "planner.md": ("How a round is chosen", "Why did it do that?"),
+    "promises.md": ("Devices that lie",),
+    "replay.md": ("A whole job without a device",),
+    "runbook.md": (
+        "Backup",
+        "How much is kept",
+        "Limits",
+        "Logs",
+        "TLS, by a proxy",
+        "What to do when",
+    ),
+    "searchers.md": ("Add one",),
+    "security.md": ("Walls",),
+    "stopping.md": ("Stopping rules", "Time limits"),
+}
+MEASUREMENT: Final = re.compile(
+    r"(?<![\w.-])\d[\d,]*(?:\.\d+)? (?:us|ns|ms|s|MB|GB|GiB|MiB|KB|seconds|GFLOP/s|times)\b"
+    r"|\d %|(?<![\w.])\d\.\d\d+\b"
+)
+KEPT: Final = re.compile(r"\]\((?:docs/)?(?:results/|\.\./benchmarks/data/)")
+
+
+def unproven(page: str) -> list[str]:
+    """Headings of the sections that tell figures and link to no raw file."""
+    sections = re.split(r"^(?=##? )", re.sub(r"```.*?```", "", page, flags=re.DOTALL), flags=re.MULTILINE)
+    return [
+        section.splitlines()[0].lstrip("# ")
+        for section in sections
+        if MEASUREMENT.search(section) and not KEPT.search(section)
+    ]
+
+
+SUMMARIES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", SUMMARIES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_section_with_figures_links_to_their_raw_data(page: Path) -> None:
+    assert sorted(unproven(page.read_text())) == sorted(NO_MEASUREMENTS.get(page.name, ()))
+
+
+def test_a_section_without_raw_data_is_found() -> None:
+    assert unproven(BARE) == ["Speed"]
+    assert unproven(f"{BARE}\n[raw](results/a.json)\n") == []
+
+
+WORDS: Final = {"earns", "no gain shown", "not measured"}
+SYSTEMS: Final = [
+    [cell.strip() for cell in line.strip("| ").split("|")]
+    for line in (ROOT / "docs" / "systems.md").read_text().splitlines()
+    if line.startswith("| ") and not line.startswith("| system")
+]
+
+
+@pytest.mark.parametrize("row", SYSTEMS, ids=lambda row: str(row[0]))
+def test_a_system_has_one_word_for_what_it_brings_and_the_row_that_shows_it(row: list[str]) -> None:
+    *others, brings = row
+    words = [word for word in WORDS if f"*{word}*" in brings]
+    assert len(words) == 1
+    assert not any(word in cell for cell in others for word in WORDS)
+    assert words == ["not measured"] or re.search(r"\]\([\w-]+\.md#[\w-]+\)", brings)
+
+
+def test_every_system_is_judged() -> None:
+    assert len(SYSTEMS) == 30
+
+
+def test_what_is_said_to_earn_is_ahead_in_its_raw_figures() -> None:
+    fresh = json.loads((RESULTS / "fresh_batches.json").read_text())["arms"]["none"]["trials to 1.02"]
+    assert fresh["difference"] > 2 * fresh["standard_error"], "a model saves trials"
+    rules = json.loads((RESULTS / "stopping.json").read_text())["rules"]
+    assert rules["adaptive"]["run_ms"] < rules["fixed"]["run_ms"]
+    assert abs(rules["adaptive"]["winner"] - rules["fixed"]["winner"]) < 0.005, "and its winners are as good"
+
+
+def test_intervals_that_held_are_counted_strictly() -> None:
+    raw = json.loads((RESULTS / "tuning_gain.json").read_text())["raw"]
+    held = {}
+    for whole in (True, False):
+        rows = [row for row in raw if row["whole"] == whole and not row["earlier_jobs"]]
+        held[whole] = sum(row["low"] <= row["found"] <= row["high"] for row in rows), len(rows)
+    assert held == {True: (8, 11), False: (13, 16)}
+    assert "[8 of 11 intervals held]" in (ROOT / "README.md").read_text()
+    assert re.search(r"whole \| 11 \| 8 .*\n\| tasks \| 16 \| 13 ", (ROOT / "docs/planner.md").read_text())
+
+
+def test_what_the_readme_says_of_trials_is_made_of_raw_figures() -> None:
+    """No trials over a job's end, by machine."""
+    (said,) = re.findall(r"No trials over a job's end: [^(]*", (ROOT / "README.md").read_text())
+    rows = (("transformer", 1), ("transformer", 2), ("tcn", 1), ("tcn", 2), ("vit", 2))
+    zen4 = [us["zero"] / us["ours"] for us, _ in (of_raw(*row) for row in rows)]
+    assert f"{min(zen4):.2f} to {max(zen4):.2f} on three networks of a Zen 4" in said
+    runs = json.loads((RESULTS / "known.json").read_text())["runs"]
+    *most, mobilenetv2, densenet = sorted(run["ratios"]["zero"] for run in runs)
+    assert f"{most[0]:.2f} to {most[-1]:.2f} on six of eight, {mobilenetv2:.2f} on" in said
+    assert f"{densenet:.2f} on densenet" in said

@@ -321,7 +321,7 @@ class Packing:
         files[expects] = _expected(answers, reference.outputs)
         types = ["float32" if reference.rounds else str(answers[at].dtype) for at in reference.outputs]
         check = {
-            "args": drawn(program.args, CHECKED_INTS, CHECKED_FLOATS[is_signed]),
+            "args": drawn(program.args.in_checks(), CHECKED_INTS, CHECKED_FLOATS[is_signed]),
             "seed": SEED,
             "inputs": run_batch.fingerprint(given, reference.outputs),
             "outputs": reference.outputs,

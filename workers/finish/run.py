@@ -46,7 +46,6 @@ from workers.whole_model.engines import TUNED
 
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
 # Of a job's candidates: so many mere bounds do not hide the good ones.
-FEW: Final = 0.05
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
@@ -223,13 +222,12 @@ def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Wi
     bounds = sum(winner.trial.is_bound for winner in winners)
     if not trials.timed and not bounds:
         return FinishReport(conditions=model) if model else FinishReport()
-    steady = trials.bounds <= FEW * trials.timed
     told = [model.note] if model and model.note else []
-    if trials.words:
-        told += f"While candidates were timed, {trials.words}.", *filter(None, [trials.hint])
+    if trials.past_words:
+        told.append(f"While candidates were timed, {trials.past_words}.")
     if bounds:
-        told.append(f"The times of {bounds} of {len(winners)} winners are only upper bounds.")
-    steady = steady and not bounds and (model is None or model.steady)
+        told.append(f"The times of {bounds} of {len(winners)} winners were only upper bounds.")
+    steady = not trials.is_uncertain and not bounds and (model is None or model.steady)
     both = Conditions(steady=steady, note=" ".join(told), trials=trials if trials.timed else None)
     return FinishReport(conditions=both)
 

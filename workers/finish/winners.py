@@ -16,6 +16,7 @@ from db.tables import Job
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.manifest import UNTIMED_SEC
 from mallorn.core.values.trial import Trial
+from mallorn.results.speedup import interval
 from searchers.base import DEFAULT
 from workers.finish.contenders import Contest
 from workers.finish.numeric_checker import Checker, NumericCheck
@@ -23,7 +24,6 @@ from workers.measure.base import MeasureInput, Measurer, MeasureResult
 from workers.measure.roofline_check import least_believed_us, reject_implausible
 from workers.process.leased_stage import StageContext
 from workers.round.store_referenced_rows import store_sites, store_sketches
-from workers.whole_model.interleaved_timing import interval
 
 PASSES: Final = 3
 # Rivals this close may still be the faster ones inside the model; two of them are worth a compilation.

@@ -93,7 +93,8 @@ class Commits:
                 )
                 Events(session).append(self._context.row.job_id, event)
             # Whatever it waited for is there.
-            Jobs(session).say(self._context.row.job_id, self.disturbance.words)
+            told = self.disturbance
+            Jobs(session).say(self._context.row.job_id, "; ".join(filter(None, [told.words, told.hint])))
         self._committed.update(self._pending)
         self._pending = {}
 

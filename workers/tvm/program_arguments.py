@@ -7,12 +7,8 @@ from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from graphc.core.graph_rewriting import collect
-from workers.interfaces.tensor_arguments import Arguments, Tensor
+from workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Range, Tensor
 from workers.tvm.program_blocks import ProgramBlock, blocks_of
-
-Range = tuple[int, int]
-# Integers nothing is looked up with: masks and flags take 0 and 1.
-FREE_RANGE: Range = (0, 2)
 
 
 def arguments(mod: Any) -> Arguments:
@@ -23,6 +19,10 @@ def arguments(mod: Any) -> Arguments:
     # What they say of themselves: a block may store into a part of a buffer under another name.
     written = {hash(region.source) for block in collect(mod["main"], SBlock) for region in block.writes}
     bounds = index_bounds(blocks)
+    # A byte that looks up one of two values takes the first: the range of both would mean that it is free.
+    named = zip(params, infos, strict=True)
+    one_of_two = {param for param, (_, dtype, _) in named if dtype in ("int8", "uint8")}
+    bounds |= {param: (0, 1) for param in one_of_two if bounds.get(param) == FREE_RANGE}
     ranges = {
         str(i): bounds.get(param, FREE_RANGE)
         for i, (param, (_, dtype, _)) in enumerate(zip(params, infos, strict=True))

@@ -28,13 +28,13 @@ from graphc.quant.llvm_byte_dot_products import plain
 from graphc.quant.tile_instructions import without_tiles
 from workers.device.random_and_saved_arrays import dtype_of, save_arrays
 from workers.interfaces.model_compiler import Reference
-from workers.interfaces.tensor_arguments import Arguments, Tensor
+from workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Tensor
 from workers.tvm.compare_outputs import Array
 from workers.tvm.cuda_toolchain import collecting
 from workers.tvm.linker import link_shared
 from workers.tvm.parallel_reference import parallel
 from workers.tvm.parsed_program_cache import parse_module
-from workers.tvm.program_arguments import FREE_RANGE, tensor_args
+from workers.tvm.program_arguments import tensor_args
 from workers.tvm.program_blocks import blocks_of
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.tuning_database import replay
@@ -130,8 +130,9 @@ def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
     """Seeded arguments: integers in their ranges, floats of both signs unless only positive ones are tame."""
     rng = np.random.default_rng(seed)
     floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
+    ranges = args.in_checks().ranges
     return [
-        _random(rng, tensor, args.ranges.get(str(index), FREE_RANGE), floats)
+        _random(rng, tensor, ranges.get(str(index), FREE_RANGE), floats)
         for index, tensor in enumerate(args.args)
     ]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, NoReturn, Protocol, Self, TypeVar
 
 from mallorn.core.values.finish_report import ModelLatency
+from mallorn.results import speedup
 from workers.host.host_memory import is_large
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.subprocesses.errors import ChildError
@@ -18,7 +19,7 @@ from workers.whole_model.interleaved_timing import (
     time_undisturbed,
 )
 
-TUNED: Final = "tuned"
+TUNED: Final = speedup.TUNED
 UNTUNED: Final = "untuned"
 TITLES: Final = {UNTUNED: "the untuned model", TUNED: "the tuned model"}
 T = TypeVar("T")

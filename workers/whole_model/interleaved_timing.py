@@ -9,6 +9,7 @@ from statistics import median
 from typing import Final, Protocol
 
 from mallorn.core.values.finish_report import Conditions, ModelLatency
+from mallorn.results.speedup import TUNED, interval, raced
 from workers.host.load_meter import Load
 from workers.subprocesses.errors import ChildError
 
@@ -22,6 +23,8 @@ MOST_RACES: Final = 3
 # No race begins later than this.
 LAST_START_SEC: Final = 90.0
 QUIET_PATIENCE_SEC: Final = 10.0
+# For bursts of two engines in turn until the interval of their ratio tells 3 %; no pair begins later.
+PAIRS_SEC: Final = 12.0
 # Bursts of one engine that are further apart did not meet the same machine.
 FAR_APART: Final = 1.5
 
@@ -50,18 +53,35 @@ def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> d
     for engine in engines.values():
         engine.suspend()
     once_us = {name: _burst(engine, 1)[0] for name, engine in engines.items()}
-    calls = {name: max(1, min(MOST_CALLS, int(BURST_US / max(us, 1.0)))) for name, us in once_us.items()}
+    calls = {name: _calls(us) for name, us in once_us.items()}
     behind_us = max(SLOW_US, FAR_BEHIND * min(once_us.values(), default=0.0))
     bursts = {name: [us] if us > behind_us else [] for name, us in once_us.items()}
     quick = {name: engine for name, engine in engines.items() if not bursts[name]}
     for _ in range(passes):
         for name, engine in quick.items():
             bursts[name] += _burst(engine, calls[name])
-    ranges = {name: interval(values) for name, values in bursts.items()}
-    return {
-        name: ModelLatency(median=median(values), low=ranges[name][0], high=ranges[name][1], bursts=values)
-        for name, values in bursts.items()
-    }
+    return {name: _latency(values) for name, values in bursts.items()}
+
+
+def tell_apart(
+    engines: Mapping[str, Timeable], latency_us: Mapping[str, ModelLatency]
+) -> dict[str, ModelLatency]:
+    """Time the tuned model and its rival in turn until the interval of their ratio tells 3 %, or time is up.
+
+    The number of pairs doubles between two looks at the interval: who looks after each pair stops too early.
+    """
+    found, until_sec = dict(latency_us), time.monotonic() + PAIRS_SEC
+    while (race := raced(found)) is not None and race.pairs and not race.precise:
+        bursts = {name: list(found[name].bursts) for name in (TUNED, race.rival)}
+        for _ in range(race.pairs):
+            if time.monotonic() > until_sec:
+                break
+            for name, values in bursts.items():
+                values += _burst(engines[name], _calls(found[name].median))
+        found |= {name: _latency(values) for name, values in bursts.items()}
+        if time.monotonic() > until_sec:
+            break
+    return found
 
 
 def time_kernels_interleaved(
@@ -78,12 +98,14 @@ def time_kernels_interleaved(
     return [{name: median(burst[name] for burst in seen) for name in seen[0]} for seen in bursts]
 
 
-def interval(times_us: Sequence[float]) -> tuple[float, float]:
-    """A 95 % interval of the median from the order of the times; below six of them their whole range."""
-    ordered = sorted(times_us)
-    count = len(ordered)
-    cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
-    return ordered[cut], ordered[-1 - cut]
+def _calls(once_us: float) -> int:
+    """Return how many calls make a burst."""
+    return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
+
+
+def _latency(bursts_us: list[float]) -> ModelLatency:
+    low, high = interval(bursts_us)
+    return ModelLatency(median=median(bursts_us), low=low, high=high, bursts=bursts_us)
 
 
 def _burst(engine: Timeable, number: int) -> list[float]:
@@ -131,7 +153,8 @@ class FairRace:
 def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool) -> FairRace:
     """Race until nothing disturbs, a few times at most; the least disturbed race counts, for all engines.
 
-    An engine that was so far behind that it was called once is not called again.
+    An engine that was so far behind that it was called once is not called again. More bursts of the tuned
+    model and its rival follow while their ratio is uncertain.
     """
     started_sec = time.monotonic()
     races: list[FairRace] = []
@@ -153,5 +176,8 @@ def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool)
         late = time.monotonic() - started_sec > LAST_START_SEC
         if not races[-1].disturbances or late or len(races) == MOST_RACES:
             best = min(races, key=lambda one: (bool(one.disturbances), one.disturbance))
-            return FairRace(best.latency_us, best.disturbances, best.disturbance, len(races))
+            meter.look()
+            latency_us = tell_apart(engines, best.latency_us)
+            disturbances = best.disturbances or tuple(meter.look().words())
+            return FairRace(latency_us, disturbances, best.disturbance, len(races))
         meter.wait_for_quiet(QUIET_PATIENCE_SEC)

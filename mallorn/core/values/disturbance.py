@@ -8,10 +8,10 @@ from pydantic import Field
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.base import Value
 
-NOTICEABLE: Final = 1.5  # times slower: our own service takes a processor now and then
+NOTICEABLE: Final = 1.5  # times as long: our own service takes a processor now and then
 SOMEBODY: Final = 0.25  # programs
-WAIT: Final = "--wait-for-quiet times in quiet moments alone"
-RAISE: Final = "a device that may raise its priority (CAP_SYS_NICE) goes before them"
+FEW: Final = 0.05
+HINT: Final = "use --wait-for-quiet to time candidates only while the host is quiet"
 
 
 class Disturbance(Value):
@@ -54,24 +54,39 @@ class Disturbance(Value):
         return 1.0 + self.lost_sec / self.kept_sec if self.kept_sec else 1.0
 
     @property
+    def is_uncertain(self) -> bool:
+        """Whether more than a few of the times are only upper bounds."""
+        return self.bounds > FEW * self.timed
+
+    @property
     def words(self) -> str:
-        """For people; empty where nothing is worth telling."""
-        if self.slower < NOTICEABLE and not self.bounds:
-            return ""
-        if self.separate_locks:
-            return f"{SEPARATE_LOCKS}; {self.bounds} of {self.timed} times are only upper bounds"
-        who = f"other programs want {min(self.rivals, self.cores):.1f} of {self.cores} cores"
-        if self.rivals < SOMEBODY:
-            who = "a quota, other virtual machines or short work hold the processors back"
-        who = self.gpu or who
-        told = [who, f"times are taken in the gaps, {self.slower:.1f} times slower"]
-        if self.bounds:
-            told.append(f"{self.bounds} of {self.timed} are only upper bounds")
-        return "; ".join(told)
+        """What disturbs a job that goes on, and how many of its times are certain; empty for a quiet host."""
+        return self._sentence("use", "hold", "are", "takes")
+
+    @property
+    def past_words(self) -> str:
+        """The same sentence about a job that is done."""
+        return self._sentence("used", "held", "were", "took")
 
     @property
     def hint(self) -> str:
-        """What whoever wants better times may do; empty where they are good."""
+        """What a user can do for certain times; empty where all are certain."""
         if self.separate_locks:
             return SHARE_LOCKS
-        return "" if not self.bounds else WAIT if self.raised or self.gpu else f"{RAISE}; {WAIT}"
+        return HINT if self.bounds else ""
+
+    def _sentence(self, use: str, hold: str, are: str, takes: str) -> str:
+        if self.slower < NOTICEABLE and not self.bounds:
+            return ""
+        if self.separate_locks:
+            return f"{SEPARATE_LOCKS}; {self.bounds} of {self.timed} times {are} only upper bounds"
+        who = f"other programs {use} {min(self.rivals, self.cores):.1f} of {self.cores} cores"
+        if self.rivals < SOMEBODY:
+            who = f"a quota, other virtual machines or short work {hold} the processors back"
+        certain = f"all {self.timed} times {are} certain"
+        if self.bounds:
+            certain = (
+                f"{self.timed - self.bounds} of {self.timed} times {are} certain, the others upper bounds"
+            )
+        longer = f"timing {takes} {self.slower:.1f} times as long" if self.slower >= NOTICEABLE else ""
+        return "; ".join(filter(None, [self.gpu or who, certain, longer]))

@@ -21,9 +21,13 @@ class Beside(Value):
     """The tuned model beside onnxruntime, as the whole verdict judges it."""
 
     level: Annotated[
-        Level, Field(description="`good`: as fast or faster. `fair`: little slower. `poor`: slower.")
+        Level,
+        Field(description="`good`: as fast or faster. `fair`: little slower, or uncertain. `poor`: slower."),
     ]
-    words: Annotated[str, Field(description="As `as fast`, `1.4 times faster` or `7 % slower`.")]
+    words: Annotated[
+        str,
+        Field(description="As `as fast`, `1.4 times faster`, `7 % slower` or `0.98 to 1.12 times as fast`."),
+    ]
 
     def __str__(self) -> str:
         return self.words

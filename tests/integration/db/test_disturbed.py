@@ -5,10 +5,15 @@ from sqlalchemy import select, update
 
 from db.repositories.busy_hours import BusyHours
 from db.repositories.decision_log import DecisionLog
+from db.repositories.job_progress import progress_of
 from db.repositories.measurement_listing import Records
 from db.repositories.measurements import Measurements
+from db.repositories.rounds import Rounds
+from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
-from db.tables import Measurement
+from db.tables import Job, Measurement
+from mallorn.core.states import RoundState
+from mallorn.core.values.decision_log import RoundStats
 
 A_DAY_SEC = 86_400.0
 
@@ -56,6 +61,28 @@ def test_a_time_may_turn_out_to_be_a_bound(rows):
     round_id = rows.closed_round(rows.ok(0, 5.0), rows.ok(1, 7.0))
     rows.write(lambda session: Measurements(session).disturb(round_id, {0: 0.3}))
     assert [trial.latency_us for trial in trials(rows, "best", 4)] == [7.0]
+
+
+def best_us(rows):
+    """What a user sees of the task, and of the job."""
+    (summary, *_) = rows.read(lambda session: Tasks(session).summaries(rows.job_id))
+    (job,) = rows.read(lambda session: progress_of(session, [session.get(Job, rows.job_id)])).values()
+    assert list(job.best_us.values()) == ([] if summary.best_us is None else [summary.best_us])
+    return summary.best_us
+
+
+def test_the_best_value_that_a_user_sees_never_rises_again(rows):
+    rows.closed_round(rows.ok(0, 233.8))
+    assert best_us(rows) == 233.8
+    round_id, attempt = rows.claimed_round()
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(1, 224.8)]))
+    assert best_us(rows) == 233.8, "a time of a round that goes on may still turn out to be a bound"
+    rows.write(lambda session: Measurements(session).disturb(round_id, {1: 0.3}))
+    rows.write(lambda session: Measurements(session).add_batch(round_id, attempt, [rows.ok(2, 230.1)]))
+    rows.write(
+        lambda session: Rounds(session).close(round_id, attempt, RoundState.DONE, RoundStats(candidates=2))
+    )
+    assert best_us(rows) == 230.1
 
 
 def stored_before(rows, day, *latencies_us):

@@ -369,4 +369,4 @@ def test_times_that_were_taken_while_other_work_went_on_are_upper_bounds(worksho
     assert {row.latency_us for row in rows} == {None}
     assert [row.bound_us for row in rows] == pytest.approx([80.0, 0.05])
     told = report(workshop, job)["conditions"]
-    assert (told["steady"], told["note"]) == (False, "The times of 2 of 2 winners are only upper bounds.")
+    assert (told["steady"], told["note"]) == (False, "The times of 2 of 2 winners were only upper bounds.")

@@ -23,18 +23,19 @@ from tests.fixtures.coordinator import Coordinator, OwnedRows
 
 
 def measure(owned: OwnedRows, workload: str, *latencies_us: float | None) -> None:
-    """Commit a round of trials; None is a build error."""
+    """A round of trials that ended; None is a build error."""
     batch = [
         owned.failed(slot) if latency_us is None else owned.ok(slot, latency_us)
         for slot, latency_us in enumerate(latencies_us)
     ]
-    owned.measured_round(*batch, workload=workload)
+    owned.closed_round(*batch, workload=workload)
 
 
 def test_progress_counts_trials_and_failures(coordinator: Coordinator, owned: OwnedRows) -> None:
     measure(owned, "w0", 30.0, 20.0, None)
+    owned.measured_round(owned.ok(3, 10.0), workload="w1")
     progress = coordinator.http.get(f"/jobs/{owned.job_id}").json()["progress"]
-    assert (progress["trials"], progress["in_flight"]) == (3, 5)
+    assert (progress["trials"], progress["in_flight"]) == (4, 7)
     assert progress["failures"] == {"build_error": 1}
     assert (progress["tasks"], progress["tasks_measured"]) == (2, 1)
     assert progress["estimated_us"] is None
@@ -84,7 +85,8 @@ def test_a_job_is_judged_by_its_report_and_by_what_more_trials_would_bring(
     owned.write(lambda session: Jobs(session).move(owned.job_id, [JobState.TUNING], JobState.DONE))
     assert coordinator.http.get("/jobs").json()["items"][0]["verdict"] == {
         "level": "poor",
-        "summary": "4.0 times slower than onnxruntime after 2 trials; the next 100 trials would bring 1.3 %",
+        "summary": "4.0 times slower than onnxruntime (ratio 0.25, 0.25 to 0.25) after 2 trials; "
+        "the next 100 trials would bring 1.3 %",
         "next": f"mallorn resume {owned.job_id} --auto",
         "beside": {"level": "poor", "words": "4.0 times slower"},
     }
@@ -111,12 +113,13 @@ def test_a_job_tells_what_its_planner_expected_last(coordinator: Coordinator, ow
 
 def test_tasks_are_metaschedules_table(coordinator: Coordinator, owned: OwnedRows) -> None:
     measure(owned, "w1", 5.0, None)
+    owned.measured_round(owned.ok(2, 3.0), workload="w1")  # a round that goes on
     waiting, measuring = coordinator.http.get(f"/jobs/{owned.job_id}/tasks").json()["items"]
     assert (waiting["latency_us"], waiting["gflops"], waiting["state"]) == (None, None, "waiting")
     assert measuring["flops"] == 1e6
     assert measuring["gflops"] == 200.0
     assert (measuring["latency_us"], measuring["weighted_latency_us"]) == (5.0, 10.0)
-    assert (measuring["trials"], measuring["failures"], measuring["state"]) == (2, 1, "measuring")
+    assert (measuring["trials"], measuring["failures"], measuring["state"]) == (3, 1, "measuring")
     assert (measuring["family"], measuring["workload"]) == ("matmul", "w1")
 
 

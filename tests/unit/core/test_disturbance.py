@@ -1,6 +1,8 @@
 """What disturbed a job's timings, in words that say what it cost and what helps."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mallorn.core.values.disturbance import Disturbance
 
@@ -13,15 +15,38 @@ def test_of_a_quiet_host_there_is_nothing_to_say() -> None:
 
 
 def test_gaps_cost_seconds_and_no_truth() -> None:
-    assert BESIDE.words == "other programs want 2.0 of 2 cores; times are taken in the gaps, 3.0 times slower"
-    assert BESIDE.hint == ""
+    certain = "all 8 times are certain; timing takes 3.0 times as long"
+    assert BESIDE.words == f"other programs use 2.0 of 2 cores; {certain}"
+    assert (BESIDE.hint, BESIDE.is_uncertain) == ("", False)
 
 
-def test_bounds_are_counted_and_say_what_helps() -> None:
-    lost = BESIDE.model_copy(update={"bounds": 3, "raised": False})
-    assert lost.words.endswith("3 of 8 are only upper bounds")
-    assert "--wait-for-quiet" in lost.hint
-    assert "CAP_SYS_NICE" in lost.hint
+def test_the_sentence_says_how_many_times_are_certain_and_one_thing_to_do() -> None:
+    lost = BESIDE.model_copy(update={"bounds": 3, "lost_sec": 0.0})
+    assert (
+        lost.words == "other programs use 2.0 of 2 cores; 5 of 8 times are certain, the others upper bounds"
+    )
+    assert lost.hint == "use --wait-for-quiet to time candidates only while the host is quiet"
+    assert lost.is_uncertain
+
+
+def test_once_the_job_is_done_the_sentence_stands_in_the_past_tense() -> None:
+    lost = BESIDE.model_copy(update={"bounds": 3})
+    assert lost.past_words == (
+        "other programs used 2.0 of 2 cores; 5 of 8 times were certain, the others upper bounds; "
+        "timing took 3.0 times as long"
+    )
+
+
+@given(st.integers(1, 500), st.integers(0, 500), st.floats(0.0, 9.0), st.floats(0.0, 9.0))
+def test_no_figure_is_told_that_says_nothing(timed: int, bounds: int, lost_sec: float, rivals: float) -> None:
+    told = Disturbance(
+        timed=timed, bounds=min(bounds, timed), kept_sec=1.0, lost_sec=lost_sec, rivals=rivals, cores=4
+    )
+    for words in (told.words, told.past_words):
+        assert "1.0 times" not in words
+        assert "slower" not in words
+        assert bool(words) == (told.bounds > 0 or lost_sec >= 0.5)
+        assert not told.bounds or f"{timed - told.bounds} of {timed} times" in words
 
 
 def test_processors_that_nobody_here_uses_were_taken_from_outside() -> None:

@@ -1,5 +1,7 @@
 """What is said of a job, and that it is never said kindlier than its figures are."""
 
+import re
+from statistics import median
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from mallorn.core.states import JobState
 from mallorn.core.values.finish_report import FinishReport, ModelLatency
 from mallorn.core.values.job import JobStatus, JobWarning
 from mallorn.core.values.verdict import Beside, Level, Verdict
-from mallorn.results.speedup import beside_onnxruntime, raced
+from mallorn.results.speedup import ALIKE, Speedup, beside_onnxruntime, figure, raced
 from mallorn.results.verdict import judge
 
 RANK = [Level.POOR, Level.FAIR, Level.GOOD]
@@ -55,7 +57,8 @@ def done(times: float | None = None, spread: float = 0.01, **changes: Any) -> Ve
 def test_slower_than_onnxruntime_after_few_trials_is_poor_and_says_how_to_go_on() -> None:
     assert done(1 / 1.9) == said(
         Level.POOR,
-        "1.9 times slower than onnxruntime after 8 trials; the next 100 trials would bring 2.4 %",
+        "1.9 times slower than onnxruntime (ratio 0.53, 0.52 to 0.54)"
+        " after 8 trials; the next 100 trials would bring 2.4 %",
         "mallorn resume j1 --auto",
     )
 
@@ -63,14 +66,17 @@ def test_slower_than_onnxruntime_after_few_trials_is_poor_and_says_how_to_go_on(
 def test_faster_at_the_machines_limit_is_done() -> None:
     limits = {"limits": {"flop": 1e9, "peak_gflops": 200.0, "peak_share": 0.92}}
     assert done(1.4, trials=400, report=limits) == said(
-        Level.GOOD, "1.4 times faster than onnxruntime; 92 % of what this machine computes; done"
+        Level.GOOD,
+        "1.4 times faster than onnxruntime (ratio 1.40, 1.37 to 1.43)"
+        "; 92 % of what this machine computes; done",
     )
 
 
 def test_where_more_trials_pay_no_more_it_says_so_and_asks_for_none() -> None:
     slower = done(0.5, trials=456, report={"outlook": LITTLE_LEFT})
     assert slower.summary == (
-        "2.0 times slower than onnxruntime after 456 trials; the next 100 trials would bring 0.3 %"
+        "2.0 times slower than onnxruntime (ratio 0.50, 0.49 to 0.51)"
+        " after 456 trials; the next 100 trials would bring 0.3 %"
     )
     assert slower.next == "mallorn profile mlp.onnx --schedules mlp-tuned"
     assert done(1.5, report={"outlook": LITTLE_LEFT}).next == ""
@@ -80,7 +86,8 @@ def test_the_limit_of_the_tasks_counts_where_it_is_known() -> None:
     near = LITTLE_LEFT | {"limit_us": 940.0}
     slower = done(0.5, report={"outlook": near, "limits": {"peak_share": 0.4}})
     assert slower.summary == (
-        "2.0 times slower than onnxruntime; 94 % of what this machine computes; more trials would hardly help"
+        "2.0 times slower than onnxruntime (ratio 0.50, 0.49 to 0.51)"
+        "; 94 % of what this machine computes; more trials would hardly help"
     )
 
 
@@ -93,7 +100,7 @@ def test_the_share_of_the_limit_is_that_of_the_latency_beside_it(now_us: float) 
 
 def test_without_evidence_no_number_of_trials_is_made_up() -> None:
     verdict = done(0.5, report={"outlook": None})
-    assert verdict.summary == "2.0 times slower than onnxruntime after 8 trials"
+    assert verdict.summary == "2.0 times slower than onnxruntime (ratio 0.50, 0.49 to 0.51) after 8 trials"
     assert verdict.next == "mallorn resume j1 --auto", "the job finds out by itself"
 
 
@@ -126,24 +133,71 @@ def test_trials_that_would_win_little_are_not_asked_for(high: float) -> None:
 @pytest.mark.parametrize(
     ("times", "spread", "words"),
     [
-        (1.05, 0.1, "as fast as onnxruntime"),
-        (0.95, 0.1, "as fast as onnxruntime"),
-        (1.05, 0.001, "5 % faster than onnxruntime"),
-        (1 / 1.05, 0.001, "5 % slower than onnxruntime"),
-        (0.3, 0.9, "probably 3.3 times slower than onnxruntime"),
-        (14.2, 0.01, "14 times faster than onnxruntime"),
+        (1.01, 0.005, "as fast as onnxruntime (ratio 1.01, 1.00 to 1.02)"),
+        (1.05, 0.03, "1.05 (0.99 to 1.11) times the speed of onnxruntime (not told apart)"),
+        (0.95, 0.1, "0.95 (0.78 to 1.16) times the speed of onnxruntime (not told apart)"),
+        (1.05, 0.001, "5 % faster than onnxruntime (ratio 1.05, 1.05 to 1.05)"),
+        (1 / 1.05, 0.001, "5 % slower than onnxruntime (ratio 0.95, 0.95 to 0.95)"),
+        (0.3, 0.9, "0.30 (0.016 to 5.70) times the speed of onnxruntime (not told apart)"),
+        (14.2, 0.01, "14 times faster than onnxruntime (ratio 14.2, 13.9 to 14.5)"),
     ],
 )
-def test_words_follow_from_the_medians_and_the_intervals(times: float, spread: float, words: str) -> None:
+def test_words_follow_from_the_interval_of_the_ratio(times: float, spread: float, words: str) -> None:
     assert done(times, spread).summary.startswith(f"{words} after 8 trials")
+
+
+def bursts(*pairs: tuple[float, float]) -> dict[str, ModelLatency | None]:
+    """Bursts of the tuned model and of onnxruntime in turn; the medians' own intervals are wide."""
+    columns = dict(
+        zip(("tuned", "onnxruntime"), (list(each) for each in zip(*pairs, strict=True)), strict=True)
+    )
+    return {
+        name: ModelLatency(median=median(us), low=min(us), high=max(us), bursts=us)
+        for name, us in columns.items()
+    }
+
+
+def test_a_slow_spell_that_hits_both_engines_does_not_blur_their_ratio() -> None:
+    calm, slow = (100.0, 110.0), (180.0, 198.0)
+    found = raced(bursts(calm, slow, calm, slow, calm, slow))
+    assert found is not None
+    assert found.words == "1.1 times faster than onnxruntime (ratio 1.10, 1.10 to 1.10)"
+
+
+def test_wide_intervals_that_overlap_are_not_told_apart() -> None:
+    found = raced(bursts((100.0, 90.0), (100.0, 126.0), (100.0, 112.0), (100.0, 95.0), (100.0, 130.0)))
+    assert found is not None
+    assert found.words == "1.12 (0.90 to 1.30) times the speed of onnxruntime (not told apart)"
+    assert found.level is Level.FAIR
+
+
+@given(st.floats(0.05, 20.0), st.floats(1.0, 1.5), st.floats(1.0, 1.5))
+def test_as_fast_as_is_said_only_where_the_whole_interval_lies_within_three_percent(
+    times: float, below: float, above: float
+) -> None:
+    found = Speedup("onnxruntime", times, times / below, times * above)
+    within = found.low >= 1 / ALIKE and found.high <= ALIKE
+    certain = within or found.low > 1 or found.high < 1
+    assert ("as fast as" in found.words) == within
+    assert ("not told apart" in found.words) == (not certain)
+    assert ("than onnxruntime" in found.words) == (certain and not within)
+    assert f"{figure(times)}" in found.words
+    assert f"{figure(found.low)} to {figure(found.high)}" in found.words
+    assert not re.search(r"\b1(\.0)? times (faster|slower)", found.words)
+
+
+@given(st.floats(0.9, 1.1), st.floats(1.0, ALIKE))
+def test_an_interval_of_three_percent_always_tells(times: float, width: float) -> None:
+    found = Speedup("onnxruntime", times, times, times * width)
+    assert found.precise
+    assert found.even or found.differs or width > ALIKE * (1 - 1e-9)
 
 
 def test_beside_the_default_build_alone_no_result_is_good() -> None:
     verdict = done(report={"latency_us": latencies(30.0, rival="untuned")})
     assert verdict.level is Level.FAIR
-    assert "30 times faster than TVM's default build, which is a naive one (onnxruntime was not timed)" in (
-        verdict.summary
-    )
+    build, ratio = "TVM's default build, which is a naive one", "ratio 30.0, 29.4 to 30.6"
+    assert f"30 times faster than {build} ({ratio}; onnxruntime was not timed)" in verdict.summary
 
 
 def test_figures_of_a_busy_host_are_uncertain_and_to_be_taken_again() -> None:
@@ -152,6 +206,13 @@ def test_figures_of_a_busy_host_are_uncertain_and_to_be_taken_again() -> None:
     assert verdict.level is Level.FAIR
     assert verdict.summary.endswith("these figures are not certain: other work took 40 % of the processor")
     assert verdict.next == "mallorn bench mlp.onnx --schedules mlp-tuned"
+
+
+def test_where_candidates_have_mere_bounds_the_next_command_waits_for_a_quiet_host() -> None:
+    trials = {"timed": 16, "bounds": 4, "kept_sec": 1.0, "rivals": 1.0, "cores": 2}
+    note = "While candidates were timed, other programs used 1.0 of 2 cores."
+    verdict = done(1.5, report={"conditions": {"steady": False, "note": note, "trials": trials}})
+    assert verdict.next == "mallorn tune mlp.onnx --wait-for-quiet"
 
 
 def test_what_the_finish_did_not_do_and_warnings_are_told() -> None:
@@ -207,8 +268,9 @@ def test_a_column_says_how_it_stands_beside_onnxruntime() -> None:
         0.93: Beside(level=Level.FAIR, words="8 % slower"),
         1.4: Beside(level=Level.GOOD, words="1.4 times faster"),
     }
-    alike = Beside(level=Level.GOOD, words="as fast")
-    assert {beside_onnxruntime(timed(times, spread=0.1)) for times in (0.93, 1.05)} == {alike}
+    assert beside_onnxruntime(timed(1.01, spread=0.005)) == Beside(level=Level.GOOD, words="as fast")
+    unsure = Beside(level=Level.FAIR, words="0.95 to 1.16 times as fast")
+    assert beside_onnxruntime(timed(1.05, spread=0.05)) == unsure
     assert beside_onnxruntime(timed(9.0, rival="untuned")) is None
     assert beside_onnxruntime({}) is None
     assert raced({"tuned": ModelLatency(median=1.0, low=1.0, high=1.0), "onnxruntime": None}) is None
@@ -229,7 +291,9 @@ def test_never_both_faster_and_slower_and_poor_always_has_a_next_step(
     verdict = done(
         report={"latency_us": latencies(times, spread, rival), "conditions": conditions, "outlook": outlook}
     )
-    said = [word in verdict.summary for word in ("faster than", "slower than", "as fast as")]
+    said = [
+        word in verdict.summary for word in ("faster than", "slower than", "as fast as", "not told apart")
+    ]
     assert sum(said) == 1
     assert verdict.next or verdict.level is Level.GOOD
     if verdict.level is Level.GOOD:
@@ -280,7 +344,8 @@ def test_a_one_shot_job_is_judged_by_its_time_and_tuned_if_that_may_bring_more()
         1 / 1.9, trials=0, mode="one-shot", report={"answers": {"t": CHECKED}, "outlook": None}
     ) == said(
         Level.POOR,
-        "1.9 times slower than onnxruntime; one-shot: from what is known, built and checked",
+        "1.9 times slower than onnxruntime (ratio 0.53, 0.52 to 0.54)"
+        "; one-shot: from what is known, built and checked",
         "mallorn tune mlp.onnx",
     )
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from tvm import te, topi
 
-from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
-from workers.tvm.program_arguments import FREE_RANGE, arguments
+from workers.interfaces.tensor_arguments import FREE_RANGE, pack_arguments, unpack_arguments
+from workers.tvm.program_arguments import arguments
 
 Program = Callable[..., Any]
 
@@ -44,6 +44,16 @@ def test_an_index_computed_on_the_way_is_followed_to_its_source(program_of: Prog
     wrapped = te.compute((5,), lambda i: te.if_then_else(index[i] < 0, index[i] + 100, index[i]))
     found = arguments(program_of(table, index, topi.take(table, wrapped, axis=0, mode="fast")))
     assert found.ranges == {"1": (0, 100)}
+
+
+def test_bytes_take_all_values_in_checks_unless_they_look_something_up(program_of: Program) -> None:
+    bytes_, index = te.placeholder((8, 64), "int8"), te.placeholder((4,), "uint8")
+    free = arguments(program_of(bytes_, topi.cast(bytes_, "int32")))
+    assert (free.ranges, free.in_checks().ranges["0"]) == ({"0": FREE_RANGE}, (-128, 128))
+    for rows in (2, 100):
+        table = te.placeholder((rows, 8), "float32")
+        found = arguments(program_of(table, index, topi.take(table, index, axis=0)))
+        assert found.in_checks().ranges["1"][1] <= rows
 
 
 def test_other_integers_are_flags(program_of: Program) -> None:

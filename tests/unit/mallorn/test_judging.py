@@ -20,10 +20,16 @@ def job(name: str, model_us: float | None, tasks_us: float | None, steady: bool 
 def test_the_whole_model_decides_and_a_sum_that_says_the_opposite_is_explained() -> None:
     found = judge([job("a", 100.0, 80.0), job("b", 120.0, 70.0)])
     assert (found.by, found.fastest) == ("the whole model", "a")
-    assert found.why == "judged by the whole model: a is the fastest, 1.20 times faster than b"
+    assert found.why == "judged by the whole model: a is the fastest, 1.2 times faster than b"
     assert found.note.startswith(
-        "the sum over tasks says otherwise (1.14 times slower): tasks are timed alone"
+        "the sum over tasks says otherwise (1.1 times slower): tasks are timed alone"
     )
+
+
+def test_a_small_difference_is_told_in_percent_and_never_as_one_time() -> None:
+    found = judge([job("a", 100.0, 80.0), job("b", 103.0, 79.7)])
+    assert found.why.endswith("a is the fastest, 3 % faster than b")
+    assert "the sum over tasks says otherwise (1 % slower)" in found.note
 
 
 def test_where_both_figures_agree_there_is_nothing_to_explain() -> None:
@@ -46,7 +52,7 @@ def test_a_model_that_was_timed_on_a_busy_host_does_not_decide() -> None:
     found = judge([job("a", 300.0, 70.0, steady=False), job("b", 120.0, 80.0)])
     assert (found.by, found.fastest) == ("the sum over tasks", "a")
     assert found.note == (
-        "the whole model says otherwise (2.50 times slower): the whole model of a was timed on a busy host"
+        "the whole model says otherwise (2.5 times slower): the whole model of a was timed on a busy host"
     )
 
 

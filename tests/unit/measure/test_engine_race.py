@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from mallorn.core.values.finish_report import ModelLatency
+from mallorn.results.speedup import interval
 from workers.subprocesses.errors import ChildTimeout
-from workers.whole_model.interleaved_timing import MOST_CALLS, interval, time_interleaved
+from workers.whole_model.interleaved_timing import MOST_CALLS, time_interleaved
 
 
 class Engine:

@@ -87,7 +87,7 @@ def test_a_job_that_waits_for_quiet_hands_its_round_back_and_says_who_disturbs(
 ) -> None:
     options = JobOptions(wait_for_quiet="on")
     timing = DeviceRuns(runner, "tracker", TARGET, PROGRAM, options, PATIENCE)
-    with pytest.raises(Unavailable, match=r"quiet host: other programs want 2\.0 of 2 cores"):
+    with pytest.raises(Unavailable, match=r"quiet host: other programs use 2\.0 of 2 cores"):
         timing.measure(library(tmp_path, "disturbed"))
     assert timing.measure(library(tmp_path, "good")).trial.outcome is Outcome.OK
 

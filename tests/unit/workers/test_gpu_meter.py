@@ -231,7 +231,4 @@ def test_what_slowed_a_gpu_down_is_told_with_the_host_and_with_the_bounds() -> N
     told = Disturbance.of_all(
         [Disturbance(timed=1, raised=False), Disturbance(timed=1, bounds=1, raised=False, gpu=words)]
     )
-    assert (
-        told.words == f"{words}; times are taken in the gaps, 1.0 times slower; 1 of 2 are only upper bounds"
-    )
-    assert told.hint == "--wait-for-quiet times in quiet moments alone"
+    assert told.words == f"{words}; 1 of 2 times are certain, the others upper bounds"
