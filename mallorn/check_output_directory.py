@@ -12,7 +12,7 @@ from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.manifest import MANIFEST, read_manifest
 from mallorn.job import Job
 from mallorn.model_upload import ModelUpload
-from mallorn.wording.format_values import short_name
+from mallorn.wording.format_values import file_name
 
 CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"
 
@@ -46,7 +46,7 @@ def holds_schedules_of(directory: Path, job_id: str) -> bool:
 
 def default_directory(name: str) -> Path:
     """Where the schedules of a model of this name go."""
-    return Path(f"{short_name(name)}-tuned")
+    return Path(file_name(name, "-tuned"))
 
 
 def check_model(directory: Path, model_id: Callable[[], str], force: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mallorn.core.errors import InvalidModel
 from mallorn.core.install_command import need
 from mallorn.model_upload import ModelUpload
+from mallorn.wording.format_values import file_name
 
 Convert = Callable[[Path, Path], None]
 NAMES_TOLD: Final = 12
@@ -48,7 +49,7 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
         return
     name = type(model).__name__ if _is_module(model) else Path(model).stem
     with TemporaryDirectory(prefix="mallorn-") as directory:
-        file = Path(directory) / f"{name}.onnx"
+        file = Path(directory, file_name(name, ".onnx"))
         yield to_onnx(model, file, example_inputs, dynamic_shapes)
 
 

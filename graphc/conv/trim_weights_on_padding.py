@@ -90,7 +90,7 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
         return convolution(
             call,
             call.args[0],
-            relax.const(np.ascontiguousarray(weights[(..., *places)])),
+            g.constant(np.ascontiguousarray(weights[(..., *places)])),
             padding=[*(axis.before for axis in kept), *(axis.after for axis in kept)],
             dilation=[axis.dilation if axis.taps > 1 else 1 for axis in kept],
         )

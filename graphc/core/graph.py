@@ -54,6 +54,10 @@ class Graph:
         """A copy of a constant's numbers."""
         return value.value.numpy()
 
+    def constant(self, array: Any) -> Any:
+        """Return a constant of the array's type; `relax.const` makes int32 of int64, float32 of float64."""
+        return relax.const(tvm.runtime.tensor(array))
+
     def reader_count(self, value: Any) -> int:
         """The number of calls that read a variable, outputs of the network included."""
         return len(self._readers.get(value, ()))

@@ -108,5 +108,5 @@ class FoldConstantCopies(Pass[list[Any]]):
         return copied(g.tensor_function(call), [g.array(each) for each in given])
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
-        constants = [relax.const(array) for array in facts]
+        constants = [g.constant(array) for array in facts]
         return relax.Tuple(constants) if isinstance(call.ty, relax.TupleType) else constants[0]

@@ -57,7 +57,7 @@ class FoldConstantOperators(Pass[list[Any]]):
         return [g.array(value) for value in values]
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
-        return relax.const(_computed(_name(call), call, facts))
+        return g.constant(_computed(_name(call), call, facts))
 
 
 def _name(call: Any) -> str:
@@ -66,7 +66,7 @@ def _name(call: Any) -> str:
 
 def _computed(name: str, call: Any, values: Sequence[Any]) -> Any:
     if name in _MOVES:
-        return np.ascontiguousarray(_MOVES[name](call, values[0]))
+        return np.asarray(_MOVES[name](call, values[0]), order="C")
     with np.errstate(all="ignore"):
         return np.asarray(_ELEMENTWISE[name][0](*values)).astype(str(call.ty.dtype))
 

@@ -41,7 +41,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
 
     def rewrite(self, call: Any, facts: tuple[Any, list[Any]], g: Graph) -> Any:
         source, others = facts
-        operands = (relax.const(each) if isinstance(each, np.ndarray) else each for each in others)
+        operands = (g.constant(each) if isinstance(each, np.ndarray) else each for each in others)
         return relax.op.reshape(relax.Call(call.op, [source, *operands], call.attrs), call.ty.shape)
 
 

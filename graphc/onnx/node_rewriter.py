@@ -38,6 +38,7 @@ class NodeRewriter:
 
     def __init__(self, node: NodeProto, known: Known) -> None:
         self.node, self._known = node, known
+        self._name = next(filter(None, node.output))  # an output that nothing reads has none
         self.constants: list[TensorProto] = []
         self.nodes: list[NodeProto] = []
 
@@ -71,7 +72,7 @@ class NodeRewriter:
         return None if tensor is None else read_with_weights_on_disk.array(tensor)
 
     def constant(self, value: Any) -> str:
-        name = f"{self.node.output[0]}/constant_{len(self.constants)}"
+        name = f"{self._name}/constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
@@ -86,7 +87,7 @@ class NodeRewriter:
 
     def write(self, operator: str, *given: str, name: str = "", **attributes: Any) -> str:
         """A node more; the name of what it gives."""
-        found = name or f"{self.node.output[0]}/step_{len(self.nodes)}"
+        found = name or f"{self._name}/step_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(given), [found], **attributes))
         return found
 

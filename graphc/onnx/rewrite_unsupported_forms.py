@@ -22,18 +22,21 @@ _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.IN
 
 _UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64)
 
+_UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
+
 
 def rewrite(model: ModelProto) -> ModelProto:
     """The model with such forms replaced; itself where it has none. ValueError for those of training."""
-    strange = [(node, rule) for node in model.graph.node if (rule := _rule(node)) is not None]
+    nodes = model.graph.node
+    strange = [(at, rule) for at, node in enumerate(nodes) if (rule := _rule(node)) is not None]
     if not strange:
         return model
     known, written = Known(model), {}
-    for node, rule in strange:
-        form = NodeRewriter(node, known)
+    for at, rule in strange:
+        form = NodeRewriter(nodes[at], known)
         rule(form)
         if form.nodes:
-            written[node.output[0]] = form
+            written[at] = form
     return _with(model, written) if written else model
 
 
@@ -44,12 +47,12 @@ def _rule(node: NodeProto) -> Callable[[NodeRewriter], None] | None:
     return own or (lower_contrib_operators.RULES.get(node.op_type) if theirs else None)
 
 
-def _with(model: ModelProto, written: Mapping[str, NodeRewriter]) -> ModelProto:
+def _with(model: ModelProto, written: Mapping[int, NodeRewriter]) -> ModelProto:
     result = ModelProto()
     result.CopyFrom(model)
     del result.graph.node[:]
-    for node in model.graph.node:
-        form = written.get(node.output[0]) if node.output else None
+    for at, node in enumerate(model.graph.node):
+        form = written.get(at)
         result.graph.node.extend([node] if form is None else form.nodes)
         result.graph.initializer.extend([] if form is None else form.constants)
     return result
@@ -202,6 +205,17 @@ def _truths(form: NodeRewriter) -> None:
         form.write("Cast", f"{found}/whole", to=TensorProto.BOOL, name=found)
 
 
+def _largest(form: NodeRewriter) -> None:
+    """Sort the integers of a TopK that TVM's library does not sort as int64. Raises ValueError for uint64."""
+    kind, (found, *places) = form.kind(0), form.node.output
+    if kind == TensorProto.UINT64:
+        raise ValueError("TVM sorts no uint64, as its TopK does: cast to int64 before it")
+    if kind in _UNSORTED:
+        wide = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
+        form.again([wide, *form.node.input[1:]], [f"{wide}/largest", *places])
+        form.write("Cast", f"{wide}/largest", name=found, to=kind)
+
+
 def _of_all(form: NodeRewriter) -> None:
     """RMSNormalization of all numbers at once, over which TVM stumbles."""
     sizes, axis = form.sizes(0), form.attribute("axis", -1)
@@ -235,5 +249,6 @@ _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "STFT": dft_to_matmul.short_transforms,
     "SpaceToDepth": transpose_odd_layouts.space_to_depth,
     "Sum": _sum,
+    "TopK": _largest,
     "Upsample": transpose_odd_layouts.upsample,
 }

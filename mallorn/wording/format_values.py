@@ -1,5 +1,6 @@
 """Values as people read them, on a terminal, in a report, in a notebook; and columns of tables of them."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from mallorn.core.values.job import JobStatus
 T = TypeVar("T")
 Cell = str | int | float | None
 NAME_LENGTH: Final = 200
+FILE_NAME_BYTES: Final = 255  # of a part of a path, as file systems have it
 CUT: Final = "..."
 # The commands with an option `--data`.
 TAKE_DATA: Final = frozenset(
@@ -52,6 +54,12 @@ def short_name(name: str) -> str:
         return name
     half = (NAME_LENGTH - len(CUT)) // 2
     return f"{name[:half]}{CUT}{name[-half:]}"
+
+
+def file_name(name: str, ending: str) -> str:
+    """Return a file name that begins with `name`, cut where the name and `ending` are too long together."""
+    kept, room = os.fsencode(short_name(name)), FILE_NAME_BYTES - len(os.fsencode(ending))
+    return (os.fsdecode(kept) if len(kept) <= room else kept[:room].decode(errors="ignore")) + ending
 
 
 def placed(hint: str, words: str) -> str:

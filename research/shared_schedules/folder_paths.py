@@ -18,6 +18,7 @@ from typing import Final
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.storable_json import read_json
 from mallorn.core.targets import Target, parse_target
+from mallorn.wording.format_values import file_name
 from mallorn.core.values.base import Value
 from mallorn.core.values.manifest import RECORDS, MeasuredOn
 
@@ -42,7 +43,7 @@ def directory_of(root: Path, target: Target) -> Path:
     attrs = target.attrs
     parts = target.kind, attrs.get("mcpu") or attrs.get("arch") or attrs.get("tag"), attrs.get("num-cores")
     words = "-".join(str(part).replace("/", "-") for part in parts if part)
-    return root / f"{words}.{target.key}"
+    return root / file_name(words, f".{target.key}")
 
 
 def write_target(directory: Path, target: Target) -> None:

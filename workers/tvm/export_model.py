@@ -51,7 +51,7 @@ def _written(kernels: Any, target: Any, folder: Path) -> Sequence[str]:
     keyed = dict(zip([sha256(text.encode()).hexdigest() for text in texts], kernels.items(), strict=True))
     new = {key: named for key, named in keyed.items() if key not in _known}
     with ThreadPoolExecutor(available_cores()) as pool:  # TVM lets Python go on
-        for key, code in zip(new, pool.map(partial(_compiled, target, folder), new.values()), strict=True):
+        for key, code in zip(new, pool.map(partial(_compiled, target, folder), new.items()), strict=True):
             _known[key] = code
     paths = [folder / f"{key}.o" for key in keyed]
     for key, path in zip(keyed, paths, strict=True):
@@ -61,9 +61,9 @@ def _written(kernels: Any, target: Any, folder: Path) -> Sequence[str]:
     return [str(path) for path in paths]
 
 
-def _compiled(target: Any, folder: Path, named: tuple[Any, Any]) -> bytes:
-    name, kernel = named
-    path = folder / f"new-{name.name_hint}.o"
+def _compiled(target: Any, folder: Path, keyed: tuple[str, tuple[Any, Any]]) -> bytes:
+    key, (name, kernel) = keyed
+    path = folder / f"new-{key}.o"  # a fused function's own name may be longer than a file's
     compiled(tvm.IRModule({name: kernel}), target).write_to_file(str(path))
     return path.read_bytes()
 

@@ -51,11 +51,16 @@ DECODERS: Mapping[str, Mapping[str, object]] = {
 }
 
 
+MASKED = ("Bert", "Roberta", "DistilBert", "MPNet", "DebertaV2", "GPT2", "OPT", "Llama", "Mistral", "Qwen2")
+
+
 def text() -> dict[str, Callable[[], Network]]:
     """By name; each is made when it is asked for."""
     made: dict[str, Callable[[], Network]] = {}
     for name, sizes in (ENCODERS | DECODERS).items():
         made[f"hf-{name.lower()}"] = lambda name=name, sizes=sizes: _of_tokens(name, sizes)
+    for name in MASKED:
+        made[f"hf-{name.lower()}-masked"] = lambda name=name: _of_masked_tokens(name)
     return made | {
         "hf-t5-encoder": _t5_encoder,
         "hf-whisper-encoder": _whisper_encoder,
@@ -89,6 +94,25 @@ def _model(name: str, sizes: Mapping[str, object], **options: object) -> Any:
 def _of_tokens(name: str, sizes: Mapping[str, object]) -> Network:
     tokens = torch.randint(5, WORDS, (1, TOKENS))
     return Network(_First(_model(name, sizes)), {"tokens": tokens})
+
+
+class _Masked(torch.nn.Module):
+    """The first output, of tokens and a mask that says which of them are padding."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.model(input_ids=tokens, attention_mask=mask, return_dict=False)[0]
+        return found
+
+
+def _of_masked_tokens(name: str) -> Network:
+    model = _model(name, (ENCODERS | DECODERS)[name])
+    mask = torch.ones(1, TOKENS, dtype=torch.int64)
+    mask[:, TOKENS // 2 :] = 0
+    return Network(_Masked(model), {"tokens": torch.randint(5, WORDS, (1, TOKENS)), "mask": mask})
 
 
 def _t5_encoder() -> Network:

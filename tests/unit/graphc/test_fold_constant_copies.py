@@ -74,6 +74,17 @@ def test_a_lack_of_memory_is_no_fault_of_the_pass(monkeypatch: pytest.MonkeyPatc
         FoldConstantCopies(8).applied(calling(tiled, W))
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_what_is_laid_out_anew_keeps_its_type(dtype: str) -> None:
+    builder = relax.BlockBuilder()
+    with builder.function("main", []):
+        with builder.dataflow():
+            laid = builder.emit_output(builder.call_te(tiled, relax.const(W, dtype)))
+        builder.emit_func_output(laid)
+    after, report = FoldConstantCopies(8).applied(builder.get())
+    assert (report.fired, after["main"].ret_ty.dtype) == (1, dtype)
+
+
 def test_two_results_stay_two() -> None:
     def both(w: Any) -> Any:
         return [tiled(w), te.compute((8, 6), lambda i, j: w[j, i], name="turned")]

@@ -70,6 +70,21 @@ def test_only_what_needs_an_input_is_left(steps: Steps) -> None:
     np.testing.assert_array_equal(run(after, X), run(mod, X))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_constant_keeps_its_type(dtype: str) -> None:
+    def body(emit: Callable[[Any], Any], x: Any) -> Any:
+        return relax.op.add(x, emit(relax.op.negative(relax.const(np.arange(6), dtype))))
+
+    after = FoldConstantOperators()(network(body, (6,), dtype=dtype))
+    assert operators(after) == ["relax.add"]
+    np.testing.assert_array_equal(run(after, np.arange(6, dtype=dtype)), np.zeros(6, dtype))
+
+
+def test_a_number_that_is_reshaped_keeps_no_axis() -> None:
+    mod = beside_x(lambda c: relax.op.reshape(c, ()), values=X[:1, :1])
+    np.testing.assert_array_equal(run(FoldConstantOperators()(mod), X), X + X[0, 0])
+
+
 def test_what_reads_an_input_stays() -> None:
     mod = network(lambda emit, x: relax.op.add(emit(relax.op.sqrt(x)), relax.const(X)), X.shape)
     assert operators(FoldConstantOperators()(mod)) == ["relax.sqrt", "relax.add"]

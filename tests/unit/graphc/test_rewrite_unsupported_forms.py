@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import tvm
 from onnx import TensorProto, helper
 
 from benchmarks.zoo.trying_child import try_case
@@ -94,6 +95,31 @@ def test_what_tvm_would_compute_otherwise_is_refused_with_what_to_do() -> None:
     answer = try_case("test_roialign_mode_max")
     assert answer.outcome == "refused"
     assert "export it with mode=" in answer.message
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "uint32"])
+def test_integers_that_tvm_does_not_sort_are_sorted_as_int64(dtype: str, tmp_path: Path) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    values = np.array([[3, np.iinfo(dtype).max, np.iinfo(dtype).min, 7]], dtype)
+    graph = helper.make_graph(
+        [helper.make_node("TopK", ["x", "count"], ["largest", "places"])],
+        "sorted",
+        [helper.make_tensor_value_info("x", kind, values.shape)],
+        [helper.make_tensor_value_info("largest", kind, [1, 2])],
+        [helper.make_tensor("count", TensorProto.INT64, [1], [2])],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    machine = tvm.relax.VirtualMachine(tvm.compile(load_network(path).mod, "llvm"), tvm.cpu())
+    largest = machine["main"](tvm.runtime.tensor(values)).numpy()
+    assert largest.dtype == dtype
+    assert largest.tolist() == [[np.iinfo(dtype).max, 7]]
+
+
+def test_sorting_uint64_is_refused_with_what_to_do() -> None:
+    answer = try_case("test_top_k_uint64")
+    assert answer.outcome == "refused"
+    assert "cast to int64 before it" in answer.message
 
 
 def test_a_transform_whose_product_would_be_many_megabytes_is_refused() -> None:
