@@ -13,13 +13,13 @@ into HOME, and goes on where an earlier run of it ended or was killed.
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 from benchmarks.gpu.device import CPU, CUDA
-from benchmarks.gpu.parent import end_with_parent
 from benchmarks.gpu.unpack import environment, unpack
 
 INSIDE: Final = "MALLORN_GPU_HOME"  # set where a part runs from the unpacked transfers
@@ -51,8 +51,9 @@ def main() -> None:
 
 def _run_part(options: argparse.Namespace) -> None:
     from benchmarks.gpu import part1, part2
+    from stack.supervised_process import DieWithParent
 
-    end_with_parent()
+    DieWithParent(signal.SIGKILL, os.getppid())()
     part = {1: part1, 2: part2}[options.number]
     options.out.mkdir(parents=True, exist_ok=True)
     part.run(options.device, options.home, options.out, options.seconds, dict(os.environ))

@@ -6,6 +6,8 @@ Its parent starts it again when a kernel has ended it. Kernels come in an order 
 first guess, DLight's schedule and some by chance.
 """
 
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +19,8 @@ from benchmarks.gpu.arithmetic import Arithmetic, Call, arithmetic_of
 from benchmarks.gpu.cells import Cells, Row
 from benchmarks.gpu.device import CUDA, device_of, load_runtime
 from benchmarks.gpu.kernel_index import Kernel, kernels_below
-from benchmarks.gpu.parent import end_with_parent
 from benchmarks.gpu.tasks import BY_NAME, LARGEST_ERROR, Task, multiplications
+from stack.supervised_process import DieWithParent
 
 BURST_US: Final = 5_000.0
 MOST_CALLS: Final = 100  # of a burst
@@ -32,7 +34,7 @@ SMALL_PEAK_SIZE: Final = 256
 
 def main() -> None:
     """Measure what the cells lack until the time is over."""
-    end_with_parent()
+    DieWithParent(signal.SIGKILL, os.getppid())()
     kind, home, out, seconds = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4])
     until_sec = time.monotonic() + seconds
     cells = Cells(home / "part1.jsonl", out / "part1.jsonl")

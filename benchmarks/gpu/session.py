@@ -7,6 +7,7 @@ It answers one JSON line for each call: `result`, or `error` where the call fail
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, Self
 
 from benchmarks.gpu.cells import Row, Value
 from benchmarks.gpu.device import CUDA, device_of, load_runtime
-from benchmarks.gpu.parent import end_with_parent
+from stack.supervised_process import DieWithParent
 
 
 class SessionEnded(Exception):
@@ -105,7 +106,7 @@ class Kernels:
 
 def main() -> None:
     """Close the walls, then answer until there is no more call."""
-    end_with_parent()
+    DieWithParent(signal.SIGKILL, os.getppid())()
     kind, room, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer

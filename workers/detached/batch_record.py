@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
-from mallorn.core.artifact_uris import reaching
-from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.artifact_uris import batch_uri, reaching
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.storable_json import read_json
 from mallorn.core.storable_json import told as told_of
 from mallorn.core.values.base import Value
@@ -123,14 +123,9 @@ def read_results(file: Path) -> BatchResults:
     return BatchResults(headers[0].batch, headers[0].digest, device, calls)
 
 
-def uri_of(artifacts: str, batch_id: str) -> str:
-    """Return the URI of a batch's record."""
-    return f"{artifacts.rstrip('/')}/batches/{batch_id}.json"
-
-
 def keep(artifacts: str, batch: SentBatch) -> None:
     """Keep a batch until its results come. Raises StoreAway, StorageFull."""
-    with reaching(uri_of(artifacts, batch.id)) as (store, path):
+    with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.makedirs(path.rpartition("/")[0], exist_ok=True)
         store.pipe_file(path, batch.model_dump_json().encode())
 
@@ -139,16 +134,15 @@ def kept(artifacts: str, batch_id: str) -> SentBatch:
     """Return a batch that was kept. Raises InvalidRequest for one that is not known."""
     if len(batch_id) != ID_DIGITS or not set(batch_id) <= set(hexdigits):
         raise InvalidRequest(ANOTHER, hint=AGAIN)
-    try:
-        with reaching(uri_of(artifacts, batch_id)) as (store, path):
+    with reaching(batch_uri(artifacts, "*", batch_id)) as (store, pattern):
+        for path in store.glob(pattern):
             return SentBatch.model_validate_json(store.cat_file(path))
-    except NotFound:
-        raise InvalidRequest(ANOTHER, hint=AGAIN) from None
+    raise InvalidRequest(ANOTHER, hint=AGAIN)
 
 
-def forget(artifacts: str, batch_id: str) -> None:
+def forget(artifacts: str, batch: SentBatch) -> None:
     """Delete what is kept of a batch."""
-    with reaching(uri_of(artifacts, batch_id)) as (store, path):
+    with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.rm_file(path)
 
 

@@ -95,7 +95,7 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
         if batch.passes and (hold := _hold(Leases(session), finish, batch)) is not None:
             WorkItems(session).give_back(hold, Unavailable(DROPPED))
         Jobs(session).say(batch.job_id, "")
-    forget(runtime.settings.artifacts, batch_id)
+    forget(runtime.settings.artifacts, batch)
     return batch
 
 
