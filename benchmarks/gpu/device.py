@@ -13,7 +13,7 @@ def load_runtime(kind: str) -> None:
     import tvm  # noqa: F401 - it loads its library
 
     if kind == CUDA:
-        from workers.device.nvidia_driver import load_cuda_runtime
+        from workers.device.cuda_driver import load_cuda_runtime
 
         load_cuda_runtime()
 

@@ -41,6 +41,7 @@ from workers.interfaces.model_compiler import ModelCompiler
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import Builds, Built
+from workers.measure.device_runs import empties_cache
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
 from workers.model_import.run import settle_import
 from workers.process.lease_renewal import LeaseKeeper
@@ -59,6 +60,16 @@ from workers.tvm.code_digest import TVM_VERSION
 from workers.tvm.compare_outputs import tolerance
 
 RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
+# Modules for another machine: they import each other, the standard library, numpy and TVM alone.
+SHARED: Final = (
+    *("mallorn/core/disturbed_share.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
+    *("graphc/export/cuda_toolkit.py", "workers/subprocesses/cgroups.py"),
+    *("workers/device/clock_conditions.py", "workers/device/cuda_clock.py", "workers/device/cuda_driver.py"),
+    *("workers/device/gpu_meter.py", "workers/device/random_and_saved_arrays.py"),
+    *("workers/device/slice_timer.py", "workers/device/slice_timing_result.py"),
+    *("workers/host/load_meter.py", "workers/host/process_priority.py"),
+    *("workers/host/processor_contention.py", "workers/measure/stopping/incremental_timing.py"),
+)
 MAKING_SEC: Final = 3600.0  # of the lease of a round while the others of its batch are built
 BUILD_POLL_SEC: Final = 0.5
 MOST_VALUES: Final = 65_536  # of an output that are compared
@@ -105,7 +116,7 @@ class Packing:
         self._id = os.urandom(8).hex()
         runtime.name, runtime.carries_batches = holder_of(self._id), True
         self._runtime, self._job_id, self._database = runtime, job_id, runtime.database
-        self._file = BatchFile(limit_bytes)
+        self._file = BatchFile(limit_bytes, {run_batch.MODULES: shared_modules()})
         self._holds: list[LeaseToken] = []
         self._rounds: list[SentRound] = []
         self._passes: list[SentCall] = []
@@ -261,6 +272,7 @@ class Packing:
             "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
             "stopping": self._options.stopping,
             "timeout_sec": limit_sec,
+            "cold": empties_cache(evaluator, args, self._target),
         }
 
     def _add_finish(self) -> None:
@@ -344,6 +356,18 @@ class Packing:
                 {"key": key, "library": f"{key}.so", "timeout_sec": run_batch.CHECK_SEC, "check": check}
             )
             self._checks.append(SentCall(key=key, workload=program.key, candidate=slot.candidate.key))
+
+
+def shared_modules() -> bytes:
+    """Return an archive of the modules that run_batch.py shares with devices, in packages without code."""
+    root, file = Path(run_batch.__file__).parents[2], BytesIO()
+    packages = {str(package) for name in SHARED for package in Path(name).parents[:-1]}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in SHARED:
+            archive.write(root / name, name)
+        for package in sorted(packages):
+            archive.writestr(f"{package}/__init__.py", "")
+    return file.getvalue()
 
 
 def needs(target: Target) -> run_batch.Json:
