@@ -18,6 +18,14 @@ def load_runtime(kind: str) -> None:
         load_cuda_runtime()
 
 
+def gpu_meter() -> Any:
+    """Return the product's meter of the first visible GPU; it must be made before there is a context."""
+    from workers.device.gpu_meter import GpuMeter
+    from workers.device.nvidia_driver import visible_gpus
+
+    return GpuMeter(visible_gpus()[0].uuid)
+
+
 def device_of(kind: str) -> Any:
     """Return TVM's first device of a kind, whose runtime is loaded. Raises RuntimeError if there is none."""
     import tvm

@@ -11,12 +11,14 @@ from shutil import rmtree
 from typing import Final
 
 from benchmarks.gpu.archive import TooLarge, pack, tree_bytes
+from benchmarks.gpu.kernel_batch import write_batch
 from benchmarks.gpu.kernel_index import COMPLETE, INDEX
 from benchmarks.gpu.tasks import GPU, REHEARSAL, Task
 from mallorn.core.targets import Target, parse_target
 
 MEGABYTE: Final = 10**6
 REPORT: Final = "prepared.json"
+_FIRST: Final = 5  # kernels by chance of each task that are built before others
 _POLL_SEC: Final = 0.2
 
 
@@ -33,6 +35,8 @@ def prepare(options: argparse.Namespace) -> None:
         mark.write_text(target.text)
     _special(kernels, target)
     _build(tasks, target, kernels, options)
+    _say("right results, which take minutes")
+    write_batch(kernels, target)
     built_sec = time.monotonic() - started_sec
     tree = tree_bytes()
     limit = int(options.transfer_mb * MEGABYTE) - tree
@@ -61,36 +65,46 @@ def _special(kernels: Path, target: Target) -> None:
 
 
 def _build(tasks: tuple[Task, ...], target: Target, kernels: Path, options: argparse.Namespace) -> None:
-    """Build kernels, a process for each task and one task for each core, until time or room is used up."""
+    """Build kernels, a process for each task and one task for each core, until time or room is used up.
+
+    Each task has some kernels before one has them all.
+    """
     until_sec = time.monotonic() + options.build_seconds
-    numbered = [(f"{number:02d}", task) for number, task in enumerate(tasks)]
-    marks = {folder: kernels / folder / COMPLETE for folder, _ in numbered}
+    every = str(options.chance)
     waiting = [
-        (folder, task)
-        for folder, task in numbered
-        if not marks[folder].exists() or marks[folder].read_text() != str(options.chance)
+        (folder, task, wanted)
+        for wanted in ([f"{every} {_FIRST}", every] if options.chance > _FIRST else [every])
+        for folder, task in ((kernels / f"{number:02d}", task) for number, task in enumerate(tasks))
+        if _mark_of(folder) not in (wanted, every)
     ]
-    running: list[subprocess.Popen[bytes]] = []
+    running: dict[Path, subprocess.Popen[bytes]] = {}
     try:
         while waiting or running:
-            running = [process for process in running if process.poll() is None]
+            running = {folder: process for folder, process in running.items() if process.poll() is None}
             if time.monotonic() > until_sec or _bytes(kernels) > options.kernels_mb * MEGABYTE:
                 _say("no more time or room: the kernels are what was built so far")
                 return
-            while waiting and len(running) < (os.cpu_count() or 1):
-                folder, task = waiting.pop(0)
+            free = [each for each in waiting if each[0] not in running]
+            if free and len(running) < (os.cpu_count() or 1):
+                folder, task, wanted = free[0]
+                waiting.remove(free[0])
                 _say(f"kernels of {task.name}")
-                running.append(_start(task, target, kernels / folder, options.chance))
+                running[folder] = _start(task, target, folder, wanted)
             time.sleep(_POLL_SEC)
     finally:
-        for process in running:
+        for process in running.values():
             process.kill()
             process.wait()
 
 
-def _start(task: Task, target: Target, folder: Path, chance: int) -> "subprocess.Popen[bytes]":
+def _mark_of(folder: Path) -> str:
+    """Return how many kernels by chance were wanted when the folder was complete; empty if it never was."""
+    return (folder / COMPLETE).read_text() if (folder / COMPLETE).exists() else ""
+
+
+def _start(task: Task, target: Target, folder: Path, wanted: str) -> "subprocess.Popen[bytes]":
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = [task.name, target.text, str(folder), str(chance)]
+    arguments = [task.name, target.text, str(folder), *wanted.split()]
     return subprocess.Popen([sys.executable, "-m", "benchmarks.gpu.candidates", *arguments])
 
 

@@ -62,7 +62,7 @@ from workers.tvm.compare_outputs import tolerance
 RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
 # Modules for another machine: they import each other, the standard library, numpy and TVM alone.
 SHARED: Final = (
-    *("mallorn/core/disturbed_share.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
+    *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
     *("graphc/export/cuda_toolkit.py", "workers/subprocesses/cgroups.py"),
     *("workers/device/clock_conditions.py", "workers/device/cuda_clock.py", "workers/device/cuda_driver.py"),
     *("workers/device/gpu_meter.py", "workers/device/random_and_saved_arrays.py"),
@@ -330,7 +330,7 @@ class Packing:
         reals = [each for each, arg in zip(given, program.args.args, strict=True) if "float" in arg.dtype]
         is_signed = any((each.astype("float32") < 0).any() for each in reals)
         expects = f"f{index}-expected.npz"
-        files[expects] = _expected(answers, reference.outputs)
+        files[expects] = expected_values(answers, reference.outputs)
         types = ["float32" if reference.rounds else str(answers[at].dtype) for at in reference.outputs]
         check = {
             "args": drawn(program.args, CHECKED_INTS, CHECKED_FLOATS[is_signed]),
@@ -390,13 +390,13 @@ def drawn(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -
     return found
 
 
-def _expected(answers: Sequence[Any], outputs: Sequence[int]) -> bytes:
-    """Return the expected outputs as an npz file: all values, or so many at random places."""
+def expected_values(answers: Sequence[Any], outputs: Sequence[int], most: int = MOST_VALUES) -> bytes:
+    """Return the expected outputs as an npz file: all values, or `most` of them at random places."""
     arrays: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
     for at in outputs:
         values = np.asarray(answers[at], "float64").reshape(-1)
-        if values.size > MOST_VALUES:
-            places = np.unique(np.random.default_rng(SEED).integers(0, values.size, MOST_VALUES))
+        if values.size > most:
+            places = np.unique(np.random.default_rng(SEED).integers(0, values.size, most))
             arrays[f"places_{at}"], values = places, values[places]
         arrays[f"values_{at}"] = values
     file = BytesIO()

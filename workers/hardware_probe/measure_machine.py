@@ -11,9 +11,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from mallorn.core.disturbed_share import is_disturbed
 from mallorn.core.errors import Unavailable
 from mallorn.core.host_id import host_id
+from mallorn.core.outcomes import is_disturbed
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Cache, Machine
 from workers.device.device_class import DeviceClass, Endpoint

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from mallorn.core.disturbed_share import is_disturbed
-from mallorn.core.outcomes import Outcome
+from mallorn.core.outcomes import Outcome, is_disturbed
 from mallorn.core.values.candidate import Candidate
 
 

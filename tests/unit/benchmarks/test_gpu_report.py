@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from benchmarks.gpu.cells import Cells, Row, Value
+from benchmarks.gpu.kernel_batch import in_rounds
 from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS, Kernel
-from benchmarks.gpu.kernel_times import in_rounds
 from benchmarks.gpu.report import report
 
 

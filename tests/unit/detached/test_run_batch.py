@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mallorn.core.disturbed_share import is_disturbed
+from mallorn.core.outcomes import is_disturbed
 from tests.fixtures.batches import (
     HOST,
     begin,

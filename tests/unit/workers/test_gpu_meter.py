@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mallorn.core.disturbed_share import is_disturbed
+from mallorn.core.outcomes import is_disturbed
 from mallorn.core.values.disturbance import Disturbance
 from workers.device import gpu_meter
 from workers.device.gpu_meter import GpuLoad, GpuMeter

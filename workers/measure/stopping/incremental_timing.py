@@ -14,7 +14,7 @@ from math import ceil
 from statistics import fmean
 from typing import Final, Protocol
 
-from mallorn.core.disturbed_share import is_disturbed
+from mallorn.core.outcomes import is_disturbed
 from workers.device.slice_timing_result import SliceTimes
 
 
