@@ -69,6 +69,7 @@ def _arguments() -> argparse.Namespace:
     prepare.add_argument("--tasks", choices=("gpu", "rehearsal"), default="gpu")
     prepare.add_argument("--chance", type=int, default=23, help="kernels by chance of each task")
     prepare.add_argument("--build-seconds", type=float, default=1800.0, help="of building kernels, in all")
+    prepare.add_argument("--kernel-seconds", type=float, default=120.0, help="of building one kernel")
     prepare.add_argument("--kernels-mb", type=float, default=16.0, help="of kernels, in all")
     prepare.add_argument(
         "--transfer-mb", type=float, default=67.0, help="of one transfer, with this checkout's tracked files"

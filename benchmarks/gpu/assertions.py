@@ -212,7 +212,7 @@ def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
 
 
 def first_run_is_right(kind: str, kernels: Path) -> Row:
-    """The first run of a process, which loads the library and makes the context, is as right as later ones."""
+    """The first run of a process, which loads the library and makes the context, is right."""
     load_runtime(kind)
     import numpy as np
     import tvm
