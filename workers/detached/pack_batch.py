@@ -218,9 +218,9 @@ class Packing:
                 key = f"{round_id}-{end.slot.slot}"
                 files[f"{key}.so"] = _file_of_child(end.artifact).read()
                 build_ms[end.slot.slot] = end.build_ms
-                calls.append(
-                    self._timed(key, f"{key}.so", context.program.args.of(end.args), limit_sec) | races
-                )
+                args = context.program.args.of(end.args)
+                call = timed_call(key, f"{key}.so", args, limit_sec, self._options, self._target)
+                calls.append(call | races)
             commits.settle()
             if not calls:  # none could be built
                 close_round(self._runtime, context, token, RoundStats(candidates=len(missing)), state)
@@ -262,19 +262,6 @@ class Packing:
             finally:
                 builds.abort()
 
-    def _timed(self, key: str, library: str, args: Arguments, limit_sec: float) -> run_batch.Json:
-        """Return the call that times a library."""
-        evaluator = self._options.evaluator
-        return {
-            "key": key,
-            "library": library,
-            "args": drawn(args, TIMED_INTS, TIMED_FLOATS),
-            "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
-            "stopping": self._options.stopping,
-            "timeout_sec": limit_sec,
-            "cold": empties_cache(evaluator, args, self._target),
-        }
-
     def _add_finish(self) -> None:
         """Add what decides all tasks: passes of their contests, in turn, and a check of each contender."""
         is_added, runtime, job_id = False, self._runtime, self._job_id
@@ -309,7 +296,8 @@ class Packing:
         for turn in range(PASSES):
             for name, end in built:
                 key, args = f"f{index}-{end.slot.slot}-{turn}", contest.program.args.of(end.args)
-                calls.append(self._timed(key, name, args, self._options.run_timeout_sec))
+                limit_sec = self._options.run_timeout_sec
+                calls.append(timed_call(key, name, args, limit_sec, self._options, self._target))
                 candidate = end.slot.candidate.key
                 self._passes.append(SentCall(key=key, workload=contest.program.key, candidate=candidate))
 
@@ -356,6 +344,22 @@ class Packing:
                 {"key": key, "library": f"{key}.so", "timeout_sec": run_batch.CHECK_SEC, "check": check}
             )
             self._checks.append(SentCall(key=key, workload=program.key, candidate=slot.candidate.key))
+
+
+def timed_call(
+    key: str, library: str, args: Arguments, limit_sec: float, options: JobOptions, target: Target
+) -> run_batch.Json:
+    """Return the call that times a library as a device of the target would."""
+    evaluator = options.evaluator
+    return {
+        "key": key,
+        "library": library,
+        "args": drawn(args, TIMED_INTS, TIMED_FLOATS),
+        "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
+        "stopping": options.stopping,
+        "timeout_sec": limit_sec,
+        "cold": empties_cache(evaluator, args, target),
+    }
 
 
 def shared_modules() -> bytes:
