@@ -22,7 +22,7 @@ from stack.supervised_process import DieWithParent
 from stack.temporary_files import own_folder
 
 if TYPE_CHECKING:
-    from workers.device.nvidia_driver import Gpu
+    from workers.device.cuda_driver import Gpu
 
 _PR_SET_DUMPABLE: Final = 4
 PORTS: Final = 100

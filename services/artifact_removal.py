@@ -1,9 +1,11 @@
 """Takes exported files that nobody may load, and models without a use, away from the artifact store."""
 
+from posixpath import dirname
+
 from db.repositories.job_removal import Removals
 from db.repositories.uploaded_models import Models
 from db.session import Database
-from mallorn.core.artifact_uris import exports_beside, model_uri, open_store
+from mallorn.core.artifact_uris import batch_uri, exports_beside, model_uri, open_store
 
 
 def remove(uri: str) -> None:
@@ -11,6 +13,16 @@ def remove(uri: str) -> None:
     fs, path = open_store(uri)
     if fs.exists(path):
         fs.rm(path, recursive=True)
+
+
+def remove_batches(database: Database, artifacts: str, days: float) -> None:
+    """Remove the records of batches of jobs that were deleted, or that ended so many days ago."""
+    fs, pattern = open_store(batch_uri(artifacts, "*", "*"))
+    folders = {folder.rpartition("/")[2]: folder for folder in map(dirname, fs.glob(pattern))}
+    with database.session() as session:
+        over = Removals(session).over(folders.keys(), days)
+    for job_id in over:
+        fs.rm(folders[job_id], recursive=True)
 
 
 def remove_export(database: Database, job_id: str, uri: str) -> None:

@@ -133,7 +133,10 @@ def trim_log(log: Path) -> None:
 
 @dataclass(frozen=True)
 class DieWithParent:
-    """A `preexec_fn` that has the kernel send `number` to the child once this process is gone."""
+    """Has the kernel send `number` to the calling process once `parent` is gone.
+
+    It is a `preexec_fn`; a running process calls it itself, with `os.getppid()`.
+    """
 
     number: signal.Signals
     parent: int = field(default_factory=os.getpid)

@@ -13,13 +13,13 @@ into HOME, and goes on where an earlier run of it ended or was killed.
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 from benchmarks.gpu.device import CPU, CUDA
-from benchmarks.gpu.parent import end_with_parent
 from benchmarks.gpu.unpack import environment, unpack
 
 INSIDE: Final = "MALLORN_GPU_HOME"  # set where a part runs from the unpacked transfers
@@ -51,8 +51,9 @@ def main() -> None:
 
 def _run_part(options: argparse.Namespace) -> None:
     from benchmarks.gpu import part1, part2
+    from stack.supervised_process import DieWithParent
 
-    end_with_parent()
+    DieWithParent(signal.SIGKILL, os.getppid())()
     part = {1: part1, 2: part2}[options.number]
     options.out.mkdir(parents=True, exist_ok=True)
     part.run(options.device, options.home, options.out, options.seconds, dict(os.environ))
@@ -68,6 +69,7 @@ def _arguments() -> argparse.Namespace:
     prepare.add_argument("--tasks", choices=("gpu", "rehearsal"), default="gpu")
     prepare.add_argument("--chance", type=int, default=23, help="kernels by chance of each task")
     prepare.add_argument("--build-seconds", type=float, default=1800.0, help="of building kernels, in all")
+    prepare.add_argument("--kernel-seconds", type=float, default=120.0, help="of building one kernel")
     prepare.add_argument("--kernels-mb", type=float, default=16.0, help="of kernels, in all")
     prepare.add_argument(
         "--transfer-mb", type=float, default=67.0, help="of one transfer, with this checkout's tracked files"

@@ -1,39 +1,26 @@
-"""Inputs, right results and rivals of a task, in torch where it is installed, otherwise in numpy."""
+"""Rivals of a task and their inputs, in torch where it is installed; without it there is none."""
 
 import importlib.util
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from math import prod
 from typing import Any, Final, Protocol
 
 from benchmarks.gpu.device import CUDA
-from benchmarks.gpu.tasks import BATCH, CONVOLUTION, DEPTHWISE, NORM, PRODUCT, Task, shapes
+from benchmarks.gpu.tasks import BATCH, CONVOLUTION, DEPTHWISE, NORM, PRODUCT, Task
+from workers.detached.run_batch import Json
+from workers.device.random_and_saved_arrays import random_values
 
-SEED: Final = 1
 _EPSILON: Final = 1e-5
-_ALIGNMENT: Final = 64
 _FLUSH_BYTES: Final = 256 << 20  # several times the L2 cache of any GPU
 Call = Callable[[], object]
 
 
 class Arithmetic(Protocol):
-    """What is needed to check and time kernels of a task."""
+    """What is needed to time the libraries of a machine."""
 
-    def inputs(self, task: Task) -> list[Any]:
-        """Return inputs that are the same in every process."""
-
-    def expected(self, task: Task, inputs: list[Any]) -> Any:
-        """Return the right result, summed up in float32 at least."""
-
-    def result(self, task: Task) -> Any:
-        """Return memory for a result, filled with NaN."""
-
-    def error(self, result: Any, expected: Any) -> float:
-        """Return the relative error in the Frobenius norm."""
-
-    def tvm(self, array: Any) -> Any:
-        """Return an array as TVM's tensor in the same memory."""
+    def inputs(self, args: Json) -> list[Any]:
+        """Return arguments of the values with which run_batch.py times kernels."""
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         """Return the name and the call of the library that computes the task; None if there is none."""
@@ -52,6 +39,13 @@ def arithmetic_of(kind: str) -> Arithmetic:
     return TorchArithmetic(kind)
 
 
+def _drawn(args: Json) -> list[Any]:
+    return [
+        random_values(tuple(shape), dtype, low, high, seed)
+        for seed, (dtype, shape, low, high) in enumerate(args)
+    ]
+
+
 class TorchArithmetic:
     """Arithmetic on a GPU, or on a processor, with torch."""
 
@@ -64,27 +58,8 @@ class TorchArithmetic:
         torch.backends.cudnn.benchmark = True
         self._flush: Any = None
 
-    def inputs(self, task: Task) -> list[Any]:
-        generator = self._torch.Generator(self._kind).manual_seed(SEED)
-        return [
-            self._torch.randn(shape, generator=generator, device=self._kind).to(self._type(task.dtype))
-            for shape in shapes(task)[:-1]
-        ]
-
-    def expected(self, task: Task, inputs: list[Any]) -> Any:
-        return self._compute(task, [each.float() for each in inputs])().double()
-
-    def result(self, task: Task) -> Any:
-        shape = shapes(task)[-1]
-        return self._torch.full(shape, float("nan"), dtype=self._type(task.sums), device=self._kind)
-
-    def error(self, result: Any, expected: Any) -> float:
-        return float((result.double() - expected).norm() / expected.norm())
-
-    def tvm(self, array: Any) -> Any:
-        import tvm
-
-        return tvm.runtime.from_dlpack(array)
+    def inputs(self, args: Json) -> list[Any]:
+        return [self._torch.from_numpy(array).to(self._kind) for array in _drawn(args)]
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         libraries = {PRODUCT: "cuBLAS", CONVOLUTION: "cuDNN", DEPTHWISE: "cuDNN", BATCH: "torch SDPA"}
@@ -118,9 +93,6 @@ class TorchArithmetic:
         torch.cuda.synchronize()
         return float(sum(begin.elapsed_time(end) for begin, end in marks)) * 1e3 / number
 
-    def _type(self, name: str) -> Any:
-        return getattr(self._torch, name)
-
     def _compute(self, task: Task, inputs: list[Any]) -> Callable[[], Any]:
         functional, first, rest = self._torch.nn.functional, inputs[0], inputs[1:]
         if task.kind == PRODUCT:
@@ -142,48 +114,8 @@ class TorchArithmetic:
 class NumpyArithmetic:
     """Arithmetic on a processor with numpy, which has no rivals."""
 
-    def __init__(self) -> None:
-        import numpy as np
-
-        self._np: Any = np
-
-    def inputs(self, task: Task) -> list[Any]:
-        rng = self._np.random.default_rng(SEED)
-        found = []
-        for shape in shapes(task)[:-1]:
-            found.append(self._aligned(shape, task.dtype))
-            found[-1][...] = rng.standard_normal(shape)
-        return found
-
-    def expected(self, task: Task, inputs: list[Any]) -> Any:
-        np, (first, *rest) = self._np, [each.astype("float64") for each in inputs]
-        if task.kind == PRODUCT:
-            return first @ rest[0]
-        if task.kind == BATCH:
-            width = first.shape[-1]
-            return self._softmax(first @ rest[0].swapaxes(1, 2) / width**0.5) @ rest[1]
-        if task.kind == CONVOLUTION:
-            return self._shifted(first, (1, 2), lambda x, i, j: x @ rest[0][i, j])
-        if task.kind == DEPTHWISE:
-            return self._shifted(first, (2, 3), lambda x, i, j: x * rest[0][:, i, j, None, None])
-        if task.kind == NORM:
-            centred = first - first.mean(1, keepdims=True)
-            return centred / np.sqrt((centred**2).mean(1, keepdims=True) + _EPSILON) * rest[0] + rest[1]
-        return self._softmax(first)
-
-    def result(self, task: Task) -> Any:
-        result = self._aligned(shapes(task)[-1], task.sums)
-        result[...] = self._np.nan
-        return result
-
-    def error(self, result: Any, expected: Any) -> float:
-        norm = self._np.linalg.norm
-        return float(norm((result.astype("float64") - expected).ravel()) / norm(expected.ravel()))
-
-    def tvm(self, array: Any) -> Any:
-        import tvm
-
-        return tvm.runtime.from_dlpack(array)
+    def inputs(self, args: Json) -> list[Any]:
+        return _drawn(args)
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         return None
@@ -193,29 +125,6 @@ class NumpyArithmetic:
 
     def times_us(self, call: Call, number: int, cold: bool) -> float:
         return _host_times_us(call, number)
-
-    def _aligned(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Return memory that begins where TVM lets tensors begin."""
-        size = self._np.dtype(dtype).itemsize * prod(shape)
-        memory = self._np.empty(size + _ALIGNMENT, "uint8")
-        begin = -memory.ctypes.data % _ALIGNMENT
-        return memory[begin : begin + size].view(dtype).reshape(shape)
-
-    def _softmax(self, x: Any) -> Any:
-        powers = self._np.exp(x - x.max(-1, keepdims=True))
-        return powers / powers.sum(-1, keepdims=True)
-
-    def _shifted(self, x: Any, axes: tuple[int, int], weigh: Callable[[Any, int, int], Any]) -> Any:
-        """Return the sum over a 3x3 window of what `weigh` makes of the window's place."""
-        width = [(1, 1) if axis in axes else (0, 0) for axis in range(x.ndim)]
-        border, height = self._np.pad(x, width), x.shape[axes[0]]
-        total: Any = 0.0
-        for i in range(3):
-            for j in range(3):
-                cut = [slice(None)] * x.ndim
-                cut[axes[0]], cut[axes[1]] = slice(i, i + height), slice(j, j + height)
-                total = total + weigh(border[tuple(cut)], i, j)
-        return total
 
 
 def _host_times_us(call: Call, number: int) -> float:

@@ -9,18 +9,28 @@ import json
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from statistics import median
+from typing import TYPE_CHECKING, Final
 
-from benchmarks.gpu.cells import Row
-from benchmarks.gpu.device import CUDA, device_of, load_runtime
+from benchmarks.gpu.cells import Row, Value
+from benchmarks.gpu.device import CUDA, device_of, gpu_meter, load_runtime
 from benchmarks.gpu.session import Session, SessionEnded
-from benchmarks.gpu.special import ADD, ADD_COUNT, FAR, MODEL, OTHER_ARCH, SAVED
+from benchmarks.gpu.special import ADD, ADD_COUNT, ENDLESS, ENDLESS_COUNT, FAR, MODEL, OTHER_ARCH, SAVED
+
+if TYPE_CHECKING:
+    from workers.device.slice_timing_result import SliceTimes
 
 # More than any device has, and still an address that a processor's allocator refuses at once.
 TOO_MANY_BYTES: Final = 1 << 46
+DEADLINE_SEC: Final = 3.0  # of the kernel that never returns
+INSIDE_SEC: Final = 0.2
+ALONE_RUNS: Final = 20
+BUSY_SIZE: Final = 8192
+BUSY_SEC: Final = 3.0
 _SMI: Final = (
     "name,uuid,driver_version,memory.total,clocks.sm,clocks.mem,clocks.max.sm,power.draw,power.limit"
 )
@@ -44,20 +54,12 @@ def runtime_loads(kind: str, _kernels: Path) -> Row:
 
 def device_identity(kind: str, _kernels: Path) -> Row:
     """The driver tells the GPU's name, UUID and memory, as the product asks it, and NVML its clocks."""
-    if kind != CUDA:
-        raise LeftOut("there is no GPU")
+    _needs_gpu(kind)
     from workers.device.nvidia_driver import visible_gpus
 
     gpus = visible_gpus()
     _must(bool(gpus), "the driver shows no GPU")
-    smi = subprocess.run(
-        ["nvidia-smi", f"--query-gpu={_SMI}", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    names, values = _SMI.split(","), smi.stdout.strip().partition("\n")[0].split(", ")
-    return {**asdict(gpus[0]), "nvml": dict(zip(names, values, strict=False))}
+    return {**asdict(gpus[0]), "nvml": _smi()}
 
 
 def session_runs(kind: str, kernels: Path) -> Row:
@@ -113,6 +115,148 @@ def model_runs_as_graph(kind: str, kernels: Path) -> Row:
     return {"errors": list(errors)}
 
 
+def nvml_answers_in_a_session(kind: str, kernels: Path) -> Row:
+    """NVML, asked behind the walls, tells what the GPU lost, and its limit of power."""
+    _needs_gpu(kind)
+    with Session(kind, kernels) as session:
+        load = session.call("gpu_load")
+    _must(isinstance(load, dict) and load["share"] is not None, "NVML does not answer behind the walls")
+    return {"load": load}
+
+
+def address_space_is_lifted(kind: str, kernels: Path) -> Row:
+    """A session that begins with a limit of address space runs a kernel behind the walls."""
+    with Session(kind, kernels) as session:
+        _must(session.call("add", library=ADD, count=ADD_COUNT) is True, "the sums are wrong")
+        return {"bytes": session.call("address_space")}
+
+
+def endless_kernel_is_ended(kind: str, kernels: Path) -> Row:
+    """A kernel that never returns is ended at its deadline, with its session, and with no other one."""
+    with Session(kind, kernels) as other, Session(kind, kernels) as session:
+        _must(other.call("add", library=ADD, count=ADD_COUNT) is True, "the other session runs nothing")
+        arguments = {"library": ENDLESS, "count": ENDLESS_COUNT, "deadline_sec": DEADLINE_SEC}
+        began_sec = time.monotonic()
+        ended = _error_of(lambda: session.call("endless", **arguments))
+        took_sec = time.monotonic() - began_sec
+        _must("exit status -14" in ended, f"its deadline did not end it: {ended}")
+        _must(other.call("add", library=ADD, count=ADD_COUNT) is True, "the other session ended, too")
+    with Session(kind, kernels) as session:
+        _must(session.call("add", library=ADD, count=ADD_COUNT) is True, "the next session runs nothing")
+    return {"deadline_sec": DEADLINE_SEC, "ended_after_sec": round(took_sec, 3)}
+
+
+def driver_stays_out_of_the_device(kind: str, kernels: Path) -> Row:
+    """A device asks the driver in forks: its own process never maps libcuda."""
+    _needs_gpu(kind)
+    from workers.device.nvidia_driver import gpu_fault, visible_gpus
+
+    gpus, fault = visible_gpus(), gpu_fault()
+    _must(bool(gpus) and not fault, f"{len(gpus)} GPUs; {fault}")
+    _must("libcuda.so" not in Path("/proc/self/maps").read_text(), "libcuda is mapped")
+    with Session(kind, kernels) as session:
+        session.call("address_space")  # which makes a device
+        _must("libcuda.so" in Path(f"/proc/{session.pid}/maps").read_text(), "a session does without libcuda")
+    return {"gpus": len(gpus)}
+
+
+def fault_is_asked_quickly(kind: str, _kernels: Path) -> Row:
+    """The question whether a GPU still gives contexts, after a session broke, takes seconds at most."""
+    _needs_gpu(kind)
+    from workers.device.nvidia_driver import gpu_fault
+
+    took_sec: list[Value] = []
+    for _ in range(3):
+        began_sec = time.monotonic()
+        fault = gpu_fault()
+        took_sec.append(round(time.monotonic() - began_sec, 3))
+        _must(not fault, fault)
+    return {"took_sec_each": took_sec}
+
+
+def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
+    """Each kernel has a time inside its model, and one alone."""
+    load_runtime(kind)
+    import numpy as np
+    import tvm
+    from tvm.runtime.vm import VirtualMachine
+
+    from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
+
+    use_graphs(0)
+    device, library = device_of(kind), tvm.runtime.load_module(str(kernels / MODEL))
+    module = VirtualMachine(library, device).module
+    given = np.load(kernels / SAVED)["input"]
+    module["set_input"]("main", tvm.runtime.tensor(given, device))
+    clock = clock_of(kind, device.sync)
+    run = module["invoke_stateful"]
+    inside = Kernels(module["set_instrument"], lambda: run("main"), clock).times(INSIDE_SEC)
+    alone: dict[str, float] = {}
+    for name in inside:
+        kernel = library.get_function(name, query_imports=True)
+        tensors = [tvm.runtime.tensor(given, device) for _ in range(3 if "matmul" in name else 2)]
+        kernel(*tensors)
+        marks = []
+        clock.begin_run()
+        for _ in range(ALONE_RUNS):
+            begin = clock.mark()
+            kernel(*tensors)
+            marks.append((begin, clock.mark()))
+        clock.end_run()
+        alone[name] = median(clock.seconds(*pair) for pair in marks) * 1e6
+    _must(bool(inside) and all(us > 0 for us in (*inside.values(), *alone.values())), "a kernel has no time")
+    return {
+        "inside_us": {name: round(us, 2) for name, us in inside.items()},
+        "alone_us": {name: round(us, 2) for name, us in alone.items()},
+    }
+
+
+def first_run_is_right(kind: str, kernels: Path) -> Row:
+    """The first run of a process, which loads the library and makes the context, is right."""
+    load_runtime(kind)
+    import numpy as np
+    import tvm
+
+    from workers.device.slice_timer import NEXT_SLICE, SliceTimer
+
+    device, values = device_of(kind), np.arange(ADD_COUNT, dtype="float32")
+    began_sec = time.monotonic()
+    library = tvm.runtime.load_module(str(kernels / ADD))
+    tensors = [tvm.runtime.tensor(values, device) for _ in range(3)]
+    library["main"](*tensors)
+    device.sync()
+    first_ms = (time.monotonic() - began_sec) * 1e3
+    _must(bool((tensors[2].numpy() == values + values).all()), "the sums of the first run are wrong")
+    timer = SliceTimer(on_cores=kind != CUDA, raised=False)
+    tvm.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
+    warm = timer.times(library, "main", kind, ALONE_RUNS, 3, *tensors)
+    found: Row = {"first_ms": round(first_ms, 3), "warm_us": _mean_us(warm)}
+    if kind == CUDA:
+        found["empty_cache_us"] = _mean_us(timer.cold_times(library, "main", kind, ALONE_RUNS, 3, *tensors))
+    return found
+
+
+def own_load_is_no_disturbance(kind: str, _kernels: Path) -> Row:
+    """What a product of 8192 in fp16 makes of clocks and power is known, and no other process is blamed."""
+    _needs_gpu(kind)
+    from benchmarks.gpu.arithmetic import arithmetic_of
+    from benchmarks.gpu.tasks import PRODUCT, Task
+
+    meter, arithmetic = gpu_meter(), arithmetic_of(kind)
+    size = BUSY_SIZE
+    arguments = [["float16", [size, size], 0.1, 1.0]] * 2
+    rival = arithmetic.rival(Task("", PRODUCT, (size,) * 3, "float16"), arithmetic.inputs(arguments))
+    if rival is None:
+        raise LeftOut("torch is not installed")
+    until_sec, load = time.monotonic() + BUSY_SEC, meter.look()
+    while time.monotonic() < until_sec:
+        us = arithmetic.times_us(rival[1], 10, False)
+        load = meter.look()
+    _must(load.share is not None, "NVML does not answer")
+    _must(not any("other processes" in words for words in load.words), f"{load.words}")
+    return {"share": load.share, "words": list(load.words), "us": round(us, 1), "smi": _smi()}
+
+
 ASSERTIONS: Final[Mapping[str, Callable[[str, Path], Row]]] = {
     "runtime loads": runtime_loads,
     "device identity": device_identity,
@@ -121,7 +265,39 @@ ASSERTIONS: Final[Mapping[str, Callable[[str, Path], Row]]] = {
     "out of memory is survived": out_of_memory_is_survived,
     "broken session is replaced": broken_session_is_replaced,
     "model runs as a CUDA graph": model_runs_as_graph,
+    "NVML answers behind the walls": nvml_answers_in_a_session,
+    "limit of address space is lifted": address_space_is_lifted,
+    "endless kernel is ended": endless_kernel_is_ended,
+    "driver stays out of the device": driver_stays_out_of_the_device,
+    "gpu_fault answers": fault_is_asked_quickly,
+    "kernels are timed inside a model": kernels_are_timed_inside,
+    "first run is right": first_run_is_right,
+    "own load is no disturbance": own_load_is_no_disturbance,
 }
+
+
+def _needs_gpu(kind: str) -> None:
+    if kind != CUDA:
+        raise LeftOut("there is no GPU")
+
+
+def _mean_us(times: "SliceTimes") -> float:
+    return round(median(each.mean_sec for each in times.slices) * 1e6, 3)
+
+
+def _smi() -> Row:
+    """Return what nvidia-smi tells of the first GPU; nothing where it does not run."""
+    names = _SMI.split(",")
+    try:
+        told = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={_SMI}", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+    except FileNotFoundError:
+        return {}
+    return dict(zip(names, told.strip().partition("\n")[0].split(", "), strict=False))
 
 
 def _must(holds: bool, reason: str) -> None:

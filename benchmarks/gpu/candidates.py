@@ -1,7 +1,8 @@
-"""Builds the kernels of one task: python -m benchmarks.gpu.candidates TASK TARGET FOLDER CHANCE
+"""Builds the kernels of one task: python -m benchmarks.gpu.candidates TASK TARGET FOLDER CHANCE [FIRST]
 
 The first guess and the candidates by chance come from the product's space of the target, DLight's schedule
-from TVM. The index gets a line for each, with ptxas's figures or the error.
+from TVM. The index gets a line for each, with ptxas's figures or the error. FIRST of the CHANCE candidates
+are built, the same ones that are built with the others.
 """
 
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,11 +43,11 @@ def main() -> None:
     cells = Cells(folder / INDEX)
     tir = tvm.ir.save_json(module_of(task))
     with CandidateCompiler() as compiler:
-        for cell, means, schedule in _schedules(task, tir, target, compiler, int(sys.argv[4])):
+        for cell, means, schedule in _schedules(task, tir, target, compiler, *map(int, sys.argv[4:])):
             file = folder / f"{cell.rpartition('/')[2].replace(' ', '-')}.so"
             about: Row = {"task": task.name, "means": means}
             cells.measure(cell, partial(_build, about, schedule, file, target))
-    (folder / COMPLETE).write_text(sys.argv[4])
+    (folder / COMPLETE).write_text(" ".join(sys.argv[4:]))
 
 
 def compile_to(module: Any, target: str, file: Path) -> Value:
@@ -63,7 +65,7 @@ def compile_to(module: Any, target: str, file: Path) -> Value:
 
 
 def _schedules(
-    task: Task, tir: str, target: Target, compiler: CandidateCompiler, chance: int
+    task: Task, tir: str, target: Target, compiler: CandidateCompiler, chance: int, first: int | None = None
 ) -> Iterator[tuple[str, str, Callable[[], tuple[Any, Row]]]]:
     """Yield the cell and the means of each kernel, with what makes its scheduled module and tells of it."""
     if not target.is_cpu:
@@ -80,7 +82,7 @@ def _schedules(
         return schedule.mod, {"sketch": sketch.ordinal, "decisions": list(map(int, candidate.decisions))}
 
     yield f"{task.name}/{FIRST_GUESS}", FIRST_GUESS, lambda: module(_only(space.likeliest(1)))
-    for number, candidate in enumerate(_by_chance(space, chance)):
+    for number, candidate in enumerate(islice(_by_chance(space, chance), first)):
         yield f"{task.name}/{CHANCE} {number}", CHANCE, lambda candidate=candidate: module(candidate)
 
 
@@ -90,15 +92,11 @@ def _only(candidates: list[Candidate]) -> Candidate:
     return candidates[0]
 
 
-def _by_chance(space: TvmSpace, count: int) -> list[Candidate]:
-    """Return valid candidates drawn at random, of sketches that leave something open if there are any."""
+def _by_chance(space: TvmSpace, count: int) -> Iterator[Candidate]:
+    """Yield valid candidates drawn at random, of sketches that leave something open if there are any."""
     drawn = list(dict.fromkeys(space.sample(np.random.default_rng(SEED), _DRAWS * count)))
-    found: list[Candidate] = []
-    for candidate in [each for each in drawn if each.decisions] or drawn:
-        if len(found) == count:
-            break
-        found += [candidate] if all(space.valid([candidate])) else []
-    return found
+    valid = (each for each in [each for each in drawn if each.decisions] or drawn if all(space.valid([each])))
+    yield from islice(valid, count)
 
 
 def _dlight(tir: str, target: Target) -> Any:

@@ -13,9 +13,17 @@ def load_runtime(kind: str) -> None:
     import tvm  # noqa: F401 - it loads its library
 
     if kind == CUDA:
-        from workers.device.nvidia_driver import load_cuda_runtime
+        from workers.device.cuda_driver import load_cuda_runtime
 
         load_cuda_runtime()
+
+
+def gpu_meter() -> Any:
+    """Return the product's meter of the first visible GPU; it must be made before there is a context."""
+    from workers.device.gpu_meter import GpuMeter
+    from workers.device.nvidia_driver import visible_gpus
+
+    return GpuMeter(visible_gpus()[0].uuid)
 
 
 def device_of(kind: str) -> Any:

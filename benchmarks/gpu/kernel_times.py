@@ -6,24 +6,26 @@ Its parent starts it again when a kernel has ended it. Kernels come in an order 
 first guess, DLight's schedule and some by chance.
 """
 
+import json
+import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.gpu.arithmetic import Arithmetic, Call, arithmetic_of
 from benchmarks.gpu.cells import Cells, Row
-from benchmarks.gpu.device import CUDA, device_of, load_runtime
-from benchmarks.gpu.kernel_index import Kernel, kernels_below
-from benchmarks.gpu.parent import end_with_parent
-from benchmarks.gpu.tasks import BY_NAME, LARGEST_ERROR, Task, multiplications
+from benchmarks.gpu.device import CUDA, device_of
+from benchmarks.gpu.tasks import BY_NAME, Task, multiplications
+from stack.supervised_process import DieWithParent
+from workers.detached.run_batch import MANIFEST, BatchRefused, Json, TargetDevice
 
 BURST_US: Final = 5_000.0
 MOST_CALLS: Final = 100  # of a burst
-BURSTS: Final = 5
-SLOW_US: Final = 1_000_000.0  # a run that takes longer is not repeated
+BURSTS: Final = 3  # before and after each kernel
 COPY_BYTES: Final = {CUDA: 1 << 30}
 SMALL_COPY_BYTES: Final = 64 << 20
 PEAK_SIZE: Final = {CUDA: 8192}
@@ -32,13 +34,15 @@ SMALL_PEAK_SIZE: Final = 256
 
 def main() -> None:
     """Measure what the cells lack until the time is over."""
-    end_with_parent()
+    DieWithParent(signal.SIGKILL, os.getppid())()
     kind, home, out, seconds = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4])
     until_sec = time.monotonic() + seconds
     cells = Cells(home / "part1.jsonl", out / "part1.jsonl")
     arithmetic = arithmetic_of(kind)  # torch loads its CUDA runtime first
-    load_runtime(kind)
-    bench = Bench(kind, home / "kernels", arithmetic)
+    try:
+        bench = Bench(kind, home / "kernels", arithmetic)
+    except BatchRefused as refusal:
+        return cells.keep("kernels", ok=False, error=str(refusal))
     for name, measurement in (*peaks(kind, arithmetic), *bench.measurements(cells)):
         if time.monotonic() > until_sec:
             return
@@ -55,8 +59,9 @@ def peaks(kind: str, arithmetic: Arithmetic) -> Iterator[tuple[str, Callable[[],
 
 
 def _copy_rate(kind: str, arithmetic: Arithmetic) -> Row:
-    task = Task("copy", "copy", (COPY_BYTES.get(kind, SMALL_COPY_BYTES) // 4,))
-    source, target = arithmetic.inputs(task)[0], arithmetic.result(task)
+    numbers = COPY_BYTES.get(kind, SMALL_COPY_BYTES) // 4
+    source = arithmetic.inputs([["float32", [numbers], 0.0, 1.0]])[0]
+    target = 0 * source
 
     def copy() -> None:
         target[:] = source
@@ -70,7 +75,7 @@ def _peak(kind: str, precision: str, arithmetic: Arithmetic) -> Row:
     size = PEAK_SIZE.get(kind, SMALL_PEAK_SIZE)
     dtype = "float16" if precision == "fp16" else "float32"
     task = Task(precision, "product", (size, size, size), dtype, dtype)
-    rival = arithmetic.rival(task, arithmetic.inputs(task))
+    rival = arithmetic.rival(task, arithmetic.inputs([[dtype, [size, size], 0.1, 1.0]] * 2))
     if rival is None:
         return {"ok": None, "left_out": "torch is not installed"}
     with arithmetic.tensor_float(precision == "tf32"):
@@ -80,92 +85,75 @@ def _peak(kind: str, precision: str, arithmetic: Arithmetic) -> Row:
 
 
 class Bench:
-    """Holds the arrays of one task at a time, beside its kernels."""
+    """Times the kernels of the batch by run_batch.py's code, each between two stretches of its rival."""
 
     def __init__(self, kind: str, folder: Path, arithmetic: Arithmetic) -> None:
-        import tvm
-
-        self._folder, self._arithmetic, self._runtime = folder, arithmetic, tvm.runtime
-        self._device = device_of(kind)
+        """Raises BatchRefused where the machine is not the one that the kernels are for."""
+        self._folder, self._arithmetic, self._kind = folder, arithmetic, kind
+        self._batch = json.loads((folder / MANIFEST).read_bytes())
+        self._timer = TargetDevice(self._batch)
         self._task: Task | None = None
-        self._inputs: list[Any] = []
-        self._expected: Any = None
         self._rival: tuple[str, Call] | None = None
+        self._number = 1
+        self._bests: dict[str, float] = {}
 
     def measurements(self, cells: Cells) -> Iterator[tuple[str, Callable[[], Row]]]:
         """Yield every prepared kernel that has no cell yet, task by task, with its measurement."""
-        for kernel in in_rounds(list(kernels_below(self._folder))):
-            if kernel.cell not in cells:
-                yield kernel.cell, lambda kernel=kernel: self._measure(kernel)
+        for row in cells.rows():
+            self._note(row)
+        for call in self._batch["calls"]:
+            if call["key"] not in cells:
+                yield call["key"], lambda call=call: self._measure(call)
 
-    def _measure(self, kernel: Kernel) -> Row:
-        task = BY_NAME[kernel.task]
-        self._prepare(task)
-        library = self._runtime.load_module(str(self._folder / kernel.file))["main"]
-        result = self._arithmetic.result(task)
-        arguments = [self._arithmetic.tvm(each) for each in (*self._inputs, result)]
-        about: Row = {"task": kernel.task, "means": kernel.means}
-        began_sec = time.monotonic()
+    def _measure(self, call: Json) -> Row:
+        self._prepare(BY_NAME[call["task"]], call)
+        rivals_us = self._rival_us(call["cold"])
+        about: Row = {"task": call["task"], "means": call["means"], "cold": call["cold"]}
         try:
-            library(*arguments)
-            self._device.sync()
+            told = self._timer.answer(self._folder, {**call, "best_us": self._bests.get(call["task"])})
         except Exception as error:
-            return about | {"ok": False, "error": f"{type(error).__name__}: {error}"[:500]} | self._sticky()
-        once_us = (time.monotonic() - began_sec) * 1e6
-        error = self._arithmetic.error(result, self._expected)
-        about["error_norm"] = error if error == error else None
-        if not error <= LARGEST_ERROR[task.sums]:
-            return about | {"ok": False, "error": f"relative error {error:.2g}"}
-        if once_us > SLOW_US:
-            return about | {"us": round(once_us, 3), "slow": True}
-        return about | self._times(task, lambda: library(*arguments))
+            return about | {"ok": False, "error": f"{type(error).__name__}: {error}"[-500:]} | self._sticky()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        row = about | {"ok": told["outcome"] == "ok", "error_max": told["max_error"]}
+        if not row["ok"]:
+            return row | {"error": told["error"]}
+        row |= {"us": round(median(told["run_us"]), 3), "all_us": [round(us, 3) for us in told["run_us"]]}
+        row |= {"disturbed": told["disturbed"], "disturbance": told["disturbance"]}
+        self._note(row)
+        if self._rival is None:
+            return row | {"rival_left_out": "torch is not installed"}
+        rivals_us += self._rival_us(call["cold"])
+        return row | {"rival": self._rival[0], "rival_us": median(rivals_us), "all_rival_us": list(rivals_us)}
 
-    def _prepare(self, task: Task) -> None:
+    def _note(self, row: Row) -> None:
+        """Remember the fastest kernel of each task, with which the next ones race."""
+        if row.get("us") is not None and "task" in row:
+            task, us = str(row["task"]), float(str(row["us"]))
+            self._bests[task] = min(us, self._bests.get(task, us))
+
+    def _prepare(self, task: Task, call: Json) -> None:
         if task is not self._task:
-            self._task = None
-            self._inputs = self._arithmetic.inputs(task)
-            self._expected = self._arithmetic.expected(task, self._inputs)
-            self._rival = self._arithmetic.rival(task, self._inputs)
+            self._task = self._rival = None
+            self._rival = self._arithmetic.rival(task, self._arithmetic.inputs(call["args"][:-1]))
+            if self._rival is not None:
+                once_us = max(self._arithmetic.times_us(self._rival[1], 1, call["cold"]), 1.0)
+                self._number = int(min(MOST_CALLS, max(1, BURST_US // once_us)))
             self._task = task
 
-    def _times(self, task: Task, ours: Call) -> Row:
-        """Time our kernel and its rival burst by burst, in turn."""
-        arithmetic = self._arithmetic
-        rivals = [] if self._rival is None else [self._rival]
-        calls = [("us", ours), *(("rival_us", call) for _, call in rivals)]
-        numbers = {
-            name: int(min(MOST_CALLS, max(1, BURST_US // max(arithmetic.times_us(call, 1, task.cold), 1.0))))
-            for name, call in calls
-        }
-        times: dict[str, list[float]] = {name: [] for name, _ in calls}
-        for _ in range(BURSTS):
-            for name, call in calls:
-                times[name].append(round(arithmetic.times_us(call, numbers[name], task.cold), 3))
-        told: Row = {name: median(values) for name, values in times.items()}
-        told |= {f"all_{name}": list(values) for name, values in times.items()}
+    def _rival_us(self, cold: bool) -> list[float]:
         if self._rival is None:
-            return told | {"rival_left_out": "torch is not installed"}
-        return told | {"rival": self._rival[0]}
+            return []
+        call = self._rival[1]
+        return [round(self._arithmetic.times_us(call, self._number, cold), 3) for _ in range(BURSTS)]
 
     def _sticky(self) -> Row:
         """Tell whether the device works no more in this process after an error."""
         try:
-            self._device.sync()
-            self._runtime.empty((1,), "float32", self._device)
+            device_of(self._kind).sync()
         except Exception:
             return {"sticky": True}
         return {}
-
-
-def in_rounds(kernels: Sequence[Kernel], batch: int = 6) -> list[Kernel]:
-    """Order kernels so that each task has `batch` of them in turn: arrays are made once a batch."""
-    places: dict[str, int] = {}
-    rounds: list[tuple[int, int, Kernel]] = []
-    tasks = list(dict.fromkeys(kernel.task for kernel in kernels))
-    for kernel in kernels:
-        place = places[kernel.task] = places.get(kernel.task, -1) + 1
-        rounds.append((place // batch, tasks.index(kernel.task), kernel))
-    return [kernel for _, _, kernel in sorted(rounds, key=lambda each: each[:2])]
 
 
 if __name__ == "__main__":

@@ -3,20 +3,24 @@
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
 from benchmarks.gpu.archive import TooLarge, pack, tree_bytes
+from benchmarks.gpu.kernel_batch import write_batch
 from benchmarks.gpu.kernel_index import COMPLETE, INDEX
 from benchmarks.gpu.tasks import GPU, REHEARSAL, Task
 from mallorn.core.targets import Target, parse_target
 
 MEGABYTE: Final = 10**6
 REPORT: Final = "prepared.json"
+_FIRST: Final = 2  # kernels by chance of each task that are built before others
 _POLL_SEC: Final = 0.2
 
 
@@ -33,6 +37,8 @@ def prepare(options: argparse.Namespace) -> None:
         mark.write_text(target.text)
     _special(kernels, target)
     _build(tasks, target, kernels, options)
+    _say("right results, which take minutes")
+    write_batch(kernels, target)
     built_sec = time.monotonic() - started_sec
     tree = tree_bytes()
     limit = int(options.transfer_mb * MEGABYTE) - tree
@@ -61,37 +67,72 @@ def _special(kernels: Path, target: Target) -> None:
 
 
 def _build(tasks: tuple[Task, ...], target: Target, kernels: Path, options: argparse.Namespace) -> None:
-    """Build kernels, a process for each task and one task for each core, until time or room is used up."""
+    """Build kernels, a process for each task and one task for each core, until time or room is used up.
+
+    Each task has some kernels before one has them all.
+    """
     until_sec = time.monotonic() + options.build_seconds
-    numbered = [(f"{number:02d}", task) for number, task in enumerate(tasks)]
-    marks = {folder: kernels / folder / COMPLETE for folder, _ in numbered}
+    every = str(options.chance)
     waiting = [
-        (folder, task)
-        for folder, task in numbered
-        if not marks[folder].exists() or marks[folder].read_text() != str(options.chance)
+        (folder, task, wanted)
+        for wanted in ([f"{every} {_FIRST}", every] if options.chance > _FIRST else [every])
+        for folder, task in ((kernels / f"{number:02d}", task) for number, task in enumerate(tasks))
+        if _mark_of(folder) not in (wanted, every)
     ]
-    running: list[subprocess.Popen[bytes]] = []
+    running: dict[Path, _Builder] = {}
     try:
         while waiting or running:
-            running = [process for process in running if process.poll() is None]
             if time.monotonic() > until_sec or _bytes(kernels) > options.kernels_mb * MEGABYTE:
                 _say("no more time or room: the kernels are what was built so far")
                 return
-            while waiting and len(running) < (os.cpu_count() or 1):
-                folder, task = waiting.pop(0)
+            for folder, builder in list(running.items()):
+                if builder.is_stuck(options.kernel_seconds):
+                    _say(f"a kernel of {builder.task.name} takes too long")
+                    builder.end()
+                    waiting.insert(0, (folder, builder.task, builder.wanted))
+                if builder.has_ended():
+                    del running[folder]
+            free = [each for each in waiting if each[0] not in running]
+            if free and len(running) < (os.cpu_count() or 1):
+                folder, task, wanted = free[0]
+                waiting.remove(free[0])
                 _say(f"kernels of {task.name}")
-                running.append(_start(task, target, kernels / folder, options.chance))
+                running[folder] = _Builder(task, target, folder, wanted)
             time.sleep(_POLL_SEC)
     finally:
-        for process in running:
-            process.kill()
-            process.wait()
+        for builder in running.values():
+            builder.end()
 
 
-def _start(task: Task, target: Target, folder: Path, chance: int) -> "subprocess.Popen[bytes]":
-    folder.mkdir(parents=True, exist_ok=True)
-    arguments = [task.name, target.text, str(folder), str(chance)]
-    return subprocess.Popen([sys.executable, "-m", "benchmarks.gpu.candidates", *arguments])
+class _Builder:
+    """A process that builds kernels of one task, with the compilers that it starts."""
+
+    def __init__(self, task: Task, target: Target, folder: Path, wanted: str) -> None:
+        self.task, self.wanted = task, wanted
+        folder.mkdir(parents=True, exist_ok=True)
+        self._index, self._began_sec = folder / INDEX, time.time()
+        arguments = [task.name, target.text, str(folder), *wanted.split()]
+        command = [sys.executable, "-m", "benchmarks.gpu.candidates", *arguments]
+        self._process = subprocess.Popen(command, start_new_session=True)
+
+    def is_stuck(self, limit_sec: float) -> bool:
+        """Whether it wrote no line of its index for so long."""
+        written_sec = self._index.stat().st_mtime if self._index.exists() else 0.0
+        return time.time() - max(written_sec, self._began_sec) > limit_sec
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def end(self) -> None:
+        """Kill it with its compilers, which would go on for hours."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _mark_of(folder: Path) -> str:
+    """Return how many kernels by chance were wanted when the folder was complete; empty if it never was."""
+    return (folder / COMPLETE).read_text() if (folder / COMPLETE).exists() else ""
 
 
 def _bytes(kernels: Path) -> int:

@@ -7,6 +7,7 @@ from statistics import median
 
 from benchmarks.gpu.cells import BEGUN, Row, Value, read_rows
 from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS
+from mallorn.core.outcomes import is_disturbed
 
 _ASSERTION = "assertion: "
 
@@ -71,7 +72,9 @@ def _kernels(rows: Sequence[Row]) -> str:
         spread = f"{median(chance_us) / min(chance_us):.1f}" if chance_us else ""
         library = next((str(row["rival"]) for row in right if "rival" in row), "none")
         told_us = "" if rival_us is None else f"{rival_us:.1f}"
-        lines.append((task, library, told_us, *cells, spread, f"{len(right)} of {len(tried)}"))
+        bounds = sum(is_disturbed(_number(row.get("disturbed") or 0.0)) for row in right)
+        counts = f"{len(right)} of {len(tried)}" + (f", {bounds} disturbed" if bounds else "")
+        lines.append((task, library, told_us, *cells, spread, counts))
     head = ("task", "beside", "its us", FIRST_GUESS, DLIGHT, f"best by {CHANCE}", "median/best", "right")
     if ratios:
         medians = [

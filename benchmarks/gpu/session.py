@@ -2,21 +2,26 @@
 
     python -m benchmarks.gpu.session KIND ROOM KERNELS
 
-It answers one JSON line for each call: `result`, or `error` where the call failed and the process lives.
+It answers one JSON line for each call: `result`, or `error` where the call failed and the process lives. It
+begins with a limit of address space, which CUDA's driver exceeds, and which the product has to lift.
 """
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from benchmarks.gpu.cells import Row, Value
-from benchmarks.gpu.device import CUDA, device_of, load_runtime
-from benchmarks.gpu.parent import end_with_parent
+from benchmarks.gpu.device import CUDA, device_of, gpu_meter, load_runtime
+from stack.supervised_process import DieWithParent
+
+ADDRESS_BYTES: Final = 8 << 30  # of a session before CUDA is loaded
 
 
 class SessionEnded(Exception):
@@ -57,6 +62,10 @@ class Session:
         self._process.stdin.flush()
         return self._answer()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def _answer(self) -> Value:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
@@ -72,11 +81,11 @@ class Session:
 class Kernels:
     """What a session does for its user, with libraries of one folder."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path, meter: Any) -> None:
         import numpy as np
         import tvm
 
-        self._folder, self._device = folder, device_of(kind)
+        self._folder, self._device, self._meter = folder, device_of(kind), meter
         self._numpy, self._runtime = np, tvm.runtime
 
     def add(self, library: str, count: int) -> bool:
@@ -99,13 +108,32 @@ class Kernels:
         self._device.sync()
         return True
 
+    def endless(self, library: str, count: int, deadline_sec: float) -> bool:
+        """Run a prepared kernel that never returns, with the deadline that a device gives a candidate."""
+        signal.setitimer(signal.ITIMER_REAL, deadline_sec)
+        self._load(library)["main"](self._runtime.empty((count,), "float32", self._device))
+        self._device.sync()
+        return True
+
+    def address_space(self) -> Row:
+        """Return the limits of this process's address space and data, and what it has of both."""
+        limits = {name: resource.getrlimit(getattr(resource, name)) for name in ("RLIMIT_AS", "RLIMIT_DATA")}
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        has: Row = {name: int(status[name].split()[0]) << 10 for name in ("VmSize", "VmData")}
+        return has | {name: list(limit) for name, limit in limits.items()}
+
+    def gpu_load(self) -> Row:
+        """Return what NVML tells of the GPU behind the walls."""
+        load = self._meter.look()
+        return {"share": load.share, "words": list(load.words), "power_limit": self._meter.power_limit()}
+
     def _load(self, library: str) -> Any:
         return self._runtime.load_module(str(self._folder / library))
 
 
 def main() -> None:
     """Close the walls, then answer until there is no more call."""
-    end_with_parent()
+    DieWithParent(signal.SIGKILL, os.getppid())()
     kind, room, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
@@ -114,14 +142,16 @@ def main() -> None:
     from workers.sandbox.system_paths import accelerator_paths
 
     os.environ |= dict.fromkeys(("HOME", "TMPDIR", "CUDA_CACHE_PATH"), str(room))
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     load_runtime(kind)
+    meter = gpu_meter() if kind == CUDA else None
     others = (*accelerator_paths(kind), (str(folder), READ))
     _say(answers, {"result": enter_sandbox(SandboxSpec(room, drives_gpu=kind == CUDA, others=others))})
     kernels: Kernels | None = None
     for line in sys.stdin:
         call = json.loads(line)
         try:
-            kernels = kernels or Kernels(kind, folder)
+            kernels = kernels or Kernels(kind, folder, meter)
             _say(answers, {"result": getattr(kernels, call.pop("method"))(**call)})
         except Exception as error:
             _say(answers, {"error": f"{type(error).__name__}: {error}"[:500]})

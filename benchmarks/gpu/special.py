@@ -12,11 +12,13 @@ from benchmarks.gpu.device import CUDA
 ADD: Final = "add.so"  # sums of two vectors of ADD_COUNT numbers
 ADD_COUNT: Final = 1 << 16
 OTHER_ARCH: Final = "add-other-architecture.so"
-FAR: Final = "write-far.so"  # writes where no memory is
+FAR: Final = "write-far.so"  # stores far behind the end of its only buffer
+ENDLESS: Final = "endless.so"  # never returns
 MODEL: Final = "model.so"  # a network of two layers
 SAVED: Final = "model.npz"  # its `input` and its right `output`
 _ANOTHER: Final = "sm_80"  # device code for it runs on no GPU of another generation
 _THREADS: Final = 32
+ENDLESS_COUNT: Final = _THREADS
 _SIZE: Final = 64
 _FAR: Final = f"""
 @T.prim_func(s_tir=True)
@@ -30,20 +32,38 @@ def main(c: T.handle):
 """
 
 
+_ENDLESS: Final = f"""
+@T.prim_func
+def main(c: T.handle):
+    T.func_attr({{"global_symbol": "main"}})
+    C = T.match_buffer(c, ({_THREADS},), "float32")
+    for i in LOOP:
+        C[i] = T.float32(0)
+        while C[i] < T.float32(1e30):
+            C[i] = C[i] + T.float32(1)
+"""
+
+
 def main() -> None:
     """Build the libraries that the folder lacks."""
     target, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     attrs = json.loads(target)
     on_gpu = attrs["kind"] == CUDA
-    libraries = {ADD: (_add, target), FAR: (_write_far, target)}
+    scheduled = _on_threads if on_gpu else lambda module: module
+    libraries = {
+        ADD: (lambda: scheduled(_add()), target),
+        FAR: (lambda: scheduled(_parsed(_FAR)), target),
+        ENDLESS: (lambda: _endless(on_gpu), target),
+    }
     if on_gpu:
-        libraries[OTHER_ARCH] = (_add, json.dumps(attrs | {"arch": _ANOTHER}, sort_keys=True))
+        another = json.dumps(attrs | {"arch": _ANOTHER}, sort_keys=True)
+        libraries[OTHER_ARCH] = lambda: scheduled(_add()), another
     for name, (program, wanted) in libraries.items():
         if not (folder / name).exists():
             from benchmarks.gpu.candidates import compile_to
 
-            compile_to(_on_threads(program()) if on_gpu else program(), wanted, folder / name)
+            compile_to(program(), wanted, folder / name)
     if not (folder / MODEL).exists():
         _build_model(folder, target)
 
@@ -68,12 +88,17 @@ def _add() -> Any:
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
-def _write_far() -> Any:
-    """Return a program that stores far behind the end of its only buffer."""
+def _endless(on_gpu: bool) -> Any:
+    """Return a program that counts up to a number which float32 never reaches by ones."""
+    loop = f'T.thread_binding({_THREADS}, "threadIdx.x")' if on_gpu else f"T.serial({_THREADS})"
+    return _parsed(_ENDLESS.replace("LOOP", loop))
+
+
+def _parsed(source: str) -> Any:
     import tvm
     from tvm.script import from_source
 
-    return tvm.IRModule({"main": from_source(_FAR)})
+    return tvm.IRModule({"main": from_source(source)})
 
 
 def _build_model(folder: Path, target: str) -> None:

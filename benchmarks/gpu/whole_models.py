@@ -4,6 +4,8 @@ python -m benchmarks.gpu.whole_models KIND HOME OUT MODEL
 """
 
 import importlib.util
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.gpu.cells import Cells, Row
 from benchmarks.gpu.device import device_of, load_runtime
-from benchmarks.gpu.parent import end_with_parent
+from stack.supervised_process import DieWithParent
 
 TUNED: Final = "tuned"
 EAGER: Final = "torch eager"
@@ -28,7 +30,7 @@ Run = Callable[[], list[Any]]  # one run, awaited; its outputs as arrays
 
 def main() -> None:
     """Load one form after the other; time each by itself at once, then all that are there in turn."""
-    end_with_parent()
+    DieWithParent(signal.SIGKILL, os.getppid())()
     kind, home, out, model = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
     cells = Cells(home / "part2.jsonl", out / "part2.jsonl")
     file = home / "models" / f"{model}.onnx"

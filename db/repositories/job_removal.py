@@ -1,9 +1,9 @@
 """Jobs that are set aside or deleted: what goes, what stays, and what has been kept for long enough."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from sqlalchemy import delete, exists, or_, select, update
+from sqlalchemy import and_, delete, exists, or_, select, update
 
 from db.database_clock import now
 from db.repositories.base import said, until
@@ -118,6 +118,12 @@ class Removals(Jobs):
         """Jobs that ended longer ago, the oldest first."""
         old = Job.finished_at < until(-days * 86400), Job.state.in_(ENDED), Job.deleted_at.is_(None)
         return self.session.scalars(select(Job.id).where(*old).order_by(Job.finished_at).limit(limit)).all()
+
+    def over(self, job_ids: Collection[str], days: float) -> Sequence[str]:
+        """Return those of the jobs that were deleted, or that ended so many days ago."""
+        has_ended = and_(Job.finished_at < until(-days * 86400), Job.state.in_(ENDED))
+        is_over = self.among(Job.id, job_ids), or_(Job.deleted_at.is_not(None), has_ended)
+        return self.session.scalars(select(Job.id).where(*is_over)).all()
 
     def forget_logs(self, days: float, limit: int) -> Sequence[str]:
         """Delete logs, and searchers' states, of jobs that ended longer ago; which jobs it was."""

@@ -45,6 +45,11 @@ def exports_beside(uri: str) -> str:
     return uri.rpartition("/")[0]
 
 
+def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
+    """Return the URI of a batch's record; with `*` as an id, a pattern of such URIs."""
+    return f"{artifacts.rstrip('/')}/batches/{job_id}/{batch_id}.json"
+
+
 def scripts_uri(artifacts: str, workload_key: str, trace: str) -> str:
     """A schedule in readable form, named by what it is: jobs that end with the same schedule share it."""
     return f"{artifacts.rstrip('/')}/scripts/{sha256(f'{workload_key}:{trace}'.encode()).hexdigest()}.json"

@@ -6,6 +6,8 @@ from typing import Final
 # To leave a candidate unbuilt is a choice: a build error whose text begins so, which is counted apart.
 NOT_COMPILED: Final = "not compiled: "
 LEFT_UNBUILT: Final = "left_unbuilt"
+#: The share of a timing in which its processors were others': more than this makes it a bound and no time.
+QUIET_SHARE: Final = 0.05
 
 
 class Outcome(StrEnum):
@@ -31,3 +33,8 @@ class Outcome(StrEnum):
     @property
     def failed(self) -> bool:
         return self is not Outcome.OK
+
+
+def is_disturbed(share: float | None) -> bool:
+    """Whether a time with this share is only an upper bound; one of which nothing is known is believed."""
+    return share is not None and share > QUIET_SHARE

@@ -1,10 +1,11 @@
 """Keeps secrets out of all that is printed: errors, logs, tracebacks."""
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from pydantic import SecretStr
+if TYPE_CHECKING:
+    from pydantic import SecretStr  # run_batch.py has this module without pydantic
 
 HIDDEN: Final = "***"
 LEAST_CHARS: Final = 8
@@ -15,9 +16,9 @@ _WORD: Final = re.compile(r"""[^\s'"]+""")
 _QUERY: Final = re.compile(r"""((?:pass\w{0,40}|pwd|secret\w{0,40}|token)=)[^\s&'"]+""", re.IGNORECASE)
 
 
-def hide(secret: SecretStr | str | None) -> None:
+def hide(secret: "SecretStr | str | None") -> None:
     """From now on this is printed nowhere; of several with commas between them none."""
-    text = secret.get_secret_value() if isinstance(secret, SecretStr) else secret or ""
+    text = secret if isinstance(secret, str) else secret.get_secret_value() if secret is not None else ""
     _known.update(filter(_is_no_word, map(str.strip, text.split(","))))
 
 

@@ -20,6 +20,11 @@ ANY_RECORDING: Final = "*"
 LONGEST_NAME: Final = 400
 
 
+def is_built_by_tvm(options: JobOptions) -> bool:
+    """Return whether TVM builds what the job times, so that its measuring context names a builder."""
+    return options.measurer in ON_DEVICES
+
+
 def stand_in(target: Target) -> str:
     """Who measures in place of devices of this target; empty where devices do."""
     named = target.attrs.get("device")

@@ -11,12 +11,13 @@ from db.session import Database
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.settings import Settings
 from mallorn.core.surviving_loop import Turn
-from services.artifact_removal import delete_model, remove_export
+from services.artifact_removal import delete_model, remove_batches, remove_export
 
 # A minute later comes the next: nobody waits for a writer that deletes for long.
 AT_A_TIME: Final = 20
 ENTRIES_AT_A_TIME: Final = 1000
 UNMEASURED_KEPT_DAYS: Final = 1.0  # a worker may still be at work for a job that was deleted
+BATCHES_KEPT_DAYS: Final = 60.0  # after the end of their job, which may be resumed
 WORKERS_KEPT_DAYS: Final = 7.0  # the fleet's page shows a day
 
 
@@ -40,6 +41,8 @@ def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> No
             leftovers = [(job.id, job.export_uri) for job in Removals(session).leftovers(AT_A_TIME)]
         for job_id, uri in leftovers:
             remove_export(database, job_id, uri or "")
+    with turn.part("records of old batches are not removed"):
+        remove_batches(database, settings.artifacts, BATCHES_KEPT_DAYS)
     with turn.part("deleted jobs that measured nothing are not removed"), database.transaction() as session:
         Removals(session).forget_unmeasured(UNMEASURED_KEPT_DAYS, ENTRIES_AT_A_TIME)
     with turn.part("old workers are not forgotten"), database.transaction() as session:

@@ -29,7 +29,7 @@ from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
-from mallorn.core.stand_in_measurers import DEVICE, stand_in
+from mallorn.core.stand_in_measurers import is_built_by_tvm, stand_in
 from mallorn.core.states import ZERO_SHOT, JobState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
@@ -143,7 +143,7 @@ def _upgraded(step: _JobStep, context: Context, devices: Sequence[Device]) -> Se
     """
     like, workers = like_of(context), Workers(step.session)
     found = [each for each in devices if replace(like_of(each), tvm_version=like.tvm_version) == like]
-    ours = workers.builder() if step.options.measurer == DEVICE else None
+    ours = workers.builder() if is_built_by_tvm(step.options) else None
     if not found or ours is None or context.builder in workers.builders():
         return ()
     ReplacedCode(step.session).rebind(step.job.id, context, ours, found[0].tvm_version)

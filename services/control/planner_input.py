@@ -12,7 +12,7 @@ from db.repositories.task_histories import TaskHistory, WorkloadRound
 from db.repositories.workers import Workers
 from db.tables import Device, Job
 from mallorn.core.job_options import JobOptions
-from mallorn.core.stand_in_measurers import DEVICE
+from mallorn.core.stand_in_measurers import is_built_by_tvm
 from mallorn.core.states import RoundState
 from mallorn.core.values.machine import limit_us
 from services.planner.planner_values import JobView, Point, TaskView
@@ -60,7 +60,7 @@ def lost(closed: Sequence[WorkloadRound]) -> int:
 def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
     """The context in which all times of a job with these options are taken on this class of host."""
     host = device.host_class, device.tvm_version, device.threads
-    builder = Workers(session).builder() if options.measurer == DEVICE else None
+    builder = Workers(session).builder() if is_built_by_tvm(options) else None
     return Contexts(session).ensure(device.target_id, *host, options.timing(), builder).id
 
 

@@ -19,6 +19,7 @@ from tests.fixtures.batches import outcomes
 from tests.fixtures.command_line import clean_environment, typed
 from tests.fixtures.service import Service, log_key, seldom, start_service, stop_service, trials
 from tests.fixtures.waiting import wait_for
+from workers.detached.run_batch import FORMAT
 
 TRIALS = 4
 PACKAGES = ("tvm", "tvm_ffi", "numpy", "numpy.libs", "ml_dtypes", "typing_extensions.py")
@@ -160,7 +161,7 @@ def test_a_job_of_devices_that_are_reached_has_no_batches(service: Service, netw
 def test_results_of_another_service_are_refused(service: Service, tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
     device = {"name": "n", "host_id": "h", "host_class": "c", "threads": 1, "tvm_version": "0.27"}
-    header = {"format": 1, "batch": "0123456789abcdef", "digest": "d", "device": device}
+    header = {"format": FORMAT, "batch": "0123456789abcdef", "digest": "d", "device": device}
     results.write_text(json.dumps(header) + "\n")
     refused = batch(service, "take", results)
     assert refused.returncode == 1

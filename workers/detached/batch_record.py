@@ -8,14 +8,15 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue, ValidationError
 
-from mallorn.core.artifact_uris import reaching
-from mallorn.core.errors import InvalidRequest, NotFound
+from mallorn.core.artifact_uris import batch_uri, reaching
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.storable_json import read_json
 from mallorn.core.storable_json import told as told_of
 from mallorn.core.values.base import Value
+from mallorn.core.values.disturbance import Disturbance
 from searchers.base import Proposal
 from workers.detached.run_batch import FORMAT
-from workers.device.device_class import Endpoint, endpoint_of
+from workers.device.device_class import MOST_THREADS, Endpoint, endpoint_of
 
 LEASE_SEC: Final = 60 * 24 * 3600.0  # of what a batch holds: queues and journeys are long
 MOST_BYTES: Final = 64 * 1024**2
@@ -24,6 +25,7 @@ LONGEST_US: Final = 1e10
 ANOTHER: Final = "this service did not make the batch of these results, or it was dropped"
 RESULTS: Final = "mallorn batch take FILE.results.jsonl   (as run_batch.py wrote it)"
 AGAIN: Final = "mallorn batch next JOB -o FILE"
+Seconds = Annotated[float, Field(ge=0, lt=LONGEST_US, allow_inf_nan=False)]
 Microseconds = Annotated[float, Field(gt=0, lt=LONGEST_US, allow_inf_nan=False)]
 
 
@@ -61,6 +63,16 @@ def holder_of(batch_id: str) -> str:
     return f"batch-{batch_id}"
 
 
+class _ToldDisturbance(Disturbance):
+    timed: Literal[1]
+    bounds: Annotated[int, Field(ge=0, le=1)]
+    kept_sec: Seconds
+    lost_sec: Seconds
+    rivals: Annotated[float, Field(ge=0, lt=1e6, allow_inf_nan=False)]
+    cores: Annotated[int, Field(ge=0, le=MOST_THREADS)]
+    gpu: Annotated[str, Field(max_length=1000)]
+
+
 class CallResult(Value):
     """The outcome of a call."""
 
@@ -70,6 +82,8 @@ class CallResult(Value):
     run_ms: Annotated[float, Field(ge=0, lt=LONGEST_US, allow_inf_nan=False)] = 0.0
     error: Annotated[str, Field(max_length=4000)] = ""
     max_error: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    disturbed: Annotated[float | None, Field(ge=0, le=1)] = None
+    disturbance: _ToldDisturbance | None = None
 
 
 class _Header(Value):
@@ -123,14 +137,9 @@ def read_results(file: Path) -> BatchResults:
     return BatchResults(headers[0].batch, headers[0].digest, device, calls)
 
 
-def uri_of(artifacts: str, batch_id: str) -> str:
-    """Return the URI of a batch's record."""
-    return f"{artifacts.rstrip('/')}/batches/{batch_id}.json"
-
-
 def keep(artifacts: str, batch: SentBatch) -> None:
     """Keep a batch until its results come. Raises StoreAway, StorageFull."""
-    with reaching(uri_of(artifacts, batch.id)) as (store, path):
+    with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.makedirs(path.rpartition("/")[0], exist_ok=True)
         store.pipe_file(path, batch.model_dump_json().encode())
 
@@ -139,16 +148,15 @@ def kept(artifacts: str, batch_id: str) -> SentBatch:
     """Return a batch that was kept. Raises InvalidRequest for one that is not known."""
     if len(batch_id) != ID_DIGITS or not set(batch_id) <= set(hexdigits):
         raise InvalidRequest(ANOTHER, hint=AGAIN)
-    try:
-        with reaching(uri_of(artifacts, batch_id)) as (store, path):
+    with reaching(batch_uri(artifacts, "*", batch_id)) as (store, pattern):
+        for path in store.glob(pattern):
             return SentBatch.model_validate_json(store.cat_file(path))
-    except NotFound:
-        raise InvalidRequest(ANOTHER, hint=AGAIN) from None
+    raise InvalidRequest(ANOTHER, hint=AGAIN)
 
 
-def forget(artifacts: str, batch_id: str) -> None:
+def forget(artifacts: str, batch: SentBatch) -> None:
     """Delete what is kept of a batch."""
-    with reaching(uri_of(artifacts, batch_id)) as (store, path):
+    with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.rm_file(path)
 
 

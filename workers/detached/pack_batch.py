@@ -41,6 +41,7 @@ from workers.interfaces.model_compiler import ModelCompiler
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import Builds, Built
+from workers.measure.device_runs import empties_cache
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
 from workers.model_import.run import settle_import
 from workers.process.lease_renewal import LeaseKeeper
@@ -59,6 +60,16 @@ from workers.tvm.code_digest import TVM_VERSION
 from workers.tvm.compare_outputs import tolerance
 
 RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
+# Modules for another machine: they import each other, the standard library, numpy and TVM alone.
+SHARED: Final = (
+    *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
+    *("graphc/export/cuda_toolkit.py", "workers/subprocesses/cgroups.py"),
+    *("workers/device/clock_conditions.py", "workers/device/cuda_clock.py", "workers/device/cuda_driver.py"),
+    *("workers/device/gpu_meter.py", "workers/device/random_and_saved_arrays.py"),
+    *("workers/device/slice_timer.py", "workers/device/slice_timing_result.py"),
+    *("workers/host/load_meter.py", "workers/host/process_priority.py"),
+    *("workers/host/processor_contention.py", "workers/measure/stopping/incremental_timing.py"),
+)
 MAKING_SEC: Final = 3600.0  # of the lease of a round while the others of its batch are built
 BUILD_POLL_SEC: Final = 0.5
 MOST_VALUES: Final = 65_536  # of an output that are compared
@@ -105,7 +116,7 @@ class Packing:
         self._id = os.urandom(8).hex()
         runtime.name, runtime.carries_batches = holder_of(self._id), True
         self._runtime, self._job_id, self._database = runtime, job_id, runtime.database
-        self._file = BatchFile(limit_bytes)
+        self._file = BatchFile(limit_bytes, {run_batch.MODULES: shared_modules()})
         self._holds: list[LeaseToken] = []
         self._rounds: list[SentRound] = []
         self._passes: list[SentCall] = []
@@ -207,9 +218,9 @@ class Packing:
                 key = f"{round_id}-{end.slot.slot}"
                 files[f"{key}.so"] = _file_of_child(end.artifact).read()
                 build_ms[end.slot.slot] = end.build_ms
-                calls.append(
-                    self._timed(key, f"{key}.so", context.program.args.of(end.args), limit_sec) | races
-                )
+                args = context.program.args.of(end.args)
+                call = timed_call(key, f"{key}.so", args, limit_sec, self._options, self._target)
+                calls.append(call | races)
             commits.settle()
             if not calls:  # none could be built
                 close_round(self._runtime, context, token, RoundStats(candidates=len(missing)), state)
@@ -251,18 +262,6 @@ class Packing:
             finally:
                 builds.abort()
 
-    def _timed(self, key: str, library: str, args: Arguments, limit_sec: float) -> run_batch.Json:
-        """Return the call that times a library."""
-        evaluator = self._options.evaluator
-        return {
-            "key": key,
-            "library": library,
-            "args": drawn(args, TIMED_INTS, TIMED_FLOATS),
-            "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
-            "stopping": self._options.stopping,
-            "timeout_sec": limit_sec,
-        }
-
     def _add_finish(self) -> None:
         """Add what decides all tasks: passes of their contests, in turn, and a check of each contender."""
         is_added, runtime, job_id = False, self._runtime, self._job_id
@@ -297,7 +296,8 @@ class Packing:
         for turn in range(PASSES):
             for name, end in built:
                 key, args = f"f{index}-{end.slot.slot}-{turn}", contest.program.args.of(end.args)
-                calls.append(self._timed(key, name, args, self._options.run_timeout_sec))
+                limit_sec = self._options.run_timeout_sec
+                calls.append(timed_call(key, name, args, limit_sec, self._options, self._target))
                 candidate = end.slot.candidate.key
                 self._passes.append(SentCall(key=key, workload=contest.program.key, candidate=candidate))
 
@@ -318,7 +318,7 @@ class Packing:
         reals = [each for each, arg in zip(given, program.args.args, strict=True) if "float" in arg.dtype]
         is_signed = any((each.astype("float32") < 0).any() for each in reals)
         expects = f"f{index}-expected.npz"
-        files[expects] = _expected(answers, reference.outputs)
+        files[expects] = expected_values(answers, reference.outputs)
         types = ["float32" if reference.rounds else str(answers[at].dtype) for at in reference.outputs]
         check = {
             "args": drawn(program.args.in_checks(), CHECKED_INTS, CHECKED_FLOATS[is_signed]),
@@ -346,6 +346,34 @@ class Packing:
             self._checks.append(SentCall(key=key, workload=program.key, candidate=slot.candidate.key))
 
 
+def timed_call(
+    key: str, library: str, args: Arguments, limit_sec: float, options: JobOptions, target: Target
+) -> run_batch.Json:
+    """Return the call that times a library as a device of the target would."""
+    evaluator = options.evaluator
+    return {
+        "key": key,
+        "library": library,
+        "args": drawn(args, TIMED_INTS, TIMED_FLOATS),
+        "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
+        "stopping": options.stopping,
+        "timeout_sec": limit_sec,
+        "cold": empties_cache(evaluator, args, target),
+    }
+
+
+def shared_modules() -> bytes:
+    """Return an archive of the modules that run_batch.py shares with devices, in packages without code."""
+    root, file = Path(run_batch.__file__).parents[2], BytesIO()
+    packages = {str(package) for name in SHARED for package in Path(name).parents[:-1]}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in SHARED:
+            archive.write(root / name, name)
+        for package in sorted(packages):
+            archive.writestr(f"{package}/__init__.py", "")
+    return file.getvalue()
+
+
 def needs(target: Target) -> run_batch.Json:
     """Return what a machine must have to run what is built for a target."""
     if not target.is_cpu:
@@ -366,13 +394,13 @@ def drawn(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -
     return found
 
 
-def _expected(answers: Sequence[Any], outputs: Sequence[int]) -> bytes:
-    """Return the expected outputs as an npz file: all values, or so many at random places."""
+def expected_values(answers: Sequence[Any], outputs: Sequence[int], most: int = MOST_VALUES) -> bytes:
+    """Return the expected outputs as an npz file: all values, or `most` of them at random places."""
     arrays: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
     for at in outputs:
         values = np.asarray(answers[at], "float64").reshape(-1)
-        if values.size > MOST_VALUES:
-            places = np.unique(np.random.default_rng(SEED).integers(0, values.size, MOST_VALUES))
+        if values.size > most:
+            places = np.unique(np.random.default_rng(SEED).integers(0, values.size, most))
             arrays[f"places_{at}"], values = places, values[places]
         arrays[f"values_{at}"] = values
     file = BytesIO()

@@ -6,14 +6,14 @@
 on disk before the next candidate begins. Started again, the run goes on where it ended or was killed.
 The exit status is 0 when all is timed, 3 when something is left, 2 when the machine or a file is refused.
 
-This file imports nothing of Mallorn: its rules of timing, random values and errors are copies of those that a
-device's session has, and tests/unit/detached/test_copied_rules.py compares them.
+FILE brings the modules that time and that look for what disturbs: those of a device's session, which need
+nothing else of Mallorn. Stopping rules and the errors of outputs are copies, which
+tests/unit/detached/test_copied_rules.py compares.
 """
 
 import argparse
 import ctypes
 import fcntl
-import glob
 import hashlib
 import json
 import os
@@ -25,7 +25,6 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil, inf, sqrt
 from pathlib import Path
@@ -33,8 +32,9 @@ from statistics import fmean, median, stdev
 from typing import Any, Final, NamedTuple
 
 Json = Any  # an object, as json reads it
-FORMAT: Final = 1
+FORMAT: Final = 2
 MANIFEST: Final = "batch.json"
+MODULES: Final = "modules.zip"  # of Mallorn; a folder of a batch without it needs Mallorn installed
 START_SEC: Final = 300.0  # for loading TVM and a GPU's context
 CHECK_SEC: Final = 60.0
 GRACE_SEC: Final = 20.0  # for loading a library and making its arguments
@@ -219,7 +219,7 @@ class ChildSession:
         if self._process is None:
             self._start()
         began_sec, pipe = time.monotonic(), self._process.stdin if self._process else None
-        limit_sec = call["timeout_sec"] + 2 * GRACE_SEC + (CHECK_SEC if call.get("check") else 0.0)
+        limit_sec = longest_sec(call) + 2 * GRACE_SEC + (CHECK_SEC if call.get("check") else 0.0)
         with suppress(BrokenPipeError):  # it died: its end is its answer
             if pipe is not None:
                 pipe.write(json.dumps(call).encode() + b"\n")
@@ -277,6 +277,17 @@ class ChildSession:
         return died
 
 
+def patience_sec(call: Json) -> float:
+    """Return the seconds of disturbed timings of a candidate that are taken again."""
+    _, repeat, min_repeat_ms = call.get("evaluator") or (0, 0, 0)
+    return float(repeat * min_repeat_ms / 1e3)
+
+
+def longest_sec(call: Json) -> float:
+    """Return the seconds after which a candidate that did not return is ended."""
+    return float(call["timeout_sec"] + patience_sec(call))
+
+
 def _failure(died: int | None, timeout_sec: float) -> Json:
     """Return what the end of its process says of a candidate; None: it was killed for its silence."""
     if died is None or died == -signal.SIGALRM:
@@ -297,6 +308,8 @@ def serve(folder: Path) -> int:
         answers.flush()
 
     batch = json.loads((folder / MANIFEST).read_bytes())
+    if (folder / MODULES).is_file():
+        sys.path.insert(0, str(folder / MODULES))
     try:
         device = TargetDevice(batch)
     except BatchRefused as error:
@@ -326,24 +339,33 @@ class TargetDevice:
             os.environ.setdefault("TVM_BIND_THREADS", "0")
         try:
             import tvm
+            import tvm_ffi
 
-            if self._kind == "cuda":
-                _load_cuda(tvm)
+            from workers.device.slice_timer import NEXT_SLICE, SliceTimer
+            from workers.host.process_priority import raise_priority
         except (ImportError, OSError) as error:
-            raise BatchRefused(f"TVM's runtime does not load: {error}") from None
+            raise BatchRefused(f"TVM's runtime or the batch's modules do not load: {error}") from None
         if tvm.__version__ != batch["tvm"]:
             raise BatchRefused(
                 f"the batch was built by TVM {batch['tvm']}, and this is TVM {tvm.__version__}"
             )
+        meter, gpu = _take_gpu(batch["needs"]) if self._kind == "cuda" else (None, "")
         self._tvm, self._device = tvm, tvm.device(self._kind, 0)
-        gpu = "" if self._kind == "cpu" else _check_gpu(self._device, batch["needs"])
+        if not self._device.exist:
+            raise BatchRefused(f"this machine has no {self._kind} device")
+        is_raised = self._kind == "cpu" and raise_priority()  # before TVM starts its threads
+        self._timer = SliceTimer(self._kind == "cpu", is_raised, meter)
+        tvm_ffi.register_global_func(NEXT_SLICE, self._timer.next_slice, override=True)
         version, ran = str(tvm.__version__), int(tvm.runtime.num_threads())
-        self.identity = described(version, ran, gpu)
+        name = "" if self._kind == "cpu" else str(self._device.device_name) or self._kind
+        self.identity = described(version, ran, name, gpu)
         ours = [self.identity["host_class"], version, ran]
         if batch["like"] and batch["like"] != ours:
             raise BatchRefused(
                 f"the job's times are of {batch['like'][0]}, and this is {ours[0]}: they do not compare"
             )
+        self._arguments: tuple[Json, list[Any]] = None, []
+        self._checked: tuple[Json, list[Any]] = None, []
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
             mallopt(-6, 0x80)  # fresh memory holds nonsense: what nobody wrote never passes for a result
@@ -357,32 +379,46 @@ class TargetDevice:
             told["max_error"], wrong = self._check(folder, library, check)
             if wrong:
                 return {**told, "outcome": "wrong_result", "error": wrong}
-        if evaluator := call.get("evaluator"):
-            signal.setitimer(signal.ITIMER_REAL, call["timeout_sec"] + GRACE_SEC)
-            values = [random_values(arg, seed) for seed, arg in enumerate(call["args"])]
-            tensors = [self._copy(value) for value in values]
-            signal.setitimer(signal.ITIMER_REAL, call["timeout_sec"])
-            rule = Timing(*evaluator), call["stopping"], call["best_us"]
-            told["run_us"] = self._times_us(library, tensors, *rule)
+        if call.get("evaluator"):
+            signal.setitimer(signal.ITIMER_REAL, longest_sec(call) + GRACE_SEC)
+            tensors = self._timed_with(call["args"])
+            signal.setitimer(signal.ITIMER_REAL, longest_sec(call))
+            told |= self._time(library, tensors, call)
         signal.setitimer(signal.ITIMER_REAL, 0)
         return told
 
     def _copy(self, value: Any) -> Any:
         return self._tvm.runtime.empty(value.shape, str(value.dtype), self._device).copyfrom(value)
 
-    def _times_us(
-        self, library: Any, tensors: list[Any], evaluator: "Timing", stopping: str, best_us: float | None
-    ) -> list[float]:
-        def pieces(number: int, count: int) -> list[float]:
-            timer = library.time_evaluator("main", self._device, number=number, repeat=count)
-            return list(timer(*tensors).results)
+    def _timed_with(self, args: Json) -> list[Any]:
+        """Return the arguments of timings; those of the last call if it had the same ones."""
+        if self._arguments[0] != args:
+            from workers.device.random_and_saved_arrays import random_values
 
+            self._arguments = None, []
+            tensors = [
+                self._copy(random_values(tuple(shape), dtype, low, high, seed))
+                for seed, (dtype, shape, low, high) in enumerate(args)
+            ]
+            self._arguments = args, tensors
+        return self._arguments[1]
+
+    def _time(self, library: Any, tensors: list[Any], call: Json) -> Json:
+        """Return the run times that count, and what others had of the device meanwhile."""
+        from workers.measure.stopping.incremental_timing import CandidateTimes
+
+        time_runs = self._timer.cold_times if call.get("cold") else self._timer.times
+
+        def time_slices(number: int, count: int) -> Any:
+            return time_runs(library, "main", self._kind, number, count, *tensors)
+
+        times = CandidateTimes(time_slices, patience_sec(call))
         rough = library.time_evaluator("main", self._device, number=1, repeat=1, min_repeat_ms=5)
         rough_sec = min(rough(*tensors).results)
-        run_us: list[float] = []
-        while (timing := next_timing(stopping, evaluator, run_us, best_us)) is not None:
-            run_us += [1e6 * mean for mean in take_timing(timing, rough_sec, pieces)]
-        return run_us
+        evaluator, run_us = Timing(*call["evaluator"]), list[float]()
+        while (timing := next_timing(call["stopping"], evaluator, run_us, call["best_us"])) is not None:
+            run_us += times.take(timing, rough_sec)
+        return {"run_us": times.run_us, "disturbed": times.share, "disturbance": times.disturbance()}
 
     def _check(self, folder: Path, library: Any, check: Json) -> tuple[float, str]:
         """Return the largest error of the outputs, and what is wrong with them in words.
@@ -391,7 +427,10 @@ class TargetDevice:
         """
         import numpy as np
 
-        values = drawn_values(check["args"], check["seed"])
+        wanted = check["args"], check["seed"]
+        if self._checked[0] != wanted:
+            self._checked = wanted, drawn_values(*wanted)
+        values = list(self._checked[1])
         if fingerprint(values, check["outputs"]) != check["inputs"]:
             raise ValueError("numpy draws other random numbers here: the answers cannot be compared")
         for index in check["outputs"]:
@@ -427,52 +466,44 @@ def _check_processor(needs: Json, cores: int) -> None:
         raise BatchRefused(f"the batch is for a CPU that has {', '.join(missing[:4])}, and this one has not")
 
 
-def _load_cuda(tvm: Any) -> None:
-    """Load cudart and TVM's CUDA runtime, which TVM leaves out where it loads its runtime library alone."""
-    folders = [*sys.path, "/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"]
-    places = [
-        place for folder in folders for place in glob.glob(f"{folder}/**/libcudart.so.*", recursive=True)
-    ]
-    library = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"
-    errors = []
-    for place in [*places, "libcudart.so.13"]:
-        try:
-            ctypes.CDLL(place, ctypes.RTLD_GLOBAL)
-            ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
-        except OSError as error:
-            errors.append(str(error))
-        else:
-            return
-    raise OSError("; ".join(errors[-2:]))
+def _take_gpu(needs: Json) -> tuple[Any, str]:
+    """Load CUDA for the first visible GPU; return its meter, and its part of the device's class."""
+    from mallorn.core.errors import MallornError
+    from workers.device.cuda_driver import CudaDriver, load_cuda_runtime
+    from workers.device.gpu_meter import GpuMeter
 
-
-def _check_gpu(device: Any, needs: Json) -> str:
-    if not device.exist:
-        raise BatchRefused(f"this machine has no {needs['kind']} device")
+    try:
+        gpus = CudaDriver(ctypes.CDLL).gpus()
+        signal.alarm(0)  # the driver answered
+        load_cuda_runtime()
+    except MallornError as error:
+        raise BatchRefused(error.reason) from None
+    if not gpus:
+        raise BatchRefused("this machine has no cuda device")
     wanted = str(needs.get("arch", "")).removeprefix("sm_")
-    if wanted and needs["kind"] == "cuda":
-        ours, only = str(device.compute_version).replace(".", ""), wanted[-1] in "af"
-        wanted = wanted.rstrip("af")
-        if not (ours == wanted if only else ours[:-1] == wanted[:-1] and ours[-1] >= wanted[-1]):
-            raise BatchRefused(
-                f"the batch is for {needs['arch']}, and this GPU is sm_{ours} ({device.device_name})"
-            )
-    return str(device.device_name) or str(needs["kind"])
+    ours, only, wanted = str(gpus[0].capability), wanted[-1:] in ("a", "f"), wanted.rstrip("af")
+    if wanted and not (ours == wanted if only else ours[:-1] == wanted[:-1] and ours[-1] >= wanted[-1]):
+        words = f"the batch is for {needs['arch']}, and this GPU is sm_{ours} ({gpus[0].name})"
+        raise BatchRefused(words)
+    meter = GpuMeter(gpus[0].uuid)
+    return meter, f"+{gpus[0].driver}{meter.power_limit()}"
 
 
-def described(tvm_version: str, threads: int, gpu: str) -> Json:
+def described(tvm_version: str, threads: int, accelerator: str = "", gpu: str = "") -> Json:
     """Return what a device of Mallorn says of itself, with a class that is equal where times compare."""
+    from workers.device.clock_conditions import governor, limits
+
     cpu, cores = _processor(), len(os.sched_getaffinity(0))
-    governor = _word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "unknown"
     model = cpu.get("model name") or cpu.get("CPU part") or os.uname().machine
     facts: dict[str, str] = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
-    facts.update(cores=str(cores), governor=governor)
+    facts.update(cores=str(cores), governor=governor())
     text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
     letters = "".join(each if each.isascii() and each.isalnum() else " " for each in model.lower())
     slug = "-".join(letters.split())[:40]
     host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    if gpu:
-        host_class += f"+{gpu.replace(' ', '-')}+driver-{_word('/sys/module/nvidia/version') or 'unknown'}"
+    host_class += limits()
+    if accelerator:
+        host_class += f"+{accelerator.replace(' ', '-')}{gpu}"
     boot_id = _word("/proc/sys/kernel/random/boot_id") + os.uname().nodename
     return {
         "name": f"{os.uname().nodename}-batch",
@@ -484,8 +515,8 @@ def described(tvm_version: str, threads: int, gpu: str) -> Json:
         "machine": os.uname().machine,
         "cpu_model": model,
         "cores": cores,
-        "governor": governor,
-        "accelerator": gpu,
+        "governor": governor(),
+        "accelerator": accelerator,
     }
 
 
@@ -508,30 +539,17 @@ def _word(file: str) -> str:
         return ""
 
 
-def random_values(arg: Sequence[Any], seed: int) -> Any:
-    """Return values of [low, high) for an argument (dtype, shape, low, high); booleans are coin flips."""
-    import numpy as np
-
-    dtype, shape, low, high = arg
-    generator = np.random.default_rng(seed)
-    if dtype == "bool":
-        return generator.integers(0, 2, shape).astype(bool)
-    if dtype.startswith(("int", "uint")):
-        first, end = int(low), max(int(low) + 1, int(high))
-        return generator.integers(first, end, shape, dtype=np.int64).astype(dtype)
-    values = generator.random(tuple(shape), dtype=np.float32) * np.float32(high - low) + np.float32(low)
-    return values.astype(_dtype(dtype))
-
-
 def drawn_values(args: list[Any], seed: int) -> list[Any]:
     """Return the arguments of a check: one generator draws them in turn."""
     import numpy as np
+
+    from workers.device.random_and_saved_arrays import dtype_of
 
     generator, values = np.random.default_rng(seed), []
     for dtype, shape, low, high in args:
         whole = dtype.startswith(("int", "uint", "bool"))
         found = generator.integers(low, high, shape) if whole else generator.uniform(low, high, shape)
-        values.append(np.asarray(found).astype(_dtype(dtype)))
+        values.append(np.asarray(found).astype(dtype_of(dtype)))
     return values
 
 
@@ -542,17 +560,6 @@ def fingerprint(values: list[Any], outputs: list[int]) -> int:
         if index not in outputs:
             total = zlib.crc32(value.tobytes(), total)
     return total
-
-
-def _dtype(name: str) -> Any:
-    import numpy as np
-
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes  # type: ignore[import-not-found, unused-ignore]
-
-        return np.dtype(getattr(ml_dtypes, name))
 
 
 def relative_error(ours: Any, theirs: Any) -> float:
@@ -647,26 +654,6 @@ def _interval(run_us: list[float]) -> tuple[float, float]:
     freedom = len(kept) - 1
     quantile = quantiles[freedom - 1] if freedom <= len(quantiles) else 2.0
     return mean, quantile * max(stdev(kept), 0.003 * mean) / sqrt(len(kept))
-
-
-def take_timing(timing: Timing, rough_sec: float, pieces: Any) -> list[float]:
-    """Return the means of one timing in seconds; `pieces(number, count)` times so many runs, so often."""
-    means = []
-    for _ in range(timing.repeat):
-        runs, sec, asked = 0, 0.0, 0
-        while not (runs > 0 and runs >= timing.number and sec >= timing.min_repeat_ms / 1e3):
-            if runs == 0:
-                each_sec, left_sec, most = rough_sec, timing.min_repeat_ms / 1e3 * 0.5, 10**6
-            else:
-                each_sec, left_sec, most = sec / runs, (timing.min_repeat_ms / 1e3 - sec) * 1.02, asked * 100
-            each_sec = max(each_sec, 1e-10)
-            asked = max(1, timing.number - runs, min(most, ceil(left_sec / each_sec)))
-            count = ceil(asked / max(1, round(0.01 / each_sec)))
-            number = ceil(asked / count)
-            for mean_sec in pieces(number, count):
-                runs, sec = runs + number, sec + number * mean_sec
-        means.append(sec / runs)
-    return means
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from mallorn.core.job_options import JobOptions, KeptOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.targets import Target
-from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
 from searchers.space import Candidate
 from workers.detached.batch_record import (
@@ -95,7 +94,7 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
         if batch.passes and (hold := _hold(Leases(session), finish, batch)) is not None:
             WorkItems(session).give_back(hold, Unavailable(DROPPED))
         Jobs(session).say(batch.job_id, "")
-    forget(runtime.settings.artifacts, batch_id)
+    forget(runtime.settings.artifacts, batch)
     return batch
 
 
@@ -167,9 +166,9 @@ def _result(
         run_ms=told.run_ms,
         error=told.error,
         build_ms=build_ms,
+        disturbed=told.disturbed,
     )
-    timed = Disturbance(timed=1, kept_sec=told.run_ms / 1e3) if told.run_us else None
-    return MeasureResult(slot, trial, endpoint, timed)
+    return MeasureResult(slot, trial, endpoint, told.disturbance)
 
 
 def _take_finish(

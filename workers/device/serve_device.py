@@ -11,11 +11,11 @@ from pathlib import Path
 from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
+from workers.device.cuda_driver import Gpu
 from workers.device.detect_host import available_cores, described_again, host_fingerprint
 from workers.device.device_class import Identity
 from workers.device.forked_process import ask_in_fork
 from workers.device.listen import listen
-from workers.device.nvidia_driver import Gpu
 from workers.device.serve_tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key
 from workers.device.tracker_registration import Registration

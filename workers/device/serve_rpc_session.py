@@ -20,10 +20,10 @@ from tvm.runtime import Module, Tensor, load_module, num_threads
 from mallorn.core.errors import HostFault
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
+from workers.device.cuda_driver import Gpu, load_cuda_runtime
 from workers.device.device_class import Identity, RuntimeFacts
 from workers.device.gpu_meter import GpuLoad, GpuMeter
 from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
-from workers.device.nvidia_driver import Gpu, load_cuda_runtime
 from workers.device.random_and_saved_arrays import random_values
 from workers.device.rpc_handshake import NO_SESSION
 from workers.device.slice_timer import NEXT_SLICE, SliceTimer
@@ -124,8 +124,8 @@ class RpcSession:
             "mallorn.end": self.end,
             "mallorn.random_fill": random_fill,
             "mallorn.kernel_times": kernel_times,
-            "mallorn.time_slices": lambda *call: timer.times(*call).model_dump_json(),
-            "mallorn.time_cold_slices": lambda *call: timer.cold_times(*call).model_dump_json(),
+            "mallorn.time_slices": lambda *call: json.dumps(asdict(timer.times(*call))),
+            "mallorn.time_cold_slices": lambda *call: json.dumps(asdict(timer.cold_times(*call))),
             "mallorn.use_graphs": use_graphs,
             NEXT_SLICE: timer.next_slice,
             "mallorn.load": self.load,

@@ -13,9 +13,9 @@ from typing import Final
 
 from mallorn.core.errors import Unavailable
 from mallorn.core.host_id import host_id
+from mallorn.core.outcomes import is_disturbed
 from mallorn.core.targets import Target
 from mallorn.core.values.machine import Cache, Machine
-from mallorn.core.values.trial import is_disturbed
 from workers.device.device_class import DeviceClass, Endpoint
 from workers.device.slice_timing_result import Slice
 from workers.host.host_lock import HostLock

@@ -7,7 +7,7 @@ in hundredths of a second, and is little where they were kept waiting for us.
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 PROC: Final = Path("/proc")
 RUNNING: Final = "R"
@@ -22,7 +22,7 @@ class ContentionReading:
     rivals: int  # threads of others that run, or are ready to
 
     @classmethod
-    def look(cls, proc: Path = PROC) -> Self:
+    def look(cls, proc: Path = PROC) -> "ContentionReading":
         """The counters now; of no thread where the kernel does not count (it lacks CONFIG_SCHED_INFO)."""
         waited, running = {}, 0
         for thread in (proc / "self" / "task").iterdir():

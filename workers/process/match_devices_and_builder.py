@@ -11,7 +11,7 @@ from db.repositories.workers import Workers
 from db.tables import Context, Job
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import JobOptions, KeptOptions
-from mallorn.core.stand_in_measurers import ON_DEVICES
+from mallorn.core.stand_in_measurers import is_built_by_tvm
 from workers.device.device_class import DeviceClass
 from workers.process.worker_runtime import Runtime
 from workers.tvm.code_digest import builder
@@ -31,7 +31,7 @@ def class_of_job(session: Session, job: Job) -> DeviceClass | None:
 
 def builder_of(options: JobOptions) -> str | None:
     """Return what builds here what a job times; None where its measurer builds by other means than TVM."""
-    return builder() if options.measurer in ON_DEVICES else None
+    return builder() if is_built_by_tvm(options) else None
 
 
 def wait_for_builder(

@@ -21,7 +21,7 @@ from graphc.export.cuda_toolkit import CUDART, find_nvcc, load_cudart
 from mallorn.core.errors import HostFault, InvalidRequest, MallornError
 from mallorn.core.install_command import install_line
 from mallorn.core.os_errors import os_error
-from workers.device.nvidia_driver import DRIVER, load_tvms_cuda_library
+from workers.device.cuda_driver import DRIVER, load_tvms_cuda_library
 from workers.tvm.linker import INSTALL, blame_the_host, compiler
 
 STUB: Final = Path(__file__).with_name("cuda_driver_stub.c")

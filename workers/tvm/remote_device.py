@@ -41,6 +41,7 @@ INT_RANGE = (0, 1)
 T = TypeVar("T")
 _names = count()
 _LOAD: Final = TypeAdapter(Load)
+_SLICE_TIMES: Final = TypeAdapter(SliceTimes)
 # What a session that broke raises (TVM's RPCError is a RuntimeError), and one that lacks what we ask for.
 _BROKEN: Final = (RuntimeError, AttributeError)
 # And what comes of reading an answer that is none.
@@ -185,7 +186,7 @@ class RemoteDevice:
         call = library, function or self.entry, self.kind, number, count
         told = self.call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
         try:
-            times = SliceTimes.model_validate_json(told)
+            times = _SLICE_TIMES.validate_json(told)
         except ValueError:
             raise CandidateFailed("the device tells what are no times") from None
         if len(times.slices) != count:

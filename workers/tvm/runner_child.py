@@ -4,9 +4,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -17,7 +15,6 @@ from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.trial import is_disturbed
 from workers.device.device_class import DeviceClass, Endpoint, endpoint_of
 from workers.device.random_and_saved_arrays import load_arrays, save_arrays
 from workers.device.slice_timing_result import Slice, SliceTimes
@@ -28,9 +25,9 @@ from workers.interfaces.hardware_probes import Probe
 from workers.interfaces.tensor_arguments import Arguments
 from workers.interfaces.whole_model_engine import LoadedEngine
 from workers.measure.check_reported_times import ImpossibleTime, check_times
-from workers.measure.stopping import StoppingRule, take_times
+from workers.measure.stopping import take_times
 from workers.measure.stopping.base import NamedRule
-from workers.measure.stopping.incremental_timing import ENOUGH, Patience, Piece, take_timing
+from workers.measure.stopping.incremental_timing import SEC_US, CandidateTimes
 from workers.subprocesses.serve_calls import serve
 from workers.subprocesses.typed_method import serving
 from workers.tvm.code_digest import same_code
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
 # A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
 ROUGH_MS: Final = 5
-SEC_US: Final = 1e6
 T = TypeVar("T")
 _held: dict[tuple[str, str], "RemoteDevice"] = {}
 _asked: dict[tuple[str, str], DeviceClass | None] = {}
@@ -50,72 +46,6 @@ _models: dict[DeviceModel, "RemoteModel"] = {}
 
 class CannotRun(MallornError):
     """A device does not load or run a whole model."""
-
-
-class LibraryTimer:
-    """Times a library on a device by a stopping rule, when the device's host lets it.
-
-    What the timing took is known afterwards, also if it failed.
-    """
-
-    def __init__(self, device: "RemoteDevice", patience_sec: float, cold: bool = False) -> None:
-        self._device = device
-        self._cold = cold
-        self._tensors: list[Any] = []
-        self._patience = Patience(patience_sec)
-        self._means: list[Piece] = []
-        self._told: list[SliceTimes] = []
-
-    def fill(self, args: Arguments) -> None:
-        """Make what the library is called with. Raises what `RemoteDevice.run` does."""
-        self._tensors = self._device.random_args(args)
-
-    def times_us(
-        self, library: Any, rule: StoppingRule, evaluator: EvaluatorOptions, best_us: float | None
-    ) -> list[float]:
-        """The run times that count."""
-
-        def time_once(options: EvaluatorOptions) -> list[float]:
-            means = take_timing(options, rough_sec, partial(self._pieces, library), self._patience)
-            self._means += means
-            return [mean.mean_sec * SEC_US for mean in means]
-
-        rough = library.time_evaluator(
-            self._device.entry, self._device.device, number=1, repeat=1, min_repeat_ms=ROUGH_MS
-        )
-        rough_sec = min(rough(*self._tensors).results)
-        take_times(rule, evaluator, time_once, best_us)
-        return [mean.mean_sec * SEC_US for mean in self._counting()]
-
-    @property
-    def share(self) -> float | None:
-        """Of the times that count: in which others had the processors."""
-        shares = [mean.disturbed for mean in self._counting() if mean.disturbed is not None]
-        return fmean(shares) if shares else None
-
-    @property
-    def disturbance(self) -> Disturbance:
-        """What others had of the device's host meanwhile."""
-        return Disturbance(
-            timed=1,
-            bounds=int(is_disturbed(self.share)),
-            kept_sec=sum(mean.sec for mean in self._means),
-            lost_sec=self._patience.lost_sec,
-            rivals=fmean(told.rivals for told in self._told) if self._told else 0.0,
-            cores=max((told.cores for told in self._told), default=0),
-            raised=all(told.raised for told in self._told),
-            gpu=next((words for told in self._told for words in told.gpu), ""),
-        )
-
-    def _counting(self) -> Sequence[Piece]:
-        """Those that were not disturbed, where they are enough."""
-        quiet = [mean for mean in self._means if not is_disturbed(mean.disturbed)]
-        return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
-
-    def _pieces(self, library: Any, number: int, count: int) -> list[Piece]:
-        told = self._device.time_slices(library, number, count, self._tensors, cold=self._cold)
-        self._told.append(told)
-        return [Piece(number, *each) for each in told.slices]
 
 
 def identity(
@@ -152,17 +82,29 @@ def measure(
     patience_sec: float,
     best_us: float | None = None,
 ) -> LibraryRun:
-    device = _device(tracker, target)
-    rule, timer = NamedRule(stopping), LibraryTimer(device, patience_sec, evaluator.flush_l2 == "on")
-    run = _attempt(
-        device,
-        artifact,
-        candidate_key,
-        timeout_sec + patience_sec,
-        lambda library: timer.times_us(library, rule, evaluator, best_us),
-        before=lambda: timer.fill(args),
-    )
-    return replace(run, disturbed=timer.share, disturbance=timer.disturbance)
+    device, rule = _device(tracker, target), NamedRule(stopping)
+    loaded: list[Any] = []
+    tensors: list[Any] = []
+
+    def time_slices(number: int, count: int) -> SliceTimes:
+        return device.time_slices(loaded[0], number, count, tensors, cold=evaluator.flush_l2 == "on")
+
+    times = CandidateTimes(time_slices, patience_sec)
+
+    def work(library: Any) -> list[float]:
+        loaded.append(library)
+        rough = library.time_evaluator(
+            device.entry, device.device, number=1, repeat=1, min_repeat_ms=ROUGH_MS
+        )
+        rough_sec = min(rough(*tensors).results)
+        take_times(rule, evaluator, lambda timing: times.take(timing, rough_sec), best_us)
+        return times.run_us
+
+    def fill() -> None:
+        tensors.extend(device.random_args(args))
+
+    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work, before=fill)
+    return replace(run, disturbed=times.share, disturbance=Disturbance.model_validate(times.disturbance()))
 
 
 def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:

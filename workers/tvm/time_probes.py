@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from mallorn.core.values.trial import is_disturbed
+from mallorn.core.outcomes import is_disturbed
 from workers.device.random_and_saved_arrays import random_values
 from workers.device.slice_timing_result import Slice
 from workers.interfaces.hardware_probes import Probe

@@ -2,18 +2,9 @@
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
 
-from mallorn.core.outcomes import Outcome
+from mallorn.core.outcomes import Outcome, is_disturbed
 from mallorn.core.values.candidate import Candidate
-
-#: The share of a timing in which its processors were others': more than this makes it a bound and no time.
-QUIET_SHARE: Final = 0.05
-
-
-def is_disturbed(share: float | None) -> bool:
-    """Whether a time with this share is only an upper bound; one of which nothing is known is believed."""
-    return share is not None and share > QUIET_SHARE
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
 from db.repositories.uploaded_models import Models
 from db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
-from mallorn.core.artifact_uris import export_uri, model_uri
+from mallorn.core.artifact_uris import batch_uri, export_uri, model_uri
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
@@ -158,6 +158,38 @@ def test_files_that_a_dead_process_left_behind_go_later(kept: Kept) -> None:
     kept.tidy()
     assert not kept.export.exists()
     assert kept.rows.read(lambda session: Removals(session).leftovers(5)) == []
+
+
+def batch_record(kept: Kept, job_id: str) -> Path:
+    file = Path(batch_uri(str(kept.data / "artifacts"), job_id, "0123456789abcdef"))
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    return file
+
+
+def test_what_is_known_of_a_batch_goes_long_after_the_end_of_its_job(kept: Kept) -> None:
+    record, unknown = batch_record(kept, kept.rows.job_id), batch_record(kept, "job-of-another-database")
+    kept.tidy()
+    assert record.exists(), "the job ended a month ago, and may be resumed"
+    kept.rows.write(lambda session: session.execute(update(Job).values(finished_at=1.0)))
+    kept.tidy()
+    assert not record.parent.exists()
+    assert unknown.exists(), "the artifact store may serve another database, too"
+
+
+def test_what_is_known_of_a_batch_goes_with_its_job(kept: Kept) -> None:
+    record = batch_record(kept, kept.rows.job_id)
+    kept.rows.write(lambda session: Removals(session).delete(kept.rows.job_id, "ada"))
+    kept.tidy()
+    assert not record.exists()
+
+
+def test_batches_of_a_job_that_goes_on_stay_however_old_they_are(kept: Kept) -> None:
+    record = batch_record(kept, kept.rows.job_id)
+    kept.rows.write(lambda session: Jobs(session).resume(kept.rows.job_id, "ada", 8))
+    kept.rows.write(lambda session: session.execute(update(Job).values(created_at=1.0)))
+    kept.tidy()
+    assert record.exists()
 
 
 def test_a_job_that_goes_on_in_the_meantime_stays(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:

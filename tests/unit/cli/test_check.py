@@ -239,6 +239,7 @@ def test_what_a_gpu_lacks_has_a_line_each_with_the_command_that_brings_it(
         )
     assert "next: pip install 'mallorn[cuda]'" in result.stdout
     assert "docker run --gpus all" in result.stdout
+    assert "mallorn check" not in result.stdout, "no check advises itself"
 
 
 @pytest.mark.usefixtures("asked")

@@ -16,13 +16,18 @@ from workers.detached.batch_record import (
     known_calls,
     read_results,
 )
+from workers.detached.run_batch import FORMAT
 
 DEVICE = {
     "name": "node7", "host_id": "a" * 16, "host_class": "epyc-8c", "threads": 8, "tvm_version": "0.27",
     "is_local": True,
 }  # fmt: skip
-HEADER = {"format": 1, "batch": "0123456789abcdef", "digest": "d", "device": DEVICE}
+HEADER = {"format": FORMAT, "batch": "0123456789abcdef", "digest": "d", "device": DEVICE}
 TIMED = {"key": "1-0", "outcome": "ok", "run_us": [2.5, 3.5], "run_ms": 20.0}
+QUIET = {
+    "timed": 1, "bounds": 0, "kept_sec": 0.1, "lost_sec": 0.0, "rivals": 0.5, "cores": 8, "raised": True,
+    "gpu": "",
+}  # fmt: skip
 BATCH = SentBatch(
     id="0123456789abcdef",
     job_id="j",
@@ -44,7 +49,16 @@ def test_results_are_read_up_to_a_line_that_was_cut_off(tmp_path: Path) -> None:
         end.write('{"key": "1-1", "outc')
     told = read_results(file)
     assert [*told.calls] == ["1-0"]
+    assert told.calls["1-0"].disturbance is None, "nothing is known"
     assert told.calls["1-0"].run_us == (2.5, 3.5)
+
+
+def test_what_disturbed_a_timing_comes_home_with_it(tmp_path: Path) -> None:
+    told = TIMED | {"disturbed": 0.4, "disturbance": QUIET | {"bounds": 1, "lost_sec": 2.5}}
+    call = read_results(written(tmp_path, HEADER, told)).calls["1-0"]
+    assert call.disturbed == 0.4
+    assert call.disturbance is not None
+    assert (call.disturbance.bounds, call.disturbance.lost_sec, call.disturbance.cores) == (1, 2.5, 8)
 
 
 def test_a_file_says_nothing_of_a_device_that_registered(tmp_path: Path) -> None:
@@ -71,6 +85,12 @@ def test_of_two_results_of_one_call_the_first_counts(tmp_path: Path) -> None:
         TIMED | {"outcome": "withdrawn"},
         TIMED | {"run_ms": -1},
         TIMED | {"key": "k" * 65},
+        TIMED | {"disturbed": 1.5},
+        TIMED | {"disturbed": float("nan")},
+        TIMED | {"disturbance": QUIET | {"rivals": float("inf")}},
+        TIMED | {"disturbance": QUIET | {"lost_sec": -1.0}},
+        TIMED | {"disturbance": QUIET | {"timed": 9}},
+        TIMED | {"disturbance": QUIET | {"gpu": "w" * 1001}},
         TIMED | {"error": "e" * 4001},
         HEADER | {"device": {}},
         HEADER | {"device": DEVICE | {"host_id": "simulated"}},

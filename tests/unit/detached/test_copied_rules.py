@@ -1,4 +1,4 @@
-"""run_batch.py imports nothing of Mallorn: what it copied must stay what a device's session does."""
+"""run_batch.py brings few modules of Mallorn: what it copied must stay what a device's session does."""
 
 import numpy as np
 import pytest
@@ -12,9 +12,6 @@ from workers.detached import run_batch
 from workers.detached.pack_batch import CHECKED_INTS, RULES, TIMED_FLOATS, TIMED_INTS, drawn
 from workers.detached.run_batch import Timing
 from workers.device import clock_conditions, detect_host
-from workers.device.random_and_saved_arrays import random_values
-from workers.measure.stopping.incremental_timing import Patience, Piece
-from workers.measure.stopping.incremental_timing import take_timing as pieces_of_timing
 from workers.tvm import compare_outputs, remote_device
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.reference_outputs import random_arguments
@@ -37,42 +34,6 @@ def test_a_rule_stops_when_the_one_of_a_device_does(
     theirs = resolve("stopping", rule)().next_timing(asked, run_us, best_us)
     ours = run_batch.next_timing(rule, Timing(number, repeat, min_repeat_ms), run_us, best_us)
     assert ours == (None if theirs is None else (theirs.number, theirs.repeat, theirs.min_repeat_ms))
-
-
-@given(
-    number=st.integers(1, 100),
-    repeat=st.integers(1, 4),
-    min_repeat_ms=st.integers(0, 200),
-    rough_us=US,
-    real_us=US,
-)
-def test_a_timing_takes_the_same_pieces(
-    number: int, repeat: int, min_repeat_ms: int, rough_us: float, real_us: float
-) -> None:
-    asked: list[list[tuple[int, int]]] = [[], []]
-
-    def theirs(runs: int, count: int) -> list[Piece]:
-        asked[0].append((runs, count))
-        return [Piece(runs, real_us / 1e6)] * count
-
-    def ours(runs: int, count: int) -> list[float]:
-        asked[1].append((runs, count))
-        return [real_us / 1e6] * count
-
-    options = EvaluatorOptions(number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
-    means = pieces_of_timing(options, rough_us / 1e6, theirs, Patience())
-    found = run_batch.take_timing(Timing(number, repeat, min_repeat_ms), rough_us / 1e6, ours)
-    assert asked[0] == asked[1]
-    assert found == pytest.approx([mean.mean_sec for mean in means])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "int64", "uint8", "bool"])
-def test_arguments_hold_the_values_that_a_device_fills_in(dtype: str) -> None:
-    low, high = TIMED_FLOATS if "float" in dtype else (0, 5)
-    theirs = random_values((3, 5), dtype, low, high, 7)
-    ours = run_batch.random_values((dtype, [3, 5], low, high), 7)
-    assert ours.dtype == theirs.dtype
-    assert ours.tobytes() == theirs.tobytes()
 
 
 def test_arguments_of_timings_lie_in_the_ranges_of_a_device() -> None:
@@ -106,6 +67,6 @@ def test_an_answer_that_is_no_number_is_infinitely_wrong(odd: float) -> None:
 
 def test_a_host_is_of_the_class_that_its_own_device_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detect_host, "cpu_quota", lambda: None)
-    monkeypatch.setattr(clock_conditions, "cpu_quota", lambda: None)
-    ours = run_batch.described("0.27", 2, "")["host_class"]
-    assert ours + clock_conditions.limits() == detect_host.host_fingerprint()["host_class"]
+    monkeypatch.setattr(clock_conditions, "cpu_quota", lambda: 1.5)
+    ours = run_batch.described("0.27", 2)["host_class"]
+    assert ours == detect_host.host_fingerprint()["host_class"]

@@ -1,5 +1,6 @@
 """What run_batch.py promises on a machine without Mallorn, tried with libraries that misbehave."""
 
+import os
 import signal
 from functools import partial
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mallorn.core.outcomes import is_disturbed
 from tests.fixtures.batches import (
     HOST,
     begin,
@@ -18,7 +20,8 @@ from tests.fixtures.batches import (
     write_manifest,
 )
 from tests.fixtures.waiting import wait_for
-from workers.detached.run_batch import BatchRefused, ResultsFile, run
+from workers.detached.batch_record import read_results
+from workers.detached.run_batch import FORMAT, BatchRefused, ResultsFile, run
 
 
 @pytest.fixture
@@ -39,6 +42,16 @@ def test_a_candidate_that_crashes_or_fails_costs_only_itself(tmp_path: Path, res
     assert "SIGSEGV" in told["b"]["error"]
     assert "no.such.function" in told["c"]["error"]
     assert all(us > 0 for us in told["d"]["run_us"])
+
+
+def test_each_timing_says_what_others_had_of_its_processors(tmp_path: Path, results: Path) -> None:
+    batch = write_batch(tmp_path / "batch", [call("a", "double")])
+    assert run(batch, results) == 0
+    told = read_results(results).calls["a"]
+    assert told.disturbance is not None
+    assert told.disturbance.timed == 1
+    assert told.disturbance.cores == os.cpu_count()
+    assert told.disturbance.bounds == is_disturbed(told.disturbed)
 
 
 def test_one_that_never_returns_is_ended_at_its_deadline(tmp_path: Path, results: Path) -> None:
@@ -88,7 +101,7 @@ def test_without_time_nothing_begins(tmp_path: Path, results: Path) -> None:
 
 def test_only_one_process_at_a_time_writes_results(tmp_path: Path, results: Path) -> None:
     batch = write_batch(tmp_path / "batch", [call("a", "double")])
-    mark = {"format": 1, "batch": "0123456789abcdef", "digest": "of another"}
+    mark = {"format": FORMAT, "batch": "0123456789abcdef", "digest": "of another"}
     held = ResultsFile(results, mark, {})
     with pytest.raises(BatchRefused, match="another process"):
         run(batch, results)
@@ -119,7 +132,7 @@ def test_a_changed_library_is_refused(tmp_path: Path, results: Path) -> None:
         ({"needs": HOST | {"flags": ["avx9000"]}}, "a CPU that has avx9000"),
         ({"tvm": "0.1"}, "built by TVM 0.1"),
         ({"like": ["another-host", "0.27", 2]}, "do not compare"),
-        ({"format": 2}, "format 2"),
+        ({"format": 1}, "format 1"),
     ],
 )
 def test_another_machine_is_refused(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from mallorn.core.outcomes import is_disturbed
 from mallorn.core.values.disturbance import Disturbance
-from mallorn.core.values.trial import is_disturbed
 from workers.device import gpu_meter
 from workers.device.gpu_meter import GpuLoad, GpuMeter
 from workers.host.load_meter import Load

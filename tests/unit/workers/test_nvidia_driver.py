@@ -2,6 +2,7 @@
 
 import ctypes
 import resource
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from mallorn.core.errors import HostFault, InvalidTarget
-from workers.device import nvidia_driver
-from workers.device.nvidia_driver import Gpu, choose_gpu, gpu_fault, visible_gpus
+from workers.device import cuda_driver
+from workers.device.cuda_driver import Gpu
+from workers.device.nvidia_driver import choose_gpu, gpu_fault, visible_gpus
 
 H100 = "NVIDIA H100 80GB HBM3"
 MIG = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
@@ -73,7 +75,7 @@ class Driver:
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the kernel tells the version of its module."""
-    monkeypatch.setattr(nvidia_driver, "KERNEL_MODULE", tmp_path / "version")
+    monkeypatch.setattr(cuda_driver, "KERNEL_MODULE", tmp_path / "version")
     return tmp_path / "version"
 
 
@@ -125,7 +127,7 @@ def test_the_limit_of_address_space_is_lifted_for_the_driver(monkeypatch: pytest
     limits = {resource.RLIMIT_AS: (8 << 30, 64 << 30)}
     monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
-    nvidia_driver.lift_address_limit()
+    cuda_driver.lift_address_limit()
     assert limits[resource.RLIMIT_AS] == (64 << 30, 64 << 30)
 
 
@@ -141,8 +143,8 @@ def test_a_gpu_that_gives_none_is_told_in_the_drivers_words(step: str) -> None:
 
 def test_a_driver_that_never_answers_ends_its_fork() -> None:
     def hang(_library: str) -> Any:
-        nvidia_driver.signal.raise_signal(nvidia_driver.signal.SIGALRM)
-        time.sleep(nvidia_driver.ANSWER_SEC)
+        signal.raise_signal(signal.SIGALRM)
+        time.sleep(cuda_driver.ANSWER_SEC)
 
     assert "SIGALRM" in gpu_fault(hang)
 

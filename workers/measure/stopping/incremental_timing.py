@@ -4,15 +4,31 @@ TVM guesses how many runs last `min_repeat_ms` and, where the guess falls short,
 takes a longer one; where the first runs were slow, it takes one much too long. Here a timing is taken in
 pieces: each is as long as the pieces before say is missing, and all of them count in which the processors
 were ours. Those in which others had them are taken again, as long as there is patience.
+
+run_batch.py has this module, too: it imports nothing but what `pack_batch.SHARED` lists.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from statistics import fmean
+from typing import Final, Protocol
 
-from mallorn.core.job_options import EvaluatorOptions
-from mallorn.core.values.trial import is_disturbed
+from mallorn.core.outcomes import is_disturbed
+from workers.device.slice_timing_result import SliceTimes
+
+
+class Evaluator(Protocol):
+    """The length of a timing, as `EvaluatorOptions` has it."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def repeat(self) -> int: ...
+
+    @property
+    def min_repeat_ms(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +57,7 @@ PIECE_SEC: Final = 0.01
 NO_TIME_SEC: Final = 1e-10
 # What of a timing, or of its means, suffices where the rest was disturbed.
 ENOUGH: Final = 0.5
+SEC_US: Final = 1e6
 
 
 @dataclass
@@ -56,8 +73,59 @@ class Patience:
         self.lost_sec += lost_sec
 
 
+class CandidateTimes:
+    """The times of one candidate, and what others had of its device meanwhile."""
+
+    def __init__(self, time_slices: Callable[[int, int], SliceTimes], patience_sec: float) -> None:
+        """`time_slices(number, count)` times `count` slices of `number` runs each."""
+        self._time_slices = time_slices
+        self._patience = Patience(patience_sec)
+        self._means: list[Piece] = []
+        self._told: list[SliceTimes] = []
+
+    def take(self, options: Evaluator, rough_sec: float) -> list[float]:
+        """Take one timing, and return its means in microseconds."""
+        means = take_timing(options, rough_sec, self._pieces, self._patience)
+        self._means += means
+        return [mean.mean_sec * SEC_US for mean in means]
+
+    @property
+    def run_us(self) -> list[float]:
+        """Return the run times that count."""
+        return [mean.mean_sec * SEC_US for mean in self._counting()]
+
+    @property
+    def share(self) -> float | None:
+        """Return the share of these times in which others had the processors; None: unknown."""
+        shares = [mean.disturbed for mean in self._counting() if mean.disturbed is not None]
+        return fmean(shares) if shares else None
+
+    def disturbance(self) -> dict[str, float | str]:
+        """Return the fields of a `Disturbance`."""
+        return {
+            "timed": 1,
+            "bounds": int(is_disturbed(self.share)),
+            "kept_sec": sum(mean.sec for mean in self._means),
+            "lost_sec": self._patience.lost_sec,
+            "rivals": fmean(told.rivals for told in self._told) if self._told else 0.0,
+            "cores": max((told.cores for told in self._told), default=0),
+            "raised": all(told.raised for told in self._told),
+            "gpu": next((words for told in self._told for words in told.gpu), ""),
+        }
+
+    def _counting(self) -> Sequence[Piece]:
+        """Return the means that were not disturbed, where they are enough."""
+        quiet = [mean for mean in self._means if not is_disturbed(mean.disturbed)]
+        return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
+
+    def _pieces(self, number: int, count: int) -> list[Piece]:
+        told = self._time_slices(number, count)
+        self._told.append(told)
+        return [Piece(number, *each) for each in told.slices]
+
+
 def take_timing(
-    options: EvaluatorOptions, rough_sec: float, time_pieces: TimePieces, patience: Patience
+    options: Evaluator, rough_sec: float, time_pieces: TimePieces, patience: Patience
 ) -> list[Piece]:
     """`repeat` means, each of at least `number` runs that last `min_repeat_ms` together."""
     return [_mean(_Taken(options, rough_sec), time_pieces, patience) for _ in range(options.repeat)]
@@ -74,7 +142,7 @@ def _mean(taken: "_Taken", time_pieces: TimePieces, patience: Patience) -> Piece
 class _Taken:
     """The pieces of a mean so far."""
 
-    def __init__(self, options: EvaluatorOptions, rough_sec: float) -> None:
+    def __init__(self, options: Evaluator, rough_sec: float) -> None:
         self._fewest, self._wanted_sec = options.number, options.min_repeat_ms / 1e3
         self._rough_sec = rough_sec
         self._asked = 0

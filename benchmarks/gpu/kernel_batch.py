@@ -1,0 +1,149 @@
+"""The prepared kernels as a batch: run_batch.py's code checks and times them on the other machine."""
+
+import json
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.gpu.kernel_index import Kernel, kernels_below
+from benchmarks.gpu.tasks import (
+    BATCH,
+    BY_NAME,
+    CONVOLUTION,
+    DEPTHWISE,
+    LARGEST_ERROR,
+    NORM,
+    PRODUCT,
+    Task,
+    shapes,
+)
+from mallorn.core.job_options import EvaluatorOptions
+from mallorn.core.targets import Target
+from workers.detached import run_batch
+from workers.detached.pack_batch import CHECKED_FLOATS, TIMED_FLOATS, expected_values, needs
+from workers.interfaces.tensor_arguments import Arguments, Tensor
+from workers.measure.device_runs import empties_cache
+from workers.tvm.code_digest import TVM_VERSION
+
+NAME: Final = "gpu-minutes"
+SEED: Final = 1
+TIMING: Final = (1, 5, 5)  # number, repeat, min_repeat_ms
+STOPPING: Final = "racing"  # of slow kernels no more is known than that they are slow
+TIMEOUT_SEC: Final = 20.0
+MOST_VALUES: Final = 4096  # of a result that are compared
+_EPSILON: Final = 1e-5
+
+
+def write_batch(kernels: Path, target: Target) -> None:
+    """Write the manifest of a batch of all kernels that were built, and the right results of their tasks."""
+    order = in_rounds(list(kernels_below(kernels)))
+    about = {task: _call_of(BY_NAME[task], kernels, target) for task in {each.task for each in order}}
+    calls = [
+        {**about[each.task], "key": each.cell, "library": each.file, "task": each.task, "means": each.means}
+        for each in order
+    ]
+    files = {*(each.file for each in order), *(call["check"]["expected"] for call in calls)}
+    manifest = {
+        "format": run_batch.FORMAT,
+        "batch": NAME,
+        "tvm": TVM_VERSION,
+        "needs": needs(target),
+        "like": None,
+        "files": {name: sha256((kernels / name).read_bytes()).hexdigest() for name in sorted(files)},
+        "calls": calls,
+    }
+    (kernels / run_batch.MANIFEST).write_text(json.dumps(manifest))
+
+
+def in_rounds(kernels: Sequence[Kernel], batch: int = 6) -> list[Kernel]:
+    """Order kernels so that each task has `batch` of them in turn: arrays are made once a batch."""
+    places: dict[str, int] = {}
+    rounds: list[tuple[int, int, Kernel]] = []
+    tasks = list(dict.fromkeys(kernel.task for kernel in kernels))
+    for kernel in kernels:
+        place = places[kernel.task] = places.get(kernel.task, -1) + 1
+        rounds.append((place // batch, tasks.index(kernel.task), kernel))
+    return [kernel for _, _, kernel in sorted(rounds, key=lambda each: each[:2])]
+
+
+def arguments(task: Task, low: float, high: float) -> list[list[Any]]:
+    """Return the arguments of a task's kernels as run_batch.py draws them; the last one is the result."""
+    types = [task.dtype] * (len(shapes(task)) - 1) + [task.sums]
+    return [[dtype, list(shape), low, high] for dtype, shape in zip(types, shapes(task), strict=True)]
+
+
+def _call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
+    """Return what the calls of all kernels of a task have in common."""
+    timed = arguments(task, *TIMED_FLOATS)
+    tensors = tuple(Tensor("TENSOR", dtype, tuple(shape)) for dtype, shape, *_ in timed)
+    asked = Arguments(tensors, outputs=(len(tensors) - 1,))
+    return {
+        "group": task.name,
+        "args": timed,
+        "evaluator": list(TIMING),
+        "stopping": STOPPING,
+        "timeout_sec": TIMEOUT_SEC,
+        "cold": empties_cache(EvaluatorOptions(), asked, target),
+        "check": _check(task, kernels),
+    }
+
+
+def _check(task: Task, kernels: Path) -> run_batch.Json:
+    """Return the numeric check of a task; the right results are computed once, which takes minutes."""
+    stem = "".join(letter if letter.isalnum() else "-" for letter in task.name)
+    kept, expected = kernels / f"{stem}-check.json", kernels / f"{stem}-expected.npz"
+    if not kept.exists():
+        args = arguments(task, *CHECKED_FLOATS[True])
+        values, output = run_batch.drawn_values(args, SEED), len(args) - 1
+        answers = {output: right_result(task, values[:-1])}
+        expected.write_bytes(expected_values(answers, [output], MOST_VALUES))
+        check = {
+            "args": args,
+            "seed": SEED,
+            "inputs": run_batch.fingerprint(values, [output]),
+            "outputs": [output],
+            "expected": expected.name,
+            "tolerance": [LARGEST_ERROR[task.sums]],
+            "rounds": False,
+        }
+        kept.write_text(json.dumps(check))
+    return json.loads(kept.read_text())
+
+
+def right_result(task: Task, inputs: Sequence[Any]) -> Any:
+    """Return the result of a task, computed in float64."""
+    first, *rest = [each.astype("float64") for each in inputs]
+    if task.kind == PRODUCT:
+        return first @ rest[0]
+    if task.kind == BATCH:
+        width = first.shape[-1]
+        return _softmax(first @ rest[0].swapaxes(1, 2) / width**0.5) @ rest[1]
+    if task.kind == CONVOLUTION:
+        return _shifted(first, (1, 2), lambda x, i, j: x @ rest[0][i, j])
+    if task.kind == DEPTHWISE:
+        return _shifted(first, (2, 3), lambda x, i, j: x * rest[0][:, i, j, None, None])
+    if task.kind == NORM:
+        centred = first - first.mean(1, keepdims=True)
+        return centred / np.sqrt((centred**2).mean(1, keepdims=True) + _EPSILON) * rest[0] + rest[1]
+    return _softmax(first)
+
+
+def _softmax(x: Any) -> Any:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def _shifted(x: Any, axes: tuple[int, int], weigh: Callable[[Any, int, int], Any]) -> Any:
+    """Return the sum over a 3x3 window of what `weigh` makes of the window's place."""
+    width = [(1, 1) if axis in axes else (0, 0) for axis in range(x.ndim)]
+    border, height = np.pad(x, width), x.shape[axes[0]]
+    total: Any = 0.0
+    for i in range(3):
+        for j in range(3):
+            cut = [slice(None)] * x.ndim
+            cut[axes[0]], cut[axes[1]] = slice(i, i + height), slice(j, j + height)
+            total = total + weigh(border[tuple(cut)], i, j)
+    return total
