@@ -1,5 +1,6 @@
 """The prepared kernels: a folder for each task, with an index of what was built there."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,19 @@ class Kernel:
     task: str
     means: str
     file: str  # below the folder of all kernels
+
+
+def counts_below(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """Return how many kernels of each task and means were built, and the errors of all others by cell."""
+    built: Counter[str] = Counter()
+    errors: dict[str, str] = {}
+    for index in sorted(folder.glob(f"*/{INDEX}")):
+        for row in read_rows(index):
+            if row.get("file"):
+                built[f"{row['task']}: {row['means']}"] += 1
+            elif "error" in row:
+                errors[str(row["cell"])] = str(row["error"])
+    return dict(built), errors
 
 
 def kernels_below(folder: Path) -> Iterator[Kernel]:

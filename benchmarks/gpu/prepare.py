@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.gpu.archive import TooLarge, pack, tree_bytes
 from benchmarks.gpu.kernel_batch import write_batch
-from benchmarks.gpu.kernel_index import COMPLETE, INDEX
+from benchmarks.gpu.kernel_index import COMPLETE, INDEX, counts_below
 from benchmarks.gpu.tasks import GPU, REHEARSAL, Task
 from mallorn.core.targets import Target, parse_target
 
@@ -45,8 +45,11 @@ def prepare(options: argparse.Namespace) -> None:
     if limit <= 0:
         raise TooLarge(f"the tracked files alone have {tree} bytes, more than {options.transfer_mb:g} MB")
     sizes = pack(out, options.python, limit, options.preset, _say)
+    built, errors = counts_below(kernels)
     told = {
         "target": target.text,
+        "kernels": built,
+        "failures": errors,
         "transfers_bytes": sizes,
         "tracked_bytes": tree,
         "limit_bytes": int(options.transfer_mb * MEGABYTE),

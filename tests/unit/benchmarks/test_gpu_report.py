@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.gpu.cells import Cells, Row, Value
 from benchmarks.gpu.kernel_batch import in_rounds
-from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS, Kernel
+from benchmarks.gpu.kernel_index import CHANCE, DLIGHT, FIRST_GUESS, INDEX, Kernel, counts_below
 from benchmarks.gpu.report import report
 
 
@@ -70,3 +70,14 @@ def test_whole_models_stand_in_one_table(tmp_path: Path) -> None:
 def test_every_task_has_its_turn_before_one_has_its_second_batch() -> None:
     kernels = [Kernel(f"{task}{number}", task, CHANCE, "") for task in "ab" for number in range(3)]
     assert [kernel.cell for kernel in in_rounds(kernels, 2)] == ["a0", "a1", "b0", "b1", "a2", "b2"]
+
+
+def test_what_was_built_is_counted_by_task_and_means(tmp_path: Path) -> None:
+    cells = Cells(tmp_path / "00" / INDEX)
+    for cell, means in (("a/DLight", DLIGHT), ("a/chance 0", CHANCE), ("a/chance 1", CHANCE)):
+        built: Row = {"ok": True, "task": "a", "means": means, "file": "f.so"}
+        cells.keep(cell, **built)
+    cells.keep("a/chance 2", ok=False, error="the process that ran it ended twice")
+    built_counts, errors = counts_below(tmp_path)
+    assert built_counts == {"a: DLight": 1, "a: chance": 2}
+    assert errors == {"a/chance 2": "the process that ran it ended twice"}
