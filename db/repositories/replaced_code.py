@@ -1,4 +1,4 @@
-"""Jobs that go on with other code or without a graph pass: new times or a new import; no row is lost."""
+"""Jobs that go on with other code or passes: new times or a new import; no row is lost."""
 
 from typing import Final
 
@@ -53,12 +53,13 @@ class ReplacedCode(Jobs):
         return True
 
     def import_with(self, job_id: str, graph: GraphReport, reason: str) -> None:
-        """Send a job that tunes or finishes back to its import, which takes the recipe of `graph`."""
+        """Send a job back to its import, which takes the recipe of `graph`."""
         if self._queue_import(job_id, reason):
             self.record(job_id, graph=graph)
 
     def _queue_import(self, job_id: str, reason: str) -> bool:
-        if not self.move(job_id, [JobState.TUNING, JobState.FINISHING], JobState.QUEUED, reason):
+        begun = JobState.TUNING, JobState.FINISHING
+        if not self.move(job_id, begun, JobState.QUEUED, reason):
             return False
         Rounds(self.session).cancel_open(job_id)
         FinishSteps(self.session).forget(job_id)

@@ -58,8 +58,8 @@ class Pass(ReportingPass, Generic[Facts]):
     """A pass that rewrites calls of some operators, one by one, in the order of computing.
 
     What `check` finds out is all that `rewrite` gets. Calls of unknown sizes, single numbers, and results of
-    other types than `dtype` are left before `check` is asked. A call for which `check` or `rewrite` raises an
-    error is left, too, except by passes that a module does not lower without.
+    other types than `dtype` are left before `check` is asked. A call on which the pass raises an error is
+    left, too, unless modules do not lower without the pass.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators
@@ -119,7 +119,7 @@ class Pass(ReportingPass, Generic[Facts]):
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
     """A pass that rewrites tensor functions, one by one.
 
-    A function of unknown sizes is left, and so is one for which `check` or `rewrite` raises an error.
+    A function of unknown sizes is left, and so is one on which the pass raises an error.
     """
 
     @abstractmethod

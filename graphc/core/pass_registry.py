@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
 Step = TypedDict(
-    "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str}, total=False
+    "Step",
+    {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str},
+    total=False,
 )  # of a recipe, or an argument that is made by a call
 TVM_PASSES = re.compile(r"(relax\.transform|relax\.backend|s_tir\.dlight(\.[cg]pu)?)\.[A-Z]\w*", re.ASCII)
 # They read schedules of any folder, search, or call what a module names; and a recipe may be a stranger's.

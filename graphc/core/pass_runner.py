@@ -15,8 +15,8 @@ def run(
 ) -> tuple[Any, list[Report]]:
     """The module after the steps, and reports of each.
 
-    A step that the recipe leaves out is skipped, an optional one that TVM refuses, and a pass named in
-    `without`, unless the module does not lower without it.
+    A step that the recipe leaves out is skipped, and so is an optional one that TVM refuses. A pass
+    named in `without` is skipped, unless the module does not lower without it.
     """
     reports = []
     with target, tvm.transform.PassContext(opt_level=3):

@@ -32,7 +32,7 @@ class Report:
     left: Counter[str] = field(default_factory=Counter)  # by reason
     skipped: str = ""  # why the pass was not run at all
     counts: bool = True  # False where a pass tells nothing
-    errors: Counter[str] = field(default_factory=Counter)  # calls that the pass left, by what it raised
+    errors: Counter[str] = field(default_factory=Counter)  # calls left, by what was raised
 
     @property
     def matched(self) -> int:
@@ -52,13 +52,13 @@ class ReportingPass(ABC):
     targets: ClassVar[tuple[str, ...]] = ()  # features of processors, one of which it needs; none: all do
     after: ClassVar[tuple[str, ...]] = ()  # passes that come earlier where a recipe has them
     must: ClassVar[bool] = False  # whether the module does not lower without it
-    needed_by: ClassVar[tuple[str, ...]] = ()  # passes whose results TVM lowers only after this one
+    needed_by: ClassVar[tuple[str, ...]] = ()  # passes that TVM lowers after this one alone
 
     def __init__(self, lanes: int = LANES) -> None:
         self.lanes = lanes
 
     def leave_after(self, error: Exception, report: Report) -> None:
-        """Count something that the pass leaves. Raises the error where the pass may leave nothing."""
+        """Count something that the pass leaves. Raises the error if it may leave nothing."""
         if self.must or isinstance(error, NOT_THE_PASS):
             raise error
         first_line, *_ = str(error).strip().split("\n")

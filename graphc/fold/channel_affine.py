@@ -84,7 +84,8 @@ def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
             break
         links.insert(0, link)
         link = affine_link(g.producer(link.value), g) if g.read_once(link.value) else None
-    found = nothing(0 if isinstance(call.ty, relax.TupleType) else call.ty.ndim)  # as of a split
+    is_tuple = isinstance(call.ty, relax.TupleType)  # as of a split
+    found = nothing(0 if is_tuple else call.ty.ndim)
     for each in links:
         found = found.then(each)
     return found, links

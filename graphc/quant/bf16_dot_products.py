@@ -57,7 +57,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
     rules = (DOT,)
 
     def applied(self, mod: Any) -> tuple[Any, Report]:
-        """The rewritten module; raises Unsupported on other processors, since bfloat16 was asked for."""
+        """The rewritten module. Raises Unsupported on other processors: bfloat16 was asked for."""
         target = tvm.target.Target.current()
         if target is None or not target_has_features("avx512bf16", target):
             raise Unsupported("the target's processor has no products of bfloat16 (avx512bf16)")

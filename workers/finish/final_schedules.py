@@ -4,30 +4,38 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from pydantic import TypeAdapter
 
+from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from db.repositories.jobs import Jobs
+from db.repositories.replaced_code import ReplacedCode
 from mallorn.core.artifact_uris import reaching, scripts_uri
-from mallorn.core.errors import MallornError
+from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unavailable
 from mallorn.core.values.finish_report import FinishReport, InsideTheModel
 from workers.finish.decide_inside_model import InsideChoice, decide_inside
-from workers.finish.find_compile_fault import compile_without_fault, is_compiler_error
 from workers.finish.job_model import JobModel, TunedModel, where_it_runs
 from workers.finish.numeric_checker import Checker
 from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
 from workers.interfaces.model_compiler import ModelCompiler, Scripts
+from workers.model_import.run import CHECK
 from workers.process.leased_stage import StageContext
 from workers.subprocesses.crash_retry_and_advice import twice
-from workers.subprocesses.errors import ChildError
+from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed
+from workers.tvm.graph_recipes import faulty_parts, leaving_out, names_to_leave_out
 
 log = logging.getLogger(__name__)
 _SCRIPTS: Final = TypeAdapter(Scripts)
 COMPILE: Final = "compile the tuned model"
+COMPILER_ERRORS: Final = (ChildFailed, ChildCrashed, InvalidRequest)
+SEARCHES: Final = "the whole model does not compile: the schedule or pass to blame is searched"
+ANEW: Final = "the whole model does not compile with {}: it is imported again without"
 INSIDE: Final = "decide close contests inside the whole model"
 
 
@@ -49,8 +57,8 @@ def records_alone(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
 def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: StepLog) -> FinalSchedules:
     """Go on from the winners' records as far as it works.
 
-    Raises InvalidModel where the model does not compile, whatever is left out; Unavailable where it is
-    imported again without a graph pass.
+    Raises InvalidModel where the model does not compile, whatever is left out; Unavailable where
+    it is imported again without a graph pass.
     """
     directory = model.write("export", winners)
     first = undone.attempt(COMPILE, partial(_compile, model, directory, winners))
@@ -66,13 +74,75 @@ def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: S
 
 
 def _compile(model: JobModel, directory: Path, winners: Sequence[Winner]) -> TunedModel | MallornError:
-    """Return the build, or the compiler's error where the model, a schedule or a pass is to blame."""
+    """Return the build, or the compiler's error if `is_compiler_error`."""
     try:
         return twice(partial(model.compile, directory, winners))
     except MallornError as error:
         if not is_compiler_error(error):
             raise
         return error
+
+
+def is_compiler_error(error: MallornError) -> bool:
+    """Return whether an error comes from the model, its schedules or its passes."""
+    return isinstance(error, COMPILER_ERRORS) and not isinstance(error, HOSTS_DOING)
+
+
+def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: MallornError) -> TunedModel:
+    """Compile the model without the schedules that are to blame for `error`.
+
+    If passes are to blame, send the job back to its import and raise Unavailable. Raises InvalidModel
+    with the compiler's words where the model does not compile, whatever is left out.
+    """
+    by_task = {winner.contest.task.name: winner for winner in winners}
+    builds: dict[frozenset[str], TunedModel] = {}
+    numbers = count(1)
+
+    def compiles_without(tasks: Sequence[str]) -> bool:
+        kept = [winner for name, winner in by_task.items() if name not in tasks]
+        try:
+            builds[frozenset(tasks)] = model.build(f"search-{next(numbers)}", kept)
+        except MallornError as failed:
+            if not is_compiler_error(failed):
+                raise
+            return False
+        return True
+
+    with model.claimed.runtime.database.transaction() as session:
+        Jobs(session).say(model.claimed.job.id, SEARCHES)
+    if (blamed := faulty_parts(list(by_task), compiles_without)) is None:
+        _import_without_passes(model, error)
+    words = f"the whole model does not compile with it: {error.headline}; it is left out"
+    with model.claimed.runtime.database.transaction() as session:
+        for name in blamed:
+            warning = NewJobWarning(f"schedule of {name}", words)
+            Warnings(session).add(model.claimed.job.id, warning)
+    return builds[frozenset(blamed)]
+
+
+def _import_without_passes(model: JobModel, error: MallornError) -> NoReturn:
+    claimed = model.claimed
+    recipe, bare = claimed.graph.recipe, model.write("bare", ())
+
+    def compiles_without(names: Sequence[str]) -> bool:
+        without = leaving_out(recipe, dict.fromkeys(names, error.headline))
+        try:
+            replace(model, whole=replace(model.whole, recipe=without)).compile(bare, ())
+        except MallornError as failed:
+            if not is_compiler_error(failed):
+                raise
+            return False
+        return True
+
+    if (blamed := faulty_parts(names_to_leave_out(recipe), compiles_without)) is None:
+        raise InvalidModel(f"the whole model does not compile: {error.headline}", hint=CHECK)
+    why = f"the whole model does not compile with it: {error.headline}"
+    recipe = leaving_out(recipe, dict.fromkeys(blamed, why))
+    graph = claimed.graph.model_copy(update={"recipe": recipe})
+    claimed.lease.check()
+    with claimed.runtime.database.transaction() as session:
+        ReplacedCode(session).import_with(claimed.job.id, graph, ANEW.format(", ".join(blamed)))
+    raise Unavailable(ANEW.format(", ".join(blamed)))
 
 
 def covered(built: TunedModel, inside: InsideTheModel | None = None) -> FinishReport:

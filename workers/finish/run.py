@@ -92,7 +92,8 @@ def _finish(claimed: StageContext, undone: StepLog, answers: tuple[Measurer, Che
                     decided = decide_all(claimed, why, measurer, check)
                     handout = _hand_out(model, decided.winners, measurer, check, undone)
         names = {winner.contest.task.name for winner in handout.winners}
-        dropped = [each.contest for each in decided.winners if each.contest.task.name not in names]
+        contests = [winner.contest for winner in decided.winners]
+        dropped = [contest for contest in contests if contest.task.name not in names]
         decided = replace(
             decided,
             winners=[each for each in decided.winners if each.contest.task.name in names],

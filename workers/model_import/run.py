@@ -33,7 +33,7 @@ from workers.process.match_devices_and_builder import builder_of, wait_for_build
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildFailed
 from workers.tvm.code_digest import code_digest
-from workers.tvm.graph_recipes import is_form_of, recipe_for, stored_recipe
+from workers.tvm.graph_recipes import is_form_of, left_out, recipe_for, stored_recipe
 
 NAMES_TOLD: Final = 12
 NAMES_COMPARED: Final = 200
@@ -175,7 +175,7 @@ def _store(session: Session, claimed: StageContext, found: Extraction) -> None:
     Tasks(session).replace(claimed.job.id, tasks)
     Jobs(session).record(claimed.job.id, graph=found.graph)
     troubles = {step.name: step.error for step in found.graph.steps if step.error}
-    for name, why in found.graph.recipe.left_out.items():
+    for name, why in left_out(found.graph.recipe).items():
         troubles[name] = f"it is left out of this network: {why}"
     for name, trouble in troubles.items():
         Warnings(session).add(claimed.job.id, NewJobWarning(f"graph pass {name}", trouble))

@@ -17,6 +17,7 @@ from workers.tvm.check_onnx_model import read_model
 from workers.tvm.check_padding_and_splitting import behaviour, with_totals
 from workers.tvm.choose_tuned_sizes import MOST_POINTS, points_of
 from workers.tvm.extract_tasks import describe_network, merge
+from workers.tvm.graph_recipes import leaving_out, left_out
 from workers.tvm.import_onnx_to_relax import Ends, load_point
 from workers.tvm.name_failing_onnx_node import naming_the_node
 from workers.tvm.run_recipe_passes import as_tvm_target
@@ -51,9 +52,10 @@ def extract_range(
         with naming_the_node(model_path, shapes[0].inputs):
             found.append(describe_network(network, target, recipe))
         ends += shapes
-    left_out = {name: why for each in found for name, why in each.graph.recipe.left_out.items()}
-    if left_out != recipe.left_out:  # all points run the same passes
-        return extract_range(model_path, target, recipe.leaving_out(left_out), input_shapes, bounds)
+    reasons = {name: why for each in found for name, why in left_out(each.graph.recipe).items()}
+    if reasons != left_out(recipe):  # all points run the same passes
+        recipe = leaving_out(recipe, reasons)
+        return extract_range(model_path, target, recipe, input_shapes, bounds)
     _refuse_unknown_lengths(found[-1].graph, ends)
     named = [
         [replace(task, name=task.name + dispatch_by_shape.label(point)) for task in each.tasks]

@@ -5,9 +5,9 @@ tasks exist: change a step and schedules tuned before match nothing. Raise `vers
 phases (`graphc/phases.py`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES, PassStep, Phase
 from mallorn.core.errors import InvalidRequest
@@ -52,6 +52,8 @@ TUNED_GPU: Final = _recipe("tuned-gpu", 2)
 # The pass that computes products in bfloat16.
 ROUNDS: Final = "mallorn.bf16"
 FAST: Final = "relax.transform.FastMathTransform"
+MOST_FAULTY: Final = 3  # parts that are searched; if more are faulty, all are left out
+T = TypeVar("T")
 
 _IN_BF16: Final = {TUNED.name: BF16, DIRECT.name: DIRECT_BF16}
 _ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLAIN_GPU}
@@ -95,23 +97,70 @@ def recipe_of(stored: StoredRecipe) -> Recipe:
     return Recipe(stored.name, stored.version, tuple(stored.before), tuple(stored.after))
 
 
+def left_out(recipe: StoredRecipe) -> dict[str, str]:
+    """Return why passes of a recipe do not run on a network, by their names."""
+    steps = *recipe.before, *recipe.after
+    return {step.name: step.left_out for step in steps if step.left_out}
+
+
+def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecipe:
+    """Return the recipe with these passes left out, too, each for its reason."""
+    before, after = (
+        [
+            step.model_copy(update={"left_out": reasons[step.name]}) if step.name in reasons else step
+            for step in half
+        ]
+        for half in (recipe.before, recipe.after)
+    )
+    return recipe.model_copy(update={"before": before, "after": after})
+
+
 def is_form_of(stored: StoredRecipe, recipe: StoredRecipe) -> bool:
     """Return whether a stored recipe is `recipe`, with the same or more passes left out."""
-    return recipe.leaving_out(stored.left_out) == stored and recipe.left_out.keys() <= stored.left_out.keys()
+    has_all = left_out(recipe).keys() <= left_out(stored).keys()
+    return has_all and leaving_out(recipe, left_out(stored)) == stored
 
 
-def names_to_leave_out(steps: Iterable[RecipeStep]) -> list[str]:
-    """Return the passes that a network may do without: ours, and TVM's for layouts and fast functions."""
-    return list(
-        dict.fromkeys(
-            step.name
-            for step in steps
-            if not step.left_out and (step.optional or step.name == FAST or step.name.startswith("mallorn."))
-        )
+def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
+    """Return passes without which networks lower: ours, and two of TVM's."""
+    names = (
+        step.name
+        for step in (*recipe.before, *recipe.after)
+        if not step.left_out and (step.optional or step.name == FAST or step.name.startswith("mallorn."))
     )
+    return list(dict.fromkeys(names))
+
+
+def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool]) -> Sequence[T] | None:
+    """Return few parts without which the whole works, or None if it fails without all of them.
+
+    The search bisects: it asks about log2(len(parts)) times for each faulty part.
+    """
+    if not parts or not works_without(parts):
+        return None
+    found: list[T] = []
+    suspects = list(parts)
+    for _ in range(MOST_FAULTY):
+        # It works without `found` and the suspects below `high`, and fails with those from `low`.
+        low, high = 0, len(suspects)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if works_without([*found, *suspects[:middle]]):
+                high = middle
+            else:
+                low = middle
+        found.append(suspects[high - 1])
+        suspects = suspects[: high - 1]
+        if not suspects or works_without(found):
+            return found
+    return parts
 
 
 def step_json(step: RecipeStep | PassStep) -> "Step":
     """A step as the exported script reads it."""
-    left_out = step.left_out if isinstance(step, RecipeStep) else ""
-    return {"pass": step.name, "args": list(step.args), "optional": step.optional, "left_out": left_out}
+    return {
+        "pass": step.name,
+        "args": list(step.args),
+        "optional": step.optional,
+        "left_out": step.left_out if isinstance(step, RecipeStep) else "",
+    }

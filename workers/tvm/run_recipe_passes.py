@@ -15,8 +15,13 @@ from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphStep, RecipeStep, StoredRecipe
 from workers.tvm.check_onnx_model import plain
-from workers.tvm.find_faulty_parts import faulty_parts
-from workers.tvm.graph_recipes import names_to_leave_out, recipe_of, step_json
+from workers.tvm.graph_recipes import (
+    faulty_parts,
+    leaving_out,
+    names_to_leave_out,
+    recipe_of,
+    step_json,
+)
 from workers.tvm.parsed_program_cache import parse_tvm_target
 
 TargetLike = str | dict[str, object]
@@ -47,7 +52,7 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
         remarks = {"skipped": plain(RuntimeError(skipped))} if skipped else {}
         if errors:
             words = "; ".join(plain(RuntimeError(error)) for error in errors)
-            remarks["error"] = f"it left {errors.total()} calls as they were, because it raised {words}"
+            remarks["error"] = f"it left {errors.total()} calls, because it raised {words}"
         functions_before, ops_before = functions, ops
         functions, ops = _sizes(mod)
         report.append(
@@ -66,10 +71,10 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
 def run_or_leave_out(
     mod: Any, recipe: StoredRecipe, target: Any
 ) -> tuple[StoredRecipe, Any, list[GraphStep]]:
-    """Run a recipe's first half without the passes that keep it from running; return that recipe, too.
+    """Run a recipe's first half without the passes that keep it from running; return that recipe.
 
-    A pass of ours that raises is left out. Where a pass of TVM raises, passes before it may be to blame:
-    those without which it runs are left out. Raises PassFailed where that does not help.
+    A pass of ours that raises is left out. If a pass of TVM raises, others may be to blame: those
+    without which it runs are left out. Raises PassFailed where that does not help.
     """
     try:
         return recipe, *run_steps(mod, recipe_of(recipe).before, target)
@@ -77,19 +82,22 @@ def run_or_leave_out(
         failed = error
     if failed.name in OWN_PASSES:
         names = [failed.name, *getattr(defined(failed.name), "needed_by", ())]
-        return run_or_leave_out(mod, recipe.leaving_out(dict.fromkeys(names, failed.message)), target)
+        recipe = leaving_out(recipe, dict.fromkeys(names, failed.message))
+        return run_or_leave_out(mod, recipe, target)
 
     def runs_without(names: Sequence[str]) -> bool:
         try:
-            run_steps(mod, recipe.leaving_out(dict.fromkeys(names, failed.message)).before, target)
+            without = leaving_out(recipe, dict.fromkeys(names, failed.message))
+            run_steps(mod, without.before, target)
         except PassFailed:
             return False
         return True
 
-    blamed = faulty_parts(names_to_leave_out(recipe.before), runs_without)
+    blamed = faulty_parts(names_to_leave_out(recipe), runs_without)
     if blamed is None:
         raise failed
-    return run_or_leave_out(mod, recipe.leaving_out(dict.fromkeys(blamed, failed.message)), target)
+    recipe = leaving_out(recipe, dict.fromkeys(blamed, failed.message))
+    return run_or_leave_out(mod, recipe, target)
 
 
 def operators(mod: Any) -> dict[str, int]:

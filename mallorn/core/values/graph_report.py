@@ -1,6 +1,5 @@
 """The importer's report: the model's graph before and after the passes."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field, JsonValue
@@ -28,9 +27,7 @@ class GraphStep(Value):
     skipped: Annotated[
         str, Field(description="Why TVM refused it, where it was passed over; else empty.")
     ] = ""
-    error: Annotated[
-        str, Field(description="What it raised on calls, which it left as they were; else empty.")
-    ] = ""
+    error: Annotated[str, Field(description="What it raised on calls that it left; else empty.")] = ""
 
 
 class RecipeStep(Value):
@@ -51,22 +48,6 @@ class StoredRecipe(Value):
     version: int = 0
     before: list[RecipeStep] = []
     after: list[RecipeStep] = []
-
-    @property
-    def left_out(self) -> dict[str, str]:
-        """Return why passes do not run on this model, by their names."""
-        return {step.name: step.left_out for step in (*self.before, *self.after) if step.left_out}
-
-    def leaving_out(self, reasons: Mapping[str, str]) -> "StoredRecipe":
-        """Return the recipe with these passes left out, too, each for its reason."""
-        before, after = (
-            [
-                step.model_copy(update={"left_out": reasons[step.name]}) if step.name in reasons else step
-                for step in half
-            ]
-            for half in (self.before, self.after)
-        )
-        return self.model_copy(update={"before": before, "after": after})
 
 
 class CopyLeft(Value):

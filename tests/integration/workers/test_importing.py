@@ -32,7 +32,7 @@ from workers.model_import.run import import_job
 from workers.round.run import words_of
 from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 from workers.subprocesses.shutdown import ShutdownRequested
-from workers.tvm.graph_recipes import TUNED, stored_recipe
+from workers.tvm.graph_recipes import TUNED, leaving_out, stored_recipe
 
 
 def found(*keys):
@@ -71,8 +71,8 @@ def test_an_import_writes_tasks_and_the_recipe_that_made_them(workshop, job):
 
 
 def test_what_a_pass_raised_is_a_warning_of_every_job_that_goes_without_it(workshop, job):
-    left_out = stored_recipe(TUNED).leaving_out({"mallorn.heads": "cannot run it: X"})
-    step = GraphStep(name="mallorn.concats", error="it left 2 calls as they were, because it raised Y")
+    left_out = leaving_out(stored_recipe(TUNED), {"mallorn.heads": "cannot run it: X"})
+    step = GraphStep(name="mallorn.concats", error="it left 2 calls, because it raised Y")
     graph = GraphReport(recipe=left_out, steps=[step])
     workshop.graph_answers["extract"] = replace(found("w0"), graph=graph)
     assert import_job(workshop, job)

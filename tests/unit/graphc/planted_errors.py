@@ -9,7 +9,7 @@ import tvm
 
 from graphc.core.pass_registry import OWN_PASSES, defined, followers
 from graphc.core.reporting_pass import ReportingPass
-from workers.tvm.graph_recipes import Recipe, stored_recipe
+from workers.tvm.graph_recipes import Recipe, left_out, stored_recipe
 from workers.tvm.run_recipe_passes import run_or_leave_out
 
 PLANTED = "planted by a test"
@@ -31,7 +31,7 @@ def modules_where_a_method_raises(
         with monkeypatch.context() as patch:
             patch.setattr(raising, method, fail)
             used, after, steps = run_or_leave_out(mod, stored_recipe(recipe), tvm.target.Target(target))
-        said = {step.name: step.error for step in steps if step.error} | used.left_out
+        said = {step.name: step.error for step in steps if step.error} | left_out(used)
         (stored,) = (name for name in OWN_PASSES if raising in (defined(name), *followers(name)))
         assert PLANTED in said[stored], f"{method}: {said}"
         yield after
