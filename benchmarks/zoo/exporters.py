@@ -76,7 +76,9 @@ def headline(rows: Sequence[Row]) -> str:
     """Return how many networks of each exporter come in and are right."""
     exporters = sorted({row.exporter for row in rows})
     of = {name: [row.is_right for row in rows if row.exporter == name] for name in exporters}
-    return ", ".join(f"{name}: {sum(of[name])} of {len(of[name])} come in and are right" for name in exporters)
+    return ", ".join(
+        f"{name}: {sum(of[name])} of {len(of[name])} come in and are right" for name in exporters
+    )
 
 
 def _row(path: Path, target: Target) -> Row:

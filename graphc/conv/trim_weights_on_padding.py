@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import relax
 
 from graphc.core.graph import Graph
 from graphc.core.graph_pass import Pass

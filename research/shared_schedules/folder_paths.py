@@ -18,9 +18,9 @@ from typing import Final
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.storable_json import read_json
 from mallorn.core.targets import Target, parse_target
-from mallorn.wording.format_values import file_name
 from mallorn.core.values.base import Value
 from mallorn.core.values.manifest import RECORDS, MeasuredOn
+from mallorn.wording.format_values import file_name
 
 PROVENANCE: Final = "database_provenance.json"
 TARGET: Final = "target.json"

@@ -1,4 +1,4 @@
-"""What exporters of today write into ONNX files comes in, compiles as a whole, and is right beside onnxruntime."""
+"""Files as exporters write them come in, compile as a whole, and are right beside onnxruntime."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,9 +46,9 @@ def sliding_window() -> onnx.ModelProto:
         node("Range", "zero count one", "places"),
         node("Unsqueeze", "places first", "columns"),
         node("Unsqueeze", "places last", "rows"),
-        node("Sub", "columns rows", "ahead"),
-        node("Neg", "ahead", "behind"),
-        node("Add", "behind shift", "apart"),
+        node("Sub", "rows columns", "all"),
+        node("Flatten", "all", "flat"),
+        node("Add", "flat shift", "apart"),
         node("LessOrEqual", "apart window", "near"),
         node("Where", "near scores least", "kept"),
         node("Softmax", "kept", "weights", axis=-1),
@@ -74,9 +74,7 @@ def forty_functions() -> onnx.ModelProto:
     """Element-wise functions in a row, of which TVM makes one kernel, named after all of them."""
     names = ("Sigmoid", "Tanh", "Softplus", "Relu", "Exp", "Sqrt", "Abs", "Floor", "Atan", "Neg")
     steps = [f"step_{at}" for at in range(4 * len(names))]
-    nodes = [
-        node(names[at % len(names)], given, steps[at]) for at, given in enumerate(("x", *steps[:-1]))
-    ]
+    nodes = [node(names[at % len(names)], given, steps[at]) for at, given in enumerate(("x", *steps[:-1]))]
     return model(nodes, {"x": (TensorProto.FLOAT, [8, 64])}, (TensorProto.FLOAT, [8, 64]))
 
 
