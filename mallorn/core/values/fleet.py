@@ -12,8 +12,8 @@ from mallorn.core.values.machine import Machine
 
 PRIVATE: Final = "Null: another owner's."
 LOCKS: Final = (
-    "Names the file on which it locks the processors of its host. Processes of one host that name another file "
-    "do not wait for each other. Empty: it did not say."
+    "Names the file on which it locks the processors of its host. Processes of one host that name another "
+    "file do not wait for each other. Empty: it did not say."
 )
 
 

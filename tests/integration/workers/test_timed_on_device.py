@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mallorn.core.errors import MallornError, Unavailable
+from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.inside import Inside
 from tests.fixtures.timed_models import finish_anyway, steps
 from tests.fixtures.workshop import ENDPOINT
@@ -99,3 +100,20 @@ def test_a_device_that_is_lost_while_it_times_costs_only_the_time(workshop, else
     assert told.get("latency_us", {}) == {}
     assert told["error_vs_untuned"] == 1e-7
     assert "time the tuned model" in steps(told)
+
+
+def test_a_model_is_not_timed_alone_where_a_device_of_the_host_shares_no_locks(
+    workshop, answers, monkeypatch
+):
+    monkeypatch.setattr("workers.whole_model.interleaved_timing.QUIET_PATIENCE_SEC", 0.0)
+    apart = replace(ENDPOINT, info=DeviceInfo(locks="of another folder"))
+    near = TrackedDevice("near", workshop.settings.tracker, False, apart)
+
+    def here(model):
+        workshop.fleet.devices = lambda _target=None: [near]
+        return where_it_runs(model)
+
+    monkeypatch.setattr("workers.finish.job_model.where_it_runs", here)
+    told = finish_anyway(workshop)["conditions"]
+    assert not told["steady"]
+    assert "other work of this service went on beside it" in told["note"]
