@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -60,8 +61,8 @@ def up(
             tracker_host, tracker_port = LOOPBACK, free_port(besides=(api_port,))
         layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
         announce(layout.url)
-        run(layout, known, until_unused, print_note, lambda words: app(list(words), prog_name="mallorn"))
-    if until_unused:  # a command waits for this process, and taking its modules apart takes half a second
+        run(layout, known, until_unused, print_note, partial(app, prog_name="mallorn"))
+    if until_unused:  # a command waits, and taking this process's modules apart takes half a second
         sys.stderr.flush()
         os._exit(0)
 

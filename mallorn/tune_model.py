@@ -74,9 +74,7 @@ def tune(
 def _service(
     data: Path | None,
 ) -> Iterator[tuple[Client, Callable[[Job], Job], Callable[[Target], Target]]]:
-    """Yield a client of the service, a function that makes a handle which reads a job when the service has
-    ended, and one that returns the target to submit.
-    """
+    """Yield a client of the service, what makes a handle that outlives it, and what names the target."""
     url, key = settings().url, settings().api_key
     if url is not None:
         yield Client(url), lambda job: job, lambda target: target

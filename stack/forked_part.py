@@ -1,4 +1,4 @@
-"""Runs a part in a fork of this interpreter, which spares it the imports that all parts share."""
+"""Runs a part in a fork of this interpreter, which has imported what all parts share."""
 
 import ctypes
 import gc
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-# Of /proc/self/stat behind the program's name: where arguments begin and end, and environment ends.
+# Fields of /proc/self/stat behind the program's name: addresses.
 _ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
 
 
 def can_fork() -> bool:
-    """Return whether this process has a single thread: the locks of others would stay locked in a fork."""
+    """Return whether this process has one thread: locks of others would stay locked in a fork."""
     return len(os.listdir("/proc/self/task")) == 1
 
 
 @dataclass(frozen=True)
 class ForkedPart:
-    """A `preexec_fn` that runs `main` in the place of `command`, and ends the process with its exit code."""
+    """A `preexec_fn` that runs `main` instead of `command`, and ends with its exit code."""
 
     main: Callable[[], object]
     command: Sequence[str]
@@ -53,7 +53,7 @@ class ForkedPart:
 
 
 def _show_command_line(command: Sequence[str]) -> None:
-    """Write `command` where `ps` reads it: over its arguments, and over its environment if longer."""
+    """Write `command` over the arguments, and if longer over the environment: `ps` reads it there."""
     for name, value in os.environ.items():
         os.environ[name] = value  # the C library copies it to a place of its own
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()

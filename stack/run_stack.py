@@ -16,8 +16,8 @@ from stack.valkey import socket_url
 
 Say = Callable[[str], None]
 Main = Callable[[Sequence[str]], object]
-#: What several parts import: forks of this interpreter find it there. None of them starts a thread, as numpy
-#: does, makes a Celery app, or reads settings.
+#: Forks of this interpreter share these. None starts a thread, as numpy does, makes a Celery app, or reads
+#: settings.
 COORDINATOR_MODULE: Final = "services.coordinator.serve"
 CELERY_MODULES: Final = (
     "stack.run_celery",
@@ -30,8 +30,8 @@ CELERY_MODULES: Final = (
 def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main: Main) -> None:
     """Start every part, keep them running, and end them all when asked to, or when nobody uses them.
 
-    `main` runs a command of ours in this interpreter: most parts are forks of it. The stack is published once
-    the coordinator answers, before the other parts are ready.
+    Most parts are forks of this process, in which `main` runs a command. The stack is published once the
+    coordinator answers, before the other parts are ready.
     Raises NoSandbox where walls are required and this host has not all of them, PartFailed.
     """
     from db.bundled.load_bundled import has_bundled

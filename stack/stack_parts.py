@@ -78,7 +78,7 @@ class StackParts:
     layout: StackLayout
     env: Mapping[str, str]
     key: FleetKey
-    main: Callable[[Sequence[str]], object]  # what `python -m mallorn` does with its arguments
+    main: Callable[[Sequence[str]], object]  # does what `python -m mallorn` does
 
     def programs(self) -> list[ChildSpec]:
         """Parts that are programs of their own: nothing of what they need is imported here."""

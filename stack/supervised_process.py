@@ -36,7 +36,7 @@ class ChildSpec:
     start_timeout_sec: float = 300.0  # many start at once, on machines that are slow and busy too
     ready_file: Path | None = None  # told to the part, which writes it once it is ready
     essential: bool = True  # else the others go on without one that does not stay up
-    main: Callable[[], object] | None = None  # does in a fork of this interpreter what the command does
+    main: Callable[[], object] | None = None  # does in a fork what the command does
 
 
 class SupervisedChild:
@@ -64,7 +64,7 @@ class SupervisedChild:
         return self._process.poll() if self._process else None
 
     def start(self) -> None:
-        """Start the process, by a fork where that is safe; its output is appended to the log."""
+        """Start the process, by a fork if that is safe; append its output to the log."""
         if self.spec.ready_file:
             self.spec.ready_file.unlink(missing_ok=True)
         ready = {READY_FILE_VARIABLE: str(self.spec.ready_file)} if self.spec.ready_file else {}

@@ -67,7 +67,7 @@ class Supervisor:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the signals, start the children that need no others, and stop every child on the way out."""
+        """Hold the signals, start the children that need no others, and stop all on the way out."""
         handlers = {
             number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
         }
@@ -99,7 +99,7 @@ class Supervisor:
         return {child.spec.name for child in self._children if child.ready}.issuperset(names)
 
     def start(self, enough: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until every child is ready; False when asked to stop, or when `enough` says so, before."""
+        """Return True once every child is ready, False if asked to stop, or `enough` says so, before."""
         self._until(lambda: all(child.ready for child in self._children) or enough())
         return all(child.ready for child in self._children)
 

@@ -80,8 +80,8 @@ def wait_for_device(stack: Connected) -> None:
 def submitted_target(stack: Connected, target: str) -> str:
     """Return the target to submit a job with.
 
-    A service knows what `local` is once a device is online. Before, a job for a service on this machine gets
-    the target that this host's device had the last time, or else the detected one, and waits for no device.
+    A service knows what `local` is once a device is online. A job for a service on this machine waits for
+    none: its target is the last one of this host's device, or the one that is detected.
     """
     if target != LOCAL or stack.data is None:
         return target
@@ -92,12 +92,8 @@ def submitted_target(stack: Connected, target: str) -> str:
     from workers.tvm.code_digest import TVM_VERSION
 
     here = host_fingerprint()["host_class"], TVM_VERSION
-    known = [
-        device.target
-        for device in devices
-        if device.info.is_local and (device.host_class, device.tvm_version) == here
-    ]
-    return known[0] if known else detect_target().text
+    ours = [each for each in devices if each.info.is_local and (each.host_class, each.tvm_version) == here]
+    return ours[0].target if ours else detect_target().text
 
 
 def asked_target(target: str, is_here: bool) -> str:

@@ -77,7 +77,7 @@ def client(url: str | None, api_key: str | None, data: Path | None = None) -> "C
 
     Raises Unavailable when a directory was given on which no stack runs.
     """
-    from mallorn.client import Client  # which imports much that a part of the service does without
+    from mallorn.client import Client  # no part of the service needs its imports
 
     directory = DataDir((data or Settings().data_dir).expanduser().absolute())
     stack = None if url else directory.running_stack()

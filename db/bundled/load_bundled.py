@@ -55,7 +55,7 @@ def read_list(folder: Path) -> Shipped | None:
 
 
 def has_bundled(url: str, folder: Path = FOLDER) -> bool:
-    """Return whether a database has what comes along. Raises MallornError where the files are not there."""
+    """Return whether a database has what comes along. Raises MallornError if the files are missing."""
     try:
         shipped = read_list(folder)
     except (OSError, ValueError):
@@ -79,7 +79,7 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
     try:
         if has_bundled(url, folder) or (shipped := read_list(folder)) is None:
             return 0
-        from db.dataset.import_dataset import import_dataset  # which loads Arrow, and with it threads
+        from db.dataset.import_dataset import import_dataset  # which loads Arrow
 
         with Database(url) as database:
             blobs = {base.file: (folder / base.file).read_bytes() for base in shipped.bases}

@@ -70,7 +70,7 @@ def serve_device(
 
 
 def prepare_runtime(target: Target) -> None:
-    """Set what TVM reads once, when it is imported: its threads, and to load its runtime library only."""
+    """Set what TVM reads when it is imported: its threads, and to load only its runtime library."""
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(

@@ -64,7 +64,7 @@ class Heartbeat:
 
         `sandbox` says how far the walls around its children close. `met` is told once of each device of
         whose machine nothing is known. `tidy` removes from this host what was deleted, once a minute.
-        `plan` is told a job of the target of each device that is new here: the job may have waited for it.
+        `plan` is told a job for the target of each device that is new here: it may have waited.
         """
         self._meet, self._tidy, self._plan = met or self._meet, tidy or self._tidy, plan or self._plan
         self._look_soon_until = time.monotonic() + START_SEC

@@ -1,4 +1,4 @@
-"""Keeps torch out of processes that load TVM: TVM's library imports it where it is installed, for seconds."""
+"""Keeps torch out of processes that load TVM, whose library imports it where it is installed."""
 
 import sys
 from importlib.abc import MetaPathFinder
@@ -13,5 +13,5 @@ class _TorchHider(MetaPathFinder):
 
 
 def hide_torch() -> None:
-    """Let `import torch` fail in this process, as if it were not installed; no process uses it beside TVM."""
+    """Let `import torch` fail in this process: it takes seconds, and nothing uses it beside TVM."""
     sys.meta_path.insert(0, _TorchHider())
