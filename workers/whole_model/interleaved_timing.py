@@ -69,7 +69,7 @@ def tell_apart(
 ) -> dict[str, ModelLatency]:
     """Time the tuned model and its rival in turn until the interval of their ratio tells 3 %, or time is up.
 
-    The number of pairs doubles between two looks at the interval: a look after each pair would stop too early.
+    The number of pairs doubles between two looks: a look after each pair would stop too early.
     """
     found, until_sec = dict(latency_us), time.monotonic() + PAIRS_SEC
     while (race := raced(found)) is not None and 0 < race.pairs < MOST_PAIRS and not race.precise:
