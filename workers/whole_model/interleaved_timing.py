@@ -25,6 +25,7 @@ LAST_START_SEC: Final = 90.0
 QUIET_PATIENCE_SEC: Final = 10.0
 # For bursts of two engines in turn until the interval of their ratio tells 3 %; no pair begins later.
 PAIRS_SEC: Final = 12.0
+MOST_PAIRS: Final = 80
 # Bursts of one engine that are further apart did not meet the same machine.
 FAR_APART: Final = 1.5
 
@@ -68,10 +69,10 @@ def tell_apart(
 ) -> dict[str, ModelLatency]:
     """Time the tuned model and its rival in turn until the interval of their ratio tells 3 %, or time is up.
 
-    The number of pairs doubles between two looks at the interval: who looks after each pair stops too early.
+    The number of pairs doubles between two looks: a look after each pair would stop too early.
     """
     found, until_sec = dict(latency_us), time.monotonic() + PAIRS_SEC
-    while (race := raced(found)) is not None and race.pairs and not race.precise:
+    while (race := raced(found)) is not None and 0 < race.pairs < MOST_PAIRS and not race.precise:
         bursts = {name: list(found[name].bursts) for name in (TUNED, race.rival)}
         for _ in range(race.pairs):
             if time.monotonic() > until_sec:

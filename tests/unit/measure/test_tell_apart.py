@@ -8,7 +8,13 @@ import pytest
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.results.speedup import ALIKE, Speedup, raced
 from workers.whole_model import interleaved_timing
-from workers.whole_model.interleaved_timing import BURST_US, PAIRS_SEC, tell_apart, time_interleaved
+from workers.whole_model.interleaved_timing import (
+    BURST_US,
+    MOST_PAIRS,
+    PAIRS_SEC,
+    tell_apart,
+    time_interleaved,
+)
 
 
 class Clock:
@@ -98,6 +104,14 @@ def test_only_the_tuned_model_and_its_rival_are_timed_again(clock: Clock) -> Non
     later = tell_apart(engines, first)
     assert later["untuned"] == first["untuned"]
     assert len(later["tuned"].bursts) == len(later["onnxruntime"].bursts) > len(first["tuned"].bursts)
+
+
+def test_bursts_too_short_to_fill_the_time_are_bounded_in_number(clock: Clock) -> None:
+    drawn = random.Random(3)
+    engines = {name: Noisy(clock, lambda: drawn.uniform(1.0, 2.0)) for name in ("tuned", "onnxruntime")}
+    later = tell_apart(engines, time_interleaved(engines))
+    assert len(later["tuned"].bursts) == MOST_PAIRS
+    assert clock.now_sec < PAIRS_SEC
 
 
 def test_a_model_without_a_rival_is_not_timed_again(clock: Clock) -> None:
