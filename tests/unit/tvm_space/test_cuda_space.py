@@ -21,6 +21,7 @@ from tests.unit.tvm_space.cuda_programs import ARCHS, PROGRAMS, target
 from workers.tvm import cuda_rules
 from workers.tvm.allowed_programs import read_trace
 from workers.tvm.build_libraries import generate
+from workers.tvm.graph_recipes import TUNED_GPU
 from workers.tvm.loop_nests import nests
 from workers.tvm.parsed_program_cache import (
     design_contexts,
@@ -30,6 +31,7 @@ from workers.tvm.parsed_program_cache import (
     parse_tvm_target,
 )
 from workers.tvm.rebuild_schedule import full_trace, rebuild, validate
+from workers.tvm.run_recipe_passes import run_steps
 from workers.tvm.sketches import design_space, plain
 from workers.tvm.tvm_space import TvmSpace
 
@@ -158,6 +160,14 @@ def test_dlight_multiplies_int8_on_tensor_cores() -> None:
     sketch = dlight_sketch("int8 product")
     assert "wmma_sync_16x16x16_s8s8s32" in sketch.trace
     assert generate(scheduled("int8 product", HERE, sketch, Candidate("", ())).mod, HERE).imports
+
+
+def test_an_untuned_int8_product_lowers() -> None:
+    """The recipe's default schedules are DLight's, by the rule that makes what TVM can lower."""
+    parsed = parse_tvm_target(target("sm_80"))
+    scheduled_by_rules, _ = run_steps(parse_module(tir_of("int8 product")), TUNED_GPU.after, parsed)
+    assert "wmma" in str(scheduled_by_rules)
+    assert cuda_rules.can_launch(scheduled_by_rules, parsed)
 
 
 def test_a_candidate_of_tensor_cores_is_rebuilt_in_another_process() -> None:
