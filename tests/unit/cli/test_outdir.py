@@ -123,6 +123,12 @@ def test_a_name_as_long_as_a_file_may_have_is_shortened(coordinator: Coordinator
     assert len(str(default_directory(stem))) < 255
 
 
+def test_a_directory_is_named_in_no_more_bytes_than_file_systems_take(tmp_path: Path) -> None:
+    directory = tmp_path / default_directory("\N{GREEK SMALL LETTER LAMDA}" * 200)
+    directory.mkdir()
+    assert directory.name.endswith("-tuned")
+
+
 class Interrupted(Job):
     """A job that ended while it was left."""
 
