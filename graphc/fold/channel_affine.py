@@ -59,7 +59,7 @@ def nothing(ndim: int) -> ChannelAffine:
 
 def affine_link(call: Any, g: Graph) -> AffineLink | None:
     """The call as a link of a chain; none if it is another operator, or of other operands."""
-    if operator_name(call) not in OPERATORS:
+    if call is None or operator_name(call) not in OPERATORS:
         return None
     name, is_second = operator_name(call).removeprefix("relax."), g.is_constant(call.args[0])
     constant, value = call.args if is_second else call.args[::-1]
