@@ -25,6 +25,7 @@ from mallorn.core.values.trial import Trial
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import write_tasks
 from research.shared_schedules.folder_paths import SharedRecord
+from workers.detached.run_batch import FORMAT
 
 TARGET: Final = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2}).text
 SPLIT: Final = b"\n--8<--\n"  # between the files of an input that has several
@@ -140,7 +141,7 @@ def models() -> list[bytes]:
 
 def batch_results() -> bytes:
     device = {"name": "n", "host_id": "h", "host_class": "c", "threads": 1, "tvm_version": "0.27"}
-    header = {"format": 1, "batch": "0123456789abcdef", "digest": "d", "device": device}
+    header = {"format": FORMAT, "batch": "0123456789abcdef", "digest": "d", "device": device}
     result = {"key": "1-0", "outcome": "ok", "run_us": [2.5], "run_ms": 20.0}
     return b"".join(json.dumps(line).encode() + b"\n" for line in (header, {"start": "1-0"}, result))
 

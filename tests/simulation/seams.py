@@ -55,8 +55,6 @@ TIMED: Final = (
     "workers.process.heartbeat.time",
     "workers.hardware_probe.run.time",
 )
-#: Modules that ask whether a job's candidates are built by the workers' own code.
-BUILDING: Final = ("services.control.planner_input", "services.control.plan_job")
 Extracted = dict[str, tuple[str, ...]]
 
 
@@ -128,8 +126,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.process.worker_runtime.HostLock": lambda: here,
         "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
         "workers.finish.run.verifier": verifier_of(benches),
-        **{f"{module}.DEVICE": NAME for module in BUILDING},
-        "workers.process.match_devices_and_builder.ON_DEVICES": (NAME,),
+        "mallorn.core.stand_in_measurers.ON_DEVICES": frozenset({NAME}),
         "workers.process.time_slice.TURN_SEC": 0.0,
         "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),

@@ -13,9 +13,9 @@ def test_what_is_named_is_there(file: str) -> None:
 
 def test_tests_share_the_process_of_their_file_or_of_their_service() -> None:
     assert scope("tests/unit/test_a.py::test_one") == scope("tests/unit/test_a.py::TestB::test_two[c]")
-    one, *others = (scope(f"{file}::test_one") for file in SERVICE)
-    assert {one} == set(others)
-    assert one != scope("tests/acceptance/test_kill.py::test_one")
+    for file, shared in SERVICE.items():
+        assert scope(f"{file}::test_one") == shared
+    assert scope("tests/acceptance/test_kill.py::test_one") not in SERVICE.values()
 
 
 def test_tests_that_only_wait_are_spread() -> None:

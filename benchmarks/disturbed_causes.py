@@ -1,0 +1,214 @@
+"""Why a run of a small kernel takes longer beside other programs, where no thread waited for a processor.
+
+python -m benchmarks.disturbed_causes [--passes 5] [--json FILE]
+
+Four functions are timed in slices as a device times candidates, on a quiet host and beside others in turn.
+Only slices count in which no thread waited. Each function shows one cause:
+
+- `start`: a parallel loop that computes nothing. It grows with the cost of starting and joining threads.
+- `registers`: one thread, no memory. It grows with a slower clock or a shared core.
+- `cache`: one thread that reads a matrix of 256 KiB. It grows if others evict its cache lines.
+- `kernel`: a parallel elementwise operation of some microseconds, as candidates are.
+
+Each is timed with the threads as a device has them, with threads that sleep instead of waiting in a loop of
+`sched_yield` (`TVM_THREAD_POOL_SPIN_COUNT=0`), and at normal priority. The host's stolen time is told, too.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from benchmarks.disturbers import COMPANY
+from benchmarks.hosts import describe_host
+
+ROWS: Final = ("quiet", "one program", "two programs", "two at nice 19", "memory", "compilation")
+SLEEPS: Final = {"TVM_THREAD_POOL_SPIN_COUNT": "0"}
+#: What the threads of an arm differ in: variables of the environment, and whether they go before others.
+ARMS: Final[Mapping[str, tuple[Mapping[str, str], bool]]] = {
+    "as devices": ({}, True),
+    "sleeping": (SLEEPS, True),
+    "normal priority": ({}, False),
+}
+SLICES: Final = 40
+SLICE_SEC: Final = 0.005
+QUIET: Final = 0.001  # the share of a slice in which a thread may have waited
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One function beside others, in one arm."""
+
+    company: str
+    arm: str
+    function: str
+    us: float | None  # the median of its quiet slices, over all passes
+    slices: int  # of them
+    waited: int  # slices in which a thread waited
+    switches: float  # of threads, a run: they slept or yielded
+    stolen: float  # share of processors' time that other virtual machines had
+
+
+def main() -> None:
+    options = _arguments()
+    with TemporaryDirectory(prefix="mallorn-causes-") as folder:
+        library = Path(folder, "functions.so")
+        build(library)
+        told: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+        for _ in range(options.passes):
+            for company in ROWS:
+                with COMPANY[company]():
+                    for arm in ARMS:
+                        for function, row in _timed(library, arm).items():
+                            told[company, arm, function].append(row)
+    cells = [_cell(key, rows) for key, rows in told.items()]
+    for cell in cells:
+        print(json.dumps(asdict(cell)))
+    said = headline(cells)
+    if options.json:
+        raw = {"headline": said, "passes": options.passes, "cells": [asdict(cell) for cell in cells]}
+        options.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
+    print(said)
+
+
+def headline(cells: list[Cell]) -> str:
+    """How much longer each function takes beside one program, as devices time it."""
+    us = {(cell.company, cell.function): cell.us for cell in cells if cell.arm == "as devices"}
+    told = []
+    for company, function in us:
+        before, after = us["quiet", function], us[company, function]
+        if company == "one program" and before and after:
+            told.append(f"{function} {after / before:.2f} ({after - before:+.2f} us)")
+    return "beside one program: " + ", ".join(told)
+
+
+def build(library: Path) -> None:
+    """Compile the functions for this host."""
+    import tvm
+    from tvm import te
+
+    from mallorn.core.targets import parse_target
+    from workers.device.detect_host import detect_target
+
+    cores = os.cpu_count() or 1
+    out = te.compute((cores,), lambda _: te.const(1.0, "float32"), "start")
+    start = te.create_prim_func([out])
+    seed = te.placeholder((1,), name="seed")
+    step = te.reduce_axis((0, 4096), "step")
+    registers = te.create_prim_func(
+        [seed, te.compute((1,), lambda i: te.sum(seed[i] * step.astype("float32"), step), "registers")]
+    )
+    matrix = te.placeholder((256, 256), name="matrix")
+    row, column = te.reduce_axis((0, 256), "row"), te.reduce_axis((0, 256), "column")
+    cache = te.create_prim_func(
+        [matrix, te.compute((1,), lambda _: te.sum(matrix[row, column], [row, column]), "cache")]
+    )
+    x = te.placeholder((cores, 8192), name="x")
+    kernel = te.create_prim_func([x, te.compute(x.shape, lambda i, j: x[i, j] * 2.0 + 1.0, "kernel")])
+    mod = tvm.IRModule()
+    for name, function, parallel in (
+        ("start", start, True),
+        ("registers", registers, False),
+        ("cache", cache, False),
+        ("kernel", kernel, True),
+    ):
+        schedule = tvm.s_tir.Schedule(function)
+        if parallel:
+            schedule.parallel(schedule.get_loops(schedule.get_sblock(name))[0])
+        mod[name] = schedule.mod["main"].with_attr("global_symbol", name)
+    target = tvm.target.Target(parse_target(detect_target().text).attrs | {"kind": "llvm"})
+    tvm.compile(mod, target=target).export_library(str(library))
+
+
+def _timed(library: Path, arm: str) -> dict[str, dict[str, Any]]:
+    env, raised = ARMS[arm]
+    threads = {"TVM_NUM_THREADS": str(os.cpu_count() or 1), **env}
+    command = [sys.executable, "-m", "benchmarks.disturbed_causes", "--time", str(library)]
+    ended = subprocess.run(
+        [*command, *(["--raised"] if raised else [])],
+        env=os.environ | threads,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, dict[str, Any]] = json.loads(ended.stdout)
+    return found
+
+
+def time_functions(library: Path, raised: bool) -> dict[str, dict[str, Any]]:
+    """Time each function in this process."""
+    import numpy as np
+    import tvm
+    import tvm_ffi
+
+    from workers.device.slice_timer import NEXT_SLICE, SliceTimer
+    from workers.host.load_meter import LoadMeter
+    from workers.host.process_priority import raise_priority
+
+    timer = SliceTimer(True, raised and raise_priority())
+    tvm_ffi.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
+    cores = os.cpu_count() or 1
+    shapes = {
+        "start": [(cores,)],
+        "registers": [(1,), (1,)],
+        "cache": [(256, 256), (1,)],
+        "kernel": [(cores, 8192), (cores, 8192)],
+    }
+    loaded, found = tvm.runtime.load_module(str(library)), {}
+    for name, sizes in shapes.items():
+        tensors = [tvm.runtime.tensor(np.ones(size, "float32")) for size in sizes]
+        rough = min(loaded.time_evaluator(name, tvm.cpu(), number=50, repeat=5)(*tensors).results)
+        number = max(1, round(SLICE_SEC / rough))
+        meter, before = LoadMeter(lambda: ()), _switches()
+        times = timer.times(loaded, name, "cpu", number, SLICES, *tensors)
+        switches = (_switches() - before) / (number * SLICES)
+        found[name] = {
+            "quiet_us": [each.mean_sec * 1e6 for each in times.slices if (each.disturbed or 0.0) <= QUIET],
+            "waited": sum((each.disturbed or 0.0) > QUIET for each in times.slices),
+            "switches": switches,
+            "stolen": meter.look().stolen,
+        }
+    return found
+
+
+def _switches() -> int:
+    texts = [path.read_text() for path in Path("/proc/self/task").glob("*/status")]
+    lines = [line for text in texts for line in text.splitlines() if "ctxt_switches" in line]
+    return sum(int(line.split()[1]) for line in lines)
+
+
+def _cell(key: tuple[str, str, str], rows: list[dict[str, Any]]) -> Cell:
+    us = [each for row in rows for each in row["quiet_us"]]
+    return Cell(
+        *key,
+        us=median(us) if us else None,
+        slices=len(us),
+        waited=sum(row["waited"] for row in rows),
+        switches=median(row["switches"] for row in rows),
+        stolen=median(row["stolen"] for row in rows),
+    )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--time", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--raised", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.time:
+        print(json.dumps(time_functions(options.time, options.raised)))
+        sys.exit()
+    return options
+
+
+if __name__ == "__main__":
+    main()
