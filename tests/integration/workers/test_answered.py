@@ -16,13 +16,13 @@ from mallorn.core.values.manifest import read_manifest
 from tests.fixtures.tuned_jobs import tuned
 from workers.finish.numeric_checker import NumericCheck
 from workers.finish.run import finish
-from workers.subprocesses.errors import ChildFailed
+from workers.subprocesses.errors import ChildOutOfMemory
 
 
 @pytest.fixture
 def check(workshop, check, exported):
-    """No model is compiled, which no answer needs."""
-    workshop.graph_answers["compile_model"] = ChildFailed("graphs", "no model here")
+    """No answer needs a compiled model."""
+    workshop.graph_answers["compile_model"] = ChildOutOfMemory("no memory for the model")
     return check
 
 

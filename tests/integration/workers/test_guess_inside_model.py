@@ -22,7 +22,7 @@ from tests.fixtures.workshop import ENDPOINT
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
 from workers.measure.tracked_devices import TrackedDevice
-from workers.subprocesses.errors import ChildFailed
+from workers.subprocesses.errors import ChildFailed, ChildOutOfMemory
 from workers.whole_model.engines import TUNED
 
 
@@ -163,8 +163,8 @@ def test_each_task_is_decided_alone_where_nothing_else_computes_the_model(worksh
     assert timed_alone > 0
 
 
-def test_each_task_is_decided_alone_where_the_model_does_not_compile(workshop, model):
-    workshop.graph_answers["compile_model"] = ChildFailed("graphs", "no model here")
+def test_each_task_is_decided_alone_where_the_host_has_no_memory_for_the_model(workshop, model):
+    workshop.graph_answers["compile_model"] = ChildOutOfMemory("no memory for the model")
     _, timed_alone = guessed(workshop, ("w0",))
     assert timed_alone > 0
 

@@ -80,7 +80,7 @@ def test_the_best_that_is_planned_with_is_of_the_jobs_own_context(workshop):
 @pytest.fixture
 def builds(workshop, monkeypatch):
     """The made-up measurer counts as the one whose candidates the worker's own code builds."""
-    monkeypatch.setattr("workers.process.match_devices_and_builder.ON_DEVICES", {"made-up"})
+    monkeypatch.setattr("mallorn.core.stand_in_measurers.ON_DEVICES", {"made-up"})
     return workshop
 
 
@@ -108,9 +108,8 @@ def test_contexts_without_a_builder_keep_their_keys_and_are_others(workshop):
 
 
 @pytest.mark.parametrize("told", [{}, {"builder": "0.27.0+abc"}], ids=["old", "other"])
-def test_a_worker_with_other_code_leaves_the_round_to_one_that_has_the_jobs(builds, monkeypatch, told):
+def test_a_worker_with_other_code_leaves_the_round_to_one_that_has_the_jobs(builds, told):
     """An old worker names its TVM alone, and builds what is of a context without a builder."""
-    monkeypatch.setattr("services.control.planner_input.DEVICE", "made-up")
     see_worker(builds, "right", tvm_version="0.27.0", **told)
     job = builds.job(("w0",), trials=16)
     round_id = builds.next_round(job)
@@ -123,8 +122,7 @@ def test_a_worker_with_other_code_leaves_the_round_to_one_that_has_the_jobs(buil
     assert f"is built by TVM {wanted}, and worker w has {builder()}; it waits" in builds.reason(job)
 
 
-def test_a_job_is_planned_for_the_newest_worker_that_runs_rounds(builds, monkeypatch):
-    monkeypatch.setattr("services.control.planner_input.DEVICE", "made-up")
+def test_a_job_is_planned_for_the_newest_worker_that_runs_rounds(builds):
     see_worker(builds, "old", tvm_version="0.27.0")
     see_worker(builds, "new", builder=builder())
     see_worker(builds, "importer", builder="0.27.0+other", tunes=False)

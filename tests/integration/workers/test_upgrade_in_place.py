@@ -31,9 +31,7 @@ class Fleet:
     def __init__(self, workshop, monkeypatch):
         self.workshop = workshop
         self._patch = monkeypatch
-        monkeypatch.setattr("workers.process.match_devices_and_builder.ON_DEVICES", {"made-up"})
-        for module in ("services.control.planner_input", "services.control.plan_job"):
-            monkeypatch.setattr(f"{module}.DEVICE", "made-up")
+        monkeypatch.setattr("mallorn.core.stand_in_measurers.ON_DEVICES", {"made-up"})
         self.upgrade("passes one")
 
     def upgrade(self, passes, tvm=TVM):
@@ -244,7 +242,7 @@ def test_an_import_that_was_sent_back_is_left_to_the_code_of_its_job(fleet, work
 def test_a_job_of_no_device_waits_for_the_code_that_imported_it_or_is_imported_anew(
     fleet, workshop, monkeypatch
 ):
-    monkeypatch.setattr("workers.process.match_devices_and_builder.ON_DEVICES", {"tvm"})
+    monkeypatch.setattr("mallorn.core.stand_in_measurers.ON_DEVICES", {"tvm"})
     job = begun(workshop, "w0")
     first = code.code_digest()
     fleet.see("old")
