@@ -212,7 +212,7 @@ def test_a_stalled_network_is_not_the_candidates_time_out(
             device._call("mallorn.load")
 
         with pytest.raises(CandidateUnheard) as caught:
-            device.attempt("unheard", 3.0, stall)
+            device.attempt("unheard", 10.0, stall)
         assert caught.value.outcome is Outcome.WORKER_LOST
         device.close()
     fleet.wait_free(local_target)
