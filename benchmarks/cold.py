@@ -12,7 +12,6 @@ A figure of a network is the median of its runs. The first export over what is h
 two and three of each task earned, in how many seconds. The headline is the median seconds from the shell.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -29,6 +28,7 @@ from typing import Final
 
 from benchmarks.cells import Cells
 from benchmarks.hosts import describe_host
+from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.oracle.gaps import geometric
 from mallorn.core.values.finish_report import FinishReport, InsideTheModel
 
@@ -108,16 +108,12 @@ def _told(number: float | None, places: int = 2) -> str:
 
 def main() -> None:
     """Time what is not timed yet, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="files without their ending; all by default")
+    parser = folder_parser(__doc__)
     parser.add_argument("--raw", type=Path, default=RAW)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--tree", type=Path, help="another checkout, which is timed in turn with this one")
     args = parser.parse_args()
-    files = [path for path in sorted(args.folder.glob("*.onnx")) if not args.names or path.stem in args.names]
+    files = list(files_of(args))
     trees = {NOW: ROOT} | ({BEFORE: args.tree.resolve()} if args.tree else {})
     cells = Cells(args.raw)
     for path in files:

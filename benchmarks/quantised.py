@@ -25,6 +25,7 @@ from benchmarks.cells import Cells
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.latency import compared, loaded, rivals_of
+from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, table
 from benchmarks.rival import NAMES, Rival
 from cli.quantize_model import quantised
@@ -59,7 +60,7 @@ def main() -> None:
     """Quantise, tune and time what is missing, and print the table."""
     args = _arguments()
     cells = Cells(args.raw)
-    files = [path for path in sorted(args.folder.glob("*.onnx")) if not args.names or path.stem in args.names]
+    files = list(files_of(args))
     if not files:
         sys.exit(f"no such .onnx files in {args.folder}")
     args.work.mkdir(parents=True, exist_ok=True)
@@ -132,10 +133,7 @@ def _measured(network: Network, threads: int, args: argparse.Namespace) -> dict[
 
 
 def _arguments() -> argparse.Namespace:
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="files without their ending; all by default")
+    parser = folder_parser(__doc__)
     parser.add_argument("--work", type=Path, required=True, help="where files and schedules are kept")
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--threads", nargs="+", type=int, default=[2, 1])

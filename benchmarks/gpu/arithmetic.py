@@ -8,8 +8,7 @@ from typing import Any, Final, Protocol
 
 from benchmarks.gpu.device import CUDA
 from benchmarks.gpu.tasks import BATCH, CONVOLUTION, DEPTHWISE, NORM, PRODUCT, Task
-from workers.detached.run_batch import Json
-from workers.device.random_and_saved_arrays import random_values
+from workers.detached.run_batch import Json, timed_values
 
 _EPSILON: Final = 1e-5
 _FLUSH_BYTES: Final = 256 << 20  # several times the L2 cache of any GPU
@@ -39,13 +38,6 @@ def arithmetic_of(kind: str) -> Arithmetic:
     return TorchArithmetic(kind)
 
 
-def _drawn(args: Json) -> list[Any]:
-    return [
-        random_values(tuple(shape), dtype, low, high, seed)
-        for seed, (dtype, shape, low, high) in enumerate(args)
-    ]
-
-
 class TorchArithmetic:
     """Arithmetic on a GPU, or on a processor, with torch."""
 
@@ -59,7 +51,7 @@ class TorchArithmetic:
         self._flush: Any = None
 
     def inputs(self, args: Json) -> list[Any]:
-        return [self._torch.from_numpy(array).to(self._kind) for array in _drawn(args)]
+        return [self._torch.from_numpy(array).to(self._kind) for array in timed_values(args)]
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         libraries = {PRODUCT: "cuBLAS", CONVOLUTION: "cuDNN", DEPTHWISE: "cuDNN", BATCH: "torch SDPA"}
@@ -115,7 +107,7 @@ class NumpyArithmetic:
     """Arithmetic on a processor with numpy, which has no rivals."""
 
     def inputs(self, args: Json) -> list[Any]:
-        return _drawn(args)
+        return timed_values(args)
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         return None

@@ -20,18 +20,26 @@ from benchmarks.gpu.tasks import (
     Task,
     shapes,
 )
-from mallorn.core.job_options import EvaluatorOptions
+from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from mallorn.core.targets import Target
 from workers.detached import run_batch
-from workers.detached.pack_batch import CHECKED_FLOATS, TIMED_FLOATS, expected_values, needs
+from workers.detached.pack_batch import (
+    CHECKED_FLOATS,
+    CHECKED_INTS,
+    drawn,
+    expected_values,
+    needs,
+    timed_call,
+)
 from workers.interfaces.tensor_arguments import Arguments, Tensor
-from workers.measure.device_runs import empties_cache
 from workers.tvm.code_digest import TVM_VERSION
 
 NAME: Final = "gpu-minutes"
 SEED: Final = 1
-TIMING: Final = (1, 5, 5)  # number, repeat, min_repeat_ms
-STOPPING: Final = "racing"  # of slow kernels no more is known than that they are slow
+# Of slow kernels no more is known than that they are slow.
+OPTIONS: Final = JobOptions(
+    evaluator=EvaluatorOptions(number=1, repeat=5, min_repeat_ms=5), stopping="racing"
+)
 TIMEOUT_SEC: Final = 20.0
 MOST_VALUES: Final = 4096  # of a result that are compared
 _EPSILON: Final = 1e-5
@@ -69,34 +77,24 @@ def in_rounds(kernels: Sequence[Kernel], batch: int = 6) -> list[Kernel]:
     return [kernel for _, _, kernel in sorted(rounds, key=lambda each: each[:2])]
 
 
-def arguments(task: Task, low: float, high: float) -> list[list[Any]]:
-    """Return the arguments of a task's kernels as run_batch.py draws them; the last one is the result."""
-    types = [task.dtype] * (len(shapes(task)) - 1) + [task.sums]
-    return [[dtype, list(shape), low, high] for dtype, shape in zip(types, shapes(task), strict=True)]
-
-
 def _call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
     """Return what the calls of all kernels of a task have in common."""
-    timed = arguments(task, *TIMED_FLOATS)
-    tensors = tuple(Tensor("TENSOR", dtype, tuple(shape)) for dtype, shape, *_ in timed)
-    asked = Arguments(tensors, outputs=(len(tensors) - 1,))
-    return {
-        "group": task.name,
-        "args": timed,
-        "evaluator": list(TIMING),
-        "stopping": STOPPING,
-        "timeout_sec": TIMEOUT_SEC,
-        "cold": empties_cache(EvaluatorOptions(), asked, target),
-        "check": _check(task, kernels),
-    }
+    *inputs, result = shapes(task)
+    tensors = (
+        *(Tensor("TENSOR", task.dtype, shape) for shape in inputs),
+        Tensor("TENSOR", task.sums, result),
+    )
+    args = Arguments(tensors, outputs=(len(inputs),))
+    call = timed_call("", "", args, TIMEOUT_SEC, OPTIONS, target)
+    return call | {"group": task.name, "check": _check(task, args, kernels)}
 
 
-def _check(task: Task, kernels: Path) -> run_batch.Json:
+def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
     """Return the numeric check of a task; the right results are computed once, which takes minutes."""
     stem = "".join(letter if letter.isalnum() else "-" for letter in task.name)
     kept, expected = kernels / f"{stem}-check.json", kernels / f"{stem}-expected.npz"
     if not kept.exists():
-        args = arguments(task, *CHECKED_FLOATS[True])
+        args = drawn(arguments, CHECKED_INTS, CHECKED_FLOATS[True])
         values, output = run_batch.drawn_values(args, SEED), len(args) - 1
         answers = {output: right_result(task, values[:-1])}
         expected.write_bytes(expected_values(answers, [output], MOST_VALUES))

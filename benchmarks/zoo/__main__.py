@@ -9,7 +9,6 @@ second run makes what is missing, and reports on all that is there. The headline
 and is right.
 """
 
-import argparse
 import tempfile
 import time
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from typing import Final
 from benchmarks.cells import Cells
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
+from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.zoo.row import Row, table
 from cli.service.connect_or_start_stack import wait_for_device
 from mallorn.client import Client
@@ -32,16 +32,12 @@ IMPORTED: Final = ("tuning", "finishing", "done")
 
 def main() -> None:
     """Score what is not scored yet, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="files without their ending; all by default")
+    parser = folder_parser(__doc__)
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--raw", type=Path, default=RAW)
     parser.add_argument("--data", type=Path, help="a data directory to keep")
     args = parser.parse_args()
-    files = [path for path in sorted(args.folder.glob("*.onnx")) if not args.names or path.stem in args.names]
+    files = list(files_of(args))
     cells = Cells(args.raw)
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
         _score(files, args.trials, cells, args.data or Path(scratch))

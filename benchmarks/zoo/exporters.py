@@ -9,7 +9,6 @@ inputs. A row is stored as soon as it is known; a second run measures only what 
 how many networks come in and are right.
 """
 
-import argparse
 import json
 import tempfile
 import time
@@ -24,6 +23,7 @@ import onnxruntime
 import tvm
 
 from benchmarks.hosts import describe_host
+from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.zoo.row import RIGHT
 from graphc.export.compile_network import outputs_of
 from mallorn.core.errors import MallornError
@@ -53,17 +53,13 @@ class Row:
 
 def main() -> None:
     """Measure the files without a row, and print how many networks are right."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="files without their ending; all by default")
+    parser = folder_parser(__doc__)
     parser.add_argument("--json", type=Path, default=RAW)
     args = parser.parse_args()
     rows = [Row(**row) for row in json.loads(args.json.read_text())["rows"]] if args.json.exists() else []
     done, target = {(row.exporter, row.network) for row in rows}, detect_target()
-    for path in sorted(args.folder.glob("*/*.onnx")):
-        if (path.parent.name, path.stem) in done or (args.names and path.stem not in args.names):
+    for path in files_of(args, "*/*.onnx"):
+        if (path.parent.name, path.stem) in done:
             continue
         rows.append(_row(path, target))
         print(json.dumps(asdict(rows[-1])), flush=True)

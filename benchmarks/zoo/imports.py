@@ -5,13 +5,13 @@ python -m benchmarks.zoo.imports FOLDER [NAME ...] [--seconds 600] [--json FILE]
 The headline is how many do.
 """
 
-import argparse
 import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.hosts import describe_host
+from benchmarks.model_folder import files_of, folder_parser
 from mallorn.core.errors import MallornError
 from mallorn.core.targets import Target
 from workers.device.detect_host import detect_target
@@ -34,15 +34,11 @@ class Import:
 
 def main() -> None:
     """Import them one after the other."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="files without their ending; all by default")
+    parser = folder_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="an import may take")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    files = [path for path in sorted(args.folder.glob("*.onnx")) if not args.names or path.stem in args.names]
+    files = list(files_of(args))
     target, found = detect_target(), []
     for path in files:
         found.append(_imported(path, target, args.seconds))

@@ -393,14 +393,8 @@ class TargetDevice:
     def _timed_with(self, args: Json) -> list[Any]:
         """Return the arguments of timings; those of the last call if it had the same ones."""
         if self._arguments[0] != args:
-            from workers.device.random_and_saved_arrays import random_values
-
             self._arguments = None, []
-            tensors = [
-                self._copy(random_values(tuple(shape), dtype, low, high, seed))
-                for seed, (dtype, shape, low, high) in enumerate(args)
-            ]
-            self._arguments = args, tensors
+            self._arguments = args, [self._copy(value) for value in timed_values(args)]
         return self._arguments[1]
 
     def _time(self, library: Any, tensors: list[Any], call: Json) -> Json:
@@ -412,12 +406,12 @@ class TargetDevice:
         def time_slices(number: int, count: int) -> Any:
             return time_runs(library, "main", self._kind, number, count, *tensors)
 
-        times = CandidateTimes(time_slices, patience_sec(call))
+        times = CandidateTimes(patience_sec(call))
         rough = library.time_evaluator("main", self._device, number=1, repeat=1, min_repeat_ms=5)
         rough_sec = min(rough(*tensors).results)
         evaluator, run_us = Timing(*call["evaluator"]), list[float]()
         while (timing := next_timing(call["stopping"], evaluator, run_us, call["best_us"])) is not None:
-            run_us += times.take(timing, rough_sec)
+            run_us += times.take(timing, rough_sec, time_slices)
         return {"run_us": times.run_us, "disturbed": times.share, "disturbance": times.disturbance()}
 
     def _check(self, folder: Path, library: Any, check: Json) -> tuple[float, str]:
@@ -537,6 +531,16 @@ def _word(file: str) -> str:
         return Path(file).read_text().strip()
     except OSError:
         return ""
+
+
+def timed_values(args: Json) -> list[Any]:
+    """Return the arguments of timings, as a device's session draws them."""
+    from workers.device.random_and_saved_arrays import random_values
+
+    return [
+        random_values(tuple(shape), dtype, low, high, seed)
+        for seed, (dtype, shape, low, high) in enumerate(args)
+    ]
 
 
 def drawn_values(args: list[Any], seed: int) -> list[Any]:

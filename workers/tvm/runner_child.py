@@ -83,21 +83,17 @@ def measure(
     best_us: float | None = None,
 ) -> LibraryRun:
     device, rule = _device(tracker, target), NamedRule(stopping)
-    loaded: list[Any] = []
-    tensors: list[Any] = []
-
-    def time_slices(number: int, count: int) -> SliceTimes:
-        return device.time_slices(loaded[0], number, count, tensors, cold=evaluator.flush_l2 == "on")
-
-    times = CandidateTimes(time_slices, patience_sec)
+    times, tensors = CandidateTimes(patience_sec), list[Any]()
 
     def work(library: Any) -> list[float]:
-        loaded.append(library)
+        def time_slices(number: int, count: int) -> SliceTimes:
+            return device.time_slices(library, number, count, tensors, cold=evaluator.flush_l2 == "on")
+
         rough = library.time_evaluator(
             device.entry, device.device, number=1, repeat=1, min_repeat_ms=ROUGH_MS
         )
         rough_sec = min(rough(*tensors).results)
-        take_times(rule, evaluator, lambda timing: times.take(timing, rough_sec), best_us)
+        take_times(rule, evaluator, lambda timing: times.take(timing, rough_sec, time_slices), best_us)
         return times.run_us
 
     def fill() -> None:

@@ -46,6 +46,8 @@ class Piece:
 
 # So many runs a piece, so many pieces.
 TimePieces = Callable[[int, int], Sequence[Piece]]
+# The same, as a device tells them.
+TimeSlices = Callable[[int, int], SliceTimes]
 
 # The share of a timing that trusts the rough idea; the rest is cut to what this piece found.
 FIRST_SHARE: Final = 0.5
@@ -76,16 +78,20 @@ class Patience:
 class CandidateTimes:
     """The times of one candidate, and what others had of its device meanwhile."""
 
-    def __init__(self, time_slices: Callable[[int, int], SliceTimes], patience_sec: float) -> None:
-        """`time_slices(number, count)` times `count` slices of `number` runs each."""
-        self._time_slices = time_slices
+    def __init__(self, patience_sec: float) -> None:
         self._patience = Patience(patience_sec)
         self._means: list[Piece] = []
         self._told: list[SliceTimes] = []
 
-    def take(self, options: Evaluator, rough_sec: float) -> list[float]:
+    def take(self, options: Evaluator, rough_sec: float, time_slices: TimeSlices) -> list[float]:
         """Take one timing, and return its means in microseconds."""
-        means = take_timing(options, rough_sec, self._pieces, self._patience)
+
+        def time_pieces(number: int, count: int) -> list[Piece]:
+            told = time_slices(number, count)
+            self._told.append(told)
+            return [Piece(number, *each) for each in told.slices]
+
+        means = take_timing(options, rough_sec, time_pieces, self._patience)
         self._means += means
         return [mean.mean_sec * SEC_US for mean in means]
 
@@ -117,11 +123,6 @@ class CandidateTimes:
         """Return the means that were not disturbed, where they are enough."""
         quiet = [mean for mean in self._means if not is_disturbed(mean.disturbed)]
         return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
-
-    def _pieces(self, number: int, count: int) -> list[Piece]:
-        told = self._time_slices(number, count)
-        self._told.append(told)
-        return [Piece(number, *each) for each in told.slices]
 
 
 def take_timing(
