@@ -204,4 +204,4 @@ def _reordered(call: Any, value: Any, facts: Shuffled, g: Graph) -> Any:
         axis = CHANNELS - (call.ty.ndim - values.ndim)  # as operands of fewer axes meet
     if axis < 0 or values.shape[axis] == 1:
         return value
-    return relax.const(np.take(values, facts.order, axis))
+    return g.constant(np.take(values, facts.order, axis))

@@ -108,11 +108,12 @@ def _constant(call: Any, g: Graph) -> Build:
     if call.ty.ndim != IMAGE_AXES or not 0 < other.ty.ndim < IMAGE_AXES:
         raise Leave("it is of no image, or its constant has all axes or none")
     values = g.array(other)
-    return partial(_with_all_axes, call, values.reshape((1,) * (IMAGE_AXES - values.ndim) + values.shape))
+    wide = values.reshape((1,) * (IMAGE_AXES - values.ndim) + values.shape)
+    return partial(_with_all_axes, call, g.constant(wide))
 
 
-def _with_all_axes(call: Any, values: Any) -> Any:
-    return getattr(relax.op, call.op.name.removeprefix("relax."))(call.args[0], relax.const(values))
+def _with_all_axes(call: Any, constant: Any) -> Any:
+    return getattr(relax.op, call.op.name.removeprefix("relax."))(call.args[0], constant)
 
 
 def _padding(call: Any, g: Graph) -> Build:

@@ -50,6 +50,17 @@ def test_nothing_between_is_transposed(operator: Any) -> None:
     assert difference(run(PrepareConvertLayout()(mod), x), run(mod, x)) <= 1e-6
 
 
+def test_a_constant_with_all_axes_keeps_its_type() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(DATA, "int64"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            total = builder.emit_output(relax.op.add(x, relax.const(np.ones((4, 1, 1), "int64"), "int64")))
+        builder.emit_func_output(total)
+    after, report = PrepareConvertLayout().applied(builder.get())
+    assert (report.fired, after["main"].ret_ty.dtype) == (1, "int64")
+
+
 def padded(pads: list[int], mode: str = "constant", value: float = 0.0) -> Any:
     """What the importer makes of a padded convolution with padding of its own."""
     axes = len(pads) // 2 - 2
