@@ -57,14 +57,22 @@ def read_list(folder: Path) -> Shipped | None:
 def has_bundled(url: str, folder: Path = FOLDER) -> bool:
     """Return whether a database has what comes along. Raises MallornError if the files are missing."""
     try:
-        shipped = read_list(folder)
+        return _has(url, _needed_list(folder))
     except (OSError, ValueError):
         return False  # bring_along says so
-    if shipped is None:
+
+
+def _needed_list(folder: Path) -> Shipped:
+    """Return the list of what comes along. Raises MallornError if there is none."""
+    if (shipped := read_list(folder)) is None:
         raise MallornError(
             f"this installation lacks {folder}, the measurements and cost models that come along",
             hint="install Mallorn again, or set MALLORN_SHIPPED=false to begin without them",
         )
+    return shipped
+
+
+def _has(url: str, shipped: Shipped) -> bool:
     with Database(url) as database, database.session() as session:
         return CostModels(session).knows(shipped.snapshot)
 
@@ -77,7 +85,8 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
     Raises MallornError where the files are not there.
     """
     try:
-        if has_bundled(url, folder) or (shipped := read_list(folder)) is None:
+        shipped = _needed_list(folder)
+        if _has(url, shipped):
             return 0
         from db.dataset.import_dataset import import_dataset  # which loads Arrow
 

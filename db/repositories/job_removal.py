@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from sqlalchemy import and_, delete, exists, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, or_, select, update
 
 from db.database_clock import now
 from db.repositories.base import said, until
@@ -116,19 +116,18 @@ class Removals(Jobs):
 
     def ended_before(self, days: float, limit: int) -> Sequence[str]:
         """Jobs that ended longer ago, the oldest first."""
-        old = Job.finished_at < until(-days * 86400), Job.state.in_(ENDED), Job.deleted_at.is_(None)
+        old = _has_ended_before(days), Job.deleted_at.is_(None)
         return self.session.scalars(select(Job.id).where(*old).order_by(Job.finished_at).limit(limit)).all()
 
     def over(self, job_ids: Collection[str], days: float) -> Sequence[str]:
         """Return those of the jobs that were deleted, or that ended so many days ago."""
-        has_ended = and_(Job.finished_at < until(-days * 86400), Job.state.in_(ENDED))
-        is_over = self.among(Job.id, job_ids), or_(Job.deleted_at.is_not(None), has_ended)
+        is_over = self.among(Job.id, job_ids), or_(Job.deleted_at.is_not(None), _has_ended_before(days))
         return self.session.scalars(select(Job.id).where(*is_over)).all()
 
     def forget_logs(self, days: float, limit: int) -> Sequence[str]:
         """Delete logs, and searchers' states, of jobs that ended longer ago; which jobs it was."""
         kept = exists(select(Event.seq).where(Event.job_id == Job.id).correlate(Job))
-        old = Job.finished_at < until(-days * 86400), Job.state.in_(ENDED), kept
+        old = _has_ended_before(days), kept
         query = select(Job.id).where(*old).order_by(Job.finished_at).limit(limit)
         found = self.session.scalars(query).all()
         for job_id in found:
@@ -158,3 +157,7 @@ class Removals(Jobs):
         used = exists(select(Job.id).where(*own).correlate(Model))
         old = select(Model).where(Model.created_at < until(-days * 86400), ~used)
         return self.session.scalars(old.order_by(Model.created_at).limit(limit)).all()
+
+
+def _has_ended_before(days: float) -> ColumnElement[bool]:
+    return and_(Job.finished_at < until(-days * 86400), Job.state.in_(ENDED))

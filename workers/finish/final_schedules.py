@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -61,7 +61,8 @@ def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: S
     it is imported again without a graph pass.
     """
     directory = model.write("export", winners)
-    first = undone.attempt(COMPILE, partial(_compile, model, directory, winners))
+    compile_model = partial(model.compile, directory, winners)
+    first = undone.attempt(COMPILE, partial(_compiled, partial(twice, compile_model)))
     if isinstance(first, MallornError):
         first = compile_without_fault(model, winners, first)
     if first is None:
@@ -73,19 +74,14 @@ def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: S
     return FinalSchedules(chosen.winners, chosen.directory, chosen, covered(chosen, decided.report))
 
 
-def _compile(model: JobModel, directory: Path, winners: Sequence[Winner]) -> TunedModel | MallornError:
-    """Return the build, or the compiler's error if `is_compiler_error`."""
+def _compiled(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornError:
+    """Return the build, or the error that comes from the model, its schedules or its passes."""
     try:
-        return twice(partial(model.compile, directory, winners))
-    except MallornError as error:
-        if not is_compiler_error(error):
+        return compile_model()
+    except COMPILER_ERRORS as error:
+        if isinstance(error, HOSTS_DOING):
             raise
         return error
-
-
-def is_compiler_error(error: MallornError) -> bool:
-    """Return whether an error comes from the model, its schedules or its passes."""
-    return isinstance(error, COMPILER_ERRORS) and not isinstance(error, HOSTS_DOING)
 
 
 def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: MallornError) -> TunedModel:
@@ -100,49 +96,41 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
 
     def compiles_without(tasks: Sequence[str]) -> bool:
         kept = [winner for name, winner in by_task.items() if name not in tasks]
-        try:
-            builds[frozenset(tasks)] = model.build(f"search-{next(numbers)}", kept)
-        except MallornError as failed:
-            if not is_compiler_error(failed):
-                raise
+        build = _compiled(partial(model.build, f"search-{next(numbers)}", kept))
+        if isinstance(build, MallornError):
             return False
+        builds[frozenset(tasks)] = build
         return True
 
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SEARCHES)
+    why = f"the whole model does not compile with it: {error.headline}"
     if (blamed := faulty_parts(list(by_task), compiles_without)) is None:
-        _import_without_passes(model, error)
-    words = f"the whole model does not compile with it: {error.headline}; it is left out"
+        _import_without_passes(model, error, why)
     with model.claimed.runtime.database.transaction() as session:
         for name in blamed:
-            warning = NewJobWarning(f"schedule of {name}", words)
+            warning = NewJobWarning(f"schedule of {name}", f"{why}; it is left out")
             Warnings(session).add(model.claimed.job.id, warning)
     return builds[frozenset(blamed)]
 
 
-def _import_without_passes(model: JobModel, error: MallornError) -> NoReturn:
+def _import_without_passes(model: JobModel, error: MallornError, why: str) -> NoReturn:
     claimed = model.claimed
     recipe, bare = claimed.graph.recipe, model.write("bare", ())
 
     def compiles_without(names: Sequence[str]) -> bool:
-        without = leaving_out(recipe, dict.fromkeys(names, error.headline))
-        try:
-            replace(model, whole=replace(model.whole, recipe=without)).compile(bare, ())
-        except MallornError as failed:
-            if not is_compiler_error(failed):
-                raise
-            return False
-        return True
+        whole = replace(model.whole, recipe=leaving_out(recipe, dict.fromkeys(names, why)))
+        build = _compiled(partial(replace(model, whole=whole).compile, bare, ()))
+        return not isinstance(build, MallornError)
 
     if (blamed := faulty_parts(names_to_leave_out(recipe), compiles_without)) is None:
         raise InvalidModel(f"the whole model does not compile: {error.headline}", hint=CHECK)
-    why = f"the whole model does not compile with it: {error.headline}"
-    recipe = leaving_out(recipe, dict.fromkeys(blamed, why))
-    graph = claimed.graph.model_copy(update={"recipe": recipe})
+    graph = claimed.graph.model_copy(update={"recipe": leaving_out(recipe, dict.fromkeys(blamed, why))})
+    reason = ANEW.format(", ".join(blamed))
     claimed.lease.check()
     with claimed.runtime.database.transaction() as session:
-        ReplacedCode(session).import_with(claimed.job.id, graph, ANEW.format(", ".join(blamed)))
-    raise Unavailable(ANEW.format(", ".join(blamed)))
+        ReplacedCode(session).import_with(claimed.job.id, graph, reason)
+    raise Unavailable(reason)
 
 
 def covered(built: TunedModel, inside: InsideTheModel | None = None) -> FinishReport:

@@ -45,7 +45,6 @@ from workers.whole_model.compiled_model import IdleEngines
 from workers.whole_model.engines import TUNED
 
 RESTORED: Final = "the database was restored: what was decided since then is decided again"
-# Of a job's candidates: so many mere bounds do not hide the good ones.
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
@@ -91,14 +90,11 @@ def _finish(claimed: StageContext, undone: StepLog, answers: tuple[Measurer, Che
                 with undone.step("decide"):
                     decided = decide_all(claimed, why, measurer, check)
                     handout = _hand_out(model, decided.winners, measurer, check, undone)
+        # A schedule without which alone the model compiles is none.
         names = {winner.contest.task.name for winner in handout.winners}
-        contests = [winner.contest for winner in decided.winners]
-        dropped = [contest for contest in contests if contest.task.name not in names]
-        decided = replace(
-            decided,
-            winners=[each for each in decided.winners if each.contest.task.name in names],
-            losers=[*decided.losers, *dropped],
-        )
+        kept = [each for each in decided.winners if each.contest.task.name in names]
+        dropped = [each.contest for each in decided.winners if each.contest.task.name not in names]
+        decided = replace(decided, winners=kept, losers=[*decided.losers, *dropped])
         with undone.step("export"):
             complete_export(claimed, handout.winners, handout.directory)
             # Those that were promoted alone, too: a rival may be handed out in their place.

@@ -10,7 +10,7 @@ from mallorn.core.values.base import Value
 
 NOTICEABLE: Final = 1.5  # times as long: our own service takes a processor now and then
 SOMEBODY: Final = 0.25  # programs
-FEW: Final = 0.05
+FEW: Final = 0.05  # of the times of a job: so many bounds do not hide the good ones
 HINT: Final = "use --wait-for-quiet to time candidates only while the host is quiet"
 
 
