@@ -36,5 +36,5 @@ class Outcome(StrEnum):
 
 
 def is_disturbed(share: float | None) -> bool:
-    """Whether a time with this share is only an upper bound; one of which nothing is known is believed."""
+    """Return whether a time with this share is only an upper bound; if the share is unknown, it is none."""
     return share is not None and share > QUIET_SHARE

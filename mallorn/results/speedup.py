@@ -37,12 +37,12 @@ class Speedup:
 
     @property
     def differs(self) -> bool:
-        """Whether one of the two is certainly faster, if only by a little."""
+        """Return whether the interval of the ratio excludes 1, so that one of the two is faster."""
         return not self.even and not self.low <= 1 <= self.high
 
     @property
     def precise(self) -> bool:
-        """Whether the interval tells a difference of 3 %: more pairs would not change what is said."""
+        """Return whether the interval tells a difference of 3 %, so that no more pairs are needed."""
         return self.high <= self.low * ALIKE or self.low > ALIKE or self.high < 1 / ALIKE
 
     @property
@@ -61,14 +61,14 @@ class Speedup:
 
     @property
     def short(self) -> str:
-        """As `1.4 times faster`, `as fast` or `0.98 to 1.12 times as fast`, where the rival is known."""
+        """Return `1.4 times faster`, `as fast` or `0.98 to 1.12 times as fast`, without the rival's name."""
         if self.even:
             return "as fast"
         return faster_or_slower(self.times) if self.differs else f"{self._interval} times as fast"
 
     @property
     def words(self) -> str:
-        """As `1.4 times faster than onnxruntime (ratio 1.40, 1.37 to 1.44)`."""
+        """Return a text such as `1.4 times faster than onnxruntime (ratio 1.40, 1.37 to 1.44)`."""
         rival, ratio = RIVALS[self.rival], figure(self.times)
         alone = "; onnxruntime was not timed" if self.by_default_build else ""
         if self.even or self.differs:
@@ -111,7 +111,7 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """A 95 % interval of the median from the order of the values; below six of them their whole range."""
+    """Return a 95 % interval of the median by the order of the values; of fewer than six, their range."""
     ordered = sorted(values)
     count = len(ordered)
     cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0

@@ -90,7 +90,7 @@ def _finish(claimed: StageContext, undone: StepLog, answers: tuple[Measurer, Che
                 with undone.step("decide"):
                     decided = decide_all(claimed, why, measurer, check)
                     handout = _hand_out(model, decided.winners, measurer, check, undone)
-        # A schedule without which alone the model compiles is none.
+        # A schedule that was left out, so that the model compiles, counts as no schedule.
         names = {winner.contest.task.name for winner in handout.winners}
         kept = [each for each in decided.winners if each.contest.task.name in names]
         dropped = [each.contest for each in decided.winners if each.contest.task.name not in names]

@@ -55,22 +55,22 @@ class Disturbance(Value):
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether more than a few of the times are only upper bounds."""
+        """Return whether more than a few of the times are only upper bounds."""
         return self.bounds > FEW * self.timed
 
     @property
     def words(self) -> str:
-        """What disturbs a job that goes on, and how many of its times are certain; empty for a quiet host."""
+        """Say what disturbs a running job and how many of its times are certain; empty for a quiet host."""
         return self._sentence("use", "hold", "are", "takes")
 
     @property
     def past_words(self) -> str:
-        """The same sentence about a job that is done."""
+        """Say the same of a job that is done, in the past tense."""
         return self._sentence("used", "held", "were", "took")
 
     @property
     def hint(self) -> str:
-        """What a user can do for certain times; empty where all are certain."""
+        """Say what a user can do to get certain times; empty if all are certain."""
         if self.separate_locks:
             return SHARE_LOCKS
         return HINT if self.bounds else ""
