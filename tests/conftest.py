@@ -29,10 +29,20 @@ settings.load_profile("patient")
 TOLD_BY_OTHERS = (
     *("TERM", "COLUMNS", "LINES", "TERMINAL_WIDTH", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE"),
     *("TTY_COMPATIBLE", "TTY_INTERACTIVE", "CI", "GITHUB_ACTIONS"),
+    "PYTHONUNBUFFERED",
     *("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"),
 )
 for name in TOLD_BY_OTHERS:
     os.environ.pop(name, None)
+
+# TVM binds a thread that runs compiled code to a processor, and what a later test starts would inherit that.
+PROCESSORS = os.sched_getaffinity(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    os.sched_setaffinity(0, PROCESSORS)
+
 
 # Before anything imports a kit: tests in one folder may use the kit of another room.
 pytest.register_assert_rewrite(

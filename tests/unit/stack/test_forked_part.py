@@ -28,7 +28,7 @@ def main():
         "sigterm": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
         "held": os.path.exists(f"/proc/self/fd/{held.fileno()}"),
         "forked": True,
-    }))
+    }), flush=True)
     EXTRA
 
 if THREADED:
