@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pytest
+import tvm
 
 from benchmarks.cubins import NETWORKS, tasks_of
+from benchmarks.gpu.programs import module_of
+from benchmarks.gpu.tasks import BATCH, REHEARSAL
 from benchmarks.networks.quantised import QUANTISED
 from mallorn.core.targets import Target
 from searchers.space import Candidate
@@ -37,8 +40,8 @@ def first_guess_has_code(space: TvmSpace, tir: str) -> bool:
     return False
 
 
-def check(tasks: Sequence[ModelTask]) -> None:
-    """Assert that each task has a first guess and a schedule of DLight, and count random candidates."""
+def check(tasks: Sequence[ModelTask], least_share: float = LEAST_SHARE) -> None:
+    """Assert that each task has a first guess and a schedule of DLight, and enough valid random candidates."""
     answers: list[bool] = []
     for task in tasks:
         compiler: Any = SimpleNamespace(nests=nests, validate=validate)
@@ -50,7 +53,14 @@ def check(tasks: Sequence[ModelTask]) -> None:
         assert space.valid([Candidate(dlight.key, ())]) == [True], task.name
         drawn = space.sample(np.random.default_rng(0), RANDOM)
         answers += space.valid([each for each in drawn if space.by_key[each.sketch].choices])
-    assert sum(answers) >= LEAST_SHARE * len(answers)
+    assert sum(answers) >= least_share * len(answers)
+
+
+def test_two_products_with_a_softmax_between_them_have_a_first_guess() -> None:
+    """TVM's CrossThreadReduction breaks on such a program, and is left out."""
+    attention = next(task for task in REHEARSAL if task.kind == BATCH)
+    task = SimpleNamespace(name=attention.name, tir=tvm.ir.save_json(module_of(attention)))
+    check([cast("ModelTask", task)], least_share=0.0)
 
 
 @pytest.mark.parametrize("model", ["bert-small", "picture-int8", "operators-int8"])

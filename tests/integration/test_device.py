@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.errors import InvalidTarget, NoDevice, Unavailable
+from mallorn.core.host_id import SEPARATE_LOCKS
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target, parse_target
@@ -70,6 +71,23 @@ def test_a_device_says_who_it_is(fleet: TestFleet, local_target: Target, runner:
     assert (identity.host_id, identity.host_class) == (host["host_id"], host["host_class"])
     assert Fleet(fleet.settings).describe(local_target).info.address == identity.info.address
     assert identity.info.locks == lock_identity()
+
+
+def test_a_device_says_once_that_a_builder_of_its_host_shares_no_locks(
+    lone_tracker: TestFleet,
+    local_target: Target,
+    runner: Runner,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    elsewhere = f"import os; os.environ['MALLORN_HOST_FOLDER'] = {str(tmp_path)!r}\n"
+    lone_tracker.start_device(local_target, before=elsewhere)
+    lone_tracker.wait_free(local_target)
+    take(runner, lone_tracker, local_target)
+    lone_tracker.lose_session()
+    lone_tracker.wait_free(local_target)
+    take(runner, lone_tracker, local_target)
+    assert capfd.readouterr().err.count(SEPARATE_LOCKS) == 1
 
 
 @pytest.mark.parametrize("cores", sorted({1, available_cores()}))

@@ -14,6 +14,7 @@ from typing import Final
 from tvm.rpc import _ffi_api as rpc_api
 
 from mallorn.core.errors import HostFault, InvalidRequest
+from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.locked_folders import remove_tree
 from workers.device.detect_host import described_again
 from workers.device.device_class import Identity
@@ -21,7 +22,7 @@ from workers.device.forked_process import fork, how_it_ended, waits_for
 from workers.device.listen import is_own
 from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections
-from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, welcome
+from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, has_other_locks, welcome
 from workers.device.serve_rpc_session import RpcSession
 from workers.device.tracker_client import NO_KEY
 from workers.device.tracker_registration import Registration
@@ -80,6 +81,7 @@ class DeviceServer:
         self._sandbox = sandbox
         self._listen = listen
         self._running: Running | None = None
+        self._has_told_of_locks = False
 
     def serve_forever(self) -> None:
         """Wait for clients, ends of sessions and a lost tracker, in turn."""
@@ -156,10 +158,18 @@ class DeviceServer:
         connection, said = heard
         if welcome(connection, said, known.key, known.match_key, known.fleet):
             self._lobby.clear()
+            self._tell_of_locks(said)
             self._start_session(connection)
             return True
         connection.close()
         return False
+
+    def _tell_of_locks(self, said: str) -> None:
+        """Log once that a builder of this host does not wait while this device times."""
+        is_cpu = not self._identity.get("accelerator")
+        if is_cpu and not self._has_told_of_locks and has_other_locks(said, self._identity["locks"]):
+            self._has_told_of_locks = True
+            log.warning("%s; %s", SEPARATE_LOCKS, SHARE_LOCKS)
 
     def _start_session(self, connection: socket.socket) -> None:
         folder = Path(tempfile.mkdtemp(dir=self._folder))

@@ -7,7 +7,9 @@ import struct
 from typing import Final
 
 from mallorn.core.fleet_key import FleetKey
+from mallorn.core.host_id import host_id
 from workers.device.tracker_client import RPC_MAGIC, RPC_MISMATCH, Address, receive_exactly
+from workers.host.core_lock import lock_identity
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +20,8 @@ DEATH_NOTICE: Final = "SessionDied:"
 UNHEARD: Final = " while it waited for its client"
 # What a session answers that cannot begin, before it says why.
 NO_SESSION: Final = "NoSession:"
+#: How a client names its host and its locks, behind its ticket.
+_LOCKS: Final = "-locks="
 _INT = struct.Struct("<i")
 _NAME_LIMIT_BYTES: Final = 1024
 
@@ -56,11 +60,21 @@ def _greet(connection: socket.socket, words: list[str], key: str, match_key: str
     return True
 
 
+def has_other_locks(said: str, locks: str) -> bool:
+    """Return whether a client of this host says that it holds other locks than `locks`."""
+    for word in said.split():
+        if word.startswith(_LOCKS):
+            host, _, of_client = word.removeprefix(_LOCKS).partition(":")
+            return host == host_id() and bool(of_client and locks) and of_client != locks
+    return False  # a client of an older version
+
+
 def ask_for_session(address: Address, match_key: str, fleet: FleetKey, timeout_sec: float) -> socket.socket:
     """Connect to a device as the client whom the tracker gave its match key to. Raises OSError."""
     connection = socket.create_connection(address, timeout_sec)
     try:
-        send_greeting(connection, f"client:{ticket_of(match_key, fleet)}")
+        locks = f"{_LOCKS}{host_id()}:{lock_identity()}"
+        send_greeting(connection, f"client:{ticket_of(match_key, fleet)} {locks}")
         read_greeting(connection)
     except OSError:
         connection.close()

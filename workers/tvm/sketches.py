@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from tvm.s_tir.meta_schedule import TuneContext
+from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import FloatImm, IntImm
 
@@ -26,6 +28,8 @@ from workers.tvm.parsed_program_cache import (
 )
 from workers.tvm.program_blocks import blocks_of
 
+# CrossThreadReduction takes loops that the tiling of another sum has removed (IndexError).
+_BROKEN_RULE = (IndexError, RuntimeError, TypeError, ValueError)
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16
 Samples = dict[str, list[list[Any]]]  # by their sketches' steps
@@ -51,19 +55,44 @@ def design_space(tir: str, target: str) -> list[Sketch]:
 
 def _schedules(tir: str, target: str) -> Iterator[Any]:
     first, *others = design_contexts(tir, target)
-    yield from first.generate_design_space()
+    yield from _made_by_rules(first)
     # What stores the sums of these rules fuses nothing, and MetaSchedule refuses a kernel of its own.
     for context in others if blocks_of(parse_module(tir))[-1].reduced else ():
         try:
-            for schedule in context.generate_design_space():
+            for schedule in _made_by_rules(context):
                 if cuda_rules.MMA in (text := trace_text(schedule.trace)):
                     instructions(tir, text)
                     yield schedule
-        except ScheduleError:  # the instruction does not fit the program's extents or accesses
+        except (ScheduleError, Unschedulable):  # the instruction does not fit the extents or accesses
             continue
     if first.target.kind.name == "cuda":
         dlight = cuda_rules.dlight_schedule(parse_module(tir), parse_tvm_target(target))
         yield from () if dlight is None else (dlight,)
+
+
+def _made_by_rules(context: Any) -> list[Any]:
+    """Return the schedules of a context's rules; where one of them breaks on the program, of the others.
+
+    Raises ScheduleError, and Unschedulable where the others break, too.
+    """
+    try:
+        return list(context.generate_design_space())
+    except ScheduleError:
+        raise
+    except _BROKEN_RULE as error:
+        broken = error
+    rules = list(context.space_generator.sch_rules)
+    for rule in reversed(rules):  # those that tile come first
+        left = [each for each in rules if each is not rule]
+        generator = PostOrderApply(sch_rules=left, postprocs=[], mutator_probs={})
+        others = TuneContext(
+            context.mod, target=context.target, space_generator=generator, rand_state=1, num_threads=1
+        )
+        try:
+            return list(others.generate_design_space())
+        except _BROKEN_RULE:
+            continue
+    raise Unschedulable(f"{type(broken).__name__}: {str(broken)[:MESSAGE_LIMIT]}") from broken
 
 
 def trace_text(trace: Any) -> str:
