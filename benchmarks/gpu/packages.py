@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import requires
 from pathlib import Path
-from shutil import rmtree
+from shutil import rmtree, which
 from typing import Final
 
 from packaging.requirements import Requirement
@@ -17,12 +17,15 @@ LOCK: Final = ROOT / "requirements" / "lock.txt"
 # versions are not known.
 THERE: Final = ("cloudpickle", "numpy", "onnx", "psutil", "pyarrow", "scikit-learn", "scipy")
 SECOND_BACKEND: Final = "zstandard/_cffi*.so"  # used where the first one is not there
+# Built with their debugging information, which is half of what the compressed libraries hold.
+WITH_DEBUGGING: Final = ("zstandard/*.so", "sqlalchemy/**/*.so")
 # With the default cost model nothing imports these.
 UNUSED: Final = frozenset({"lightgbm"})
 # Beyond the lock file: NVML's answers in Python, and the reader that makes a torch module of an ONNX file.
 ADDED: Final = ("nvidia-ml-py==13.580.82", "onnx2torch==1.5.15")
 _PLATFORMS: Final = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
-SPARE: Final = ("cutlass", "src", "tests", "__pycache__")  # nothing imports, loads or includes these
+# Nothing imports, loads or includes these.
+SPARE: Final = ("cutlass", "libbacktrace", "src", "tests", "__pycache__")
 
 
 def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
@@ -40,6 +43,9 @@ def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
     )
     for library in folder.glob(SECOND_BACKEND):
         library.unlink()
+    if strip := which("strip"):
+        libraries = [str(library) for pattern in WITH_DEBUGGING for library in folder.glob(pattern)]
+        subprocess.run([strip, "--strip-debug", *libraries], check=True)
     for name in SPARE:
         for spare in [path for path in folder.rglob(name) if path.is_dir() and _is_spare(path)]:
             rmtree(spare, ignore_errors=True)

@@ -41,7 +41,7 @@ def first_guess_has_code(space: TvmSpace, tir: str) -> bool:
 
 
 def check(tasks: Sequence[ModelTask], least_share: float = LEAST_SHARE) -> None:
-    """Assert that each task has a first guess and a schedule of DLight, and enough valid random candidates."""
+    """Assert that each task has a first guess and a schedule of DLight, and that draws find valid ones."""
     answers: list[bool] = []
     for task in tasks:
         compiler: Any = SimpleNamespace(nests=nests, validate=validate)
