@@ -1,12 +1,14 @@
 """Runs a Celery app in this process, as a worker or as beat, and tells the supervisor when it is ready."""
 
 import os
+import signal
+import socket
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from celery import Celery
+from celery import Celery, bootsteps
 from celery.signals import beat_init, setup_logging, worker_ready
 
 from stack.supervised_process import READY_FILE_VARIABLE
@@ -17,6 +19,7 @@ def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
     worker_ready.connect(_tell_ready)
     setup_logging.connect(_leave_logging)
     _import_tasks(app)
+    app.steps["consumer"].add(WakeForSignals)
     app.worker_main(
         [
             "--quiet",  # its banner is no line of a log
@@ -28,6 +31,21 @@ def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         ]
     )
+
+
+class WakeForSignals(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Wakes Celery's loop when a signal comes: it sleeps up to a second before it looks whether to stop."""
+
+    def __init__(self, consumer: Any, **options: Any) -> None:
+        super().__init__(consumer, **options)
+        self.reader, self.writer = socket.socketpair()
+        self.reader.setblocking(False)
+        self.writer.setblocking(False)
+        signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
+
+    def register_with_event_loop(self, _consumer: Any, hub: Any) -> None:
+        """Have a loop read what arrives; Celery calls this for the loop of each connection."""
+        hub.add_reader(self.reader.fileno(), self.reader.recv, 64)
 
 
 def run_beat(app: Celery) -> None:

@@ -43,8 +43,8 @@ def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
     )
     for library in folder.glob(SECOND_BACKEND):
         library.unlink()
-    if strip := which("strip"):
-        libraries = [str(library) for pattern in WITH_DEBUGGING for library in folder.glob(pattern)]
+    libraries = [str(library) for pattern in WITH_DEBUGGING for library in folder.glob(pattern)]
+    if libraries and (strip := which("strip")):
         subprocess.run([strip, "--strip-debug", *libraries], check=True)
     for name in SPARE:
         for spare in [path for path in folder.rglob(name) if path.is_dir() and _is_spare(path)]:

@@ -7,9 +7,10 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.s_tir import Schedule
+from tvm.ir import TensorLoad
+from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
-from tvm.tirx import IntImm
+from tvm.tirx import IntImm, IterVar
 
 LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
 ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
@@ -17,6 +18,7 @@ ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and 
 RULE, WIDTH, OPERATOR, WORK = "schedule_rule", "mallorn_width", "mallorn_operator", "mallorn_work"
 TERMS = "mallorn_terms"  # how many products such a block sums up
 SUGGESTS = "mallorn_suggests"  # on a block whose rule decides tiles by itself, until a search knows better
+MOST_LOADS = 1000  # in one expression: TVM takes minutes for a hundred times as many
 WIDEST = 64  # numbers that MetaSchedule makes vectors of at once
 # TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
@@ -158,11 +160,28 @@ def split_in_two(schedule: Any, loop: Any, limit: int, wanted: int) -> list[Any]
     return list(schedule.split(loop, factors))
 
 
+def inlines_too_much(function: Any) -> bool:
+    """Return whether an expression would load more than MOST_LOADS elements if all blocks were inlined.
+
+    A block that loads an element several times, as a polynomial does, multiplies what was inlined before it.
+    """
+    total: dict[str, int] = {}
+    for block in collect(function, SBlock):
+        if {axis.iter_type for axis in block.iter_vars} == {IterVar.DataPar}:
+            loads = [total.get(load.source.name, 1) for load in collect(block.body, TensorLoad)]
+            if len(loads) < sum(loads) and sum(loads) > MOST_LOADS:
+                return True
+            total.update((region.source.name, sum(loads)) for region in block.writes)
+    return False
+
+
 def inline_all_but(schedule: Any, kept: Iterable[Any]) -> Any:
-    """Inline all other blocks that can be, as MetaSchedule does.
+    """Inline all other blocks that can be, as MetaSchedule does, unless that is too much.
 
     TVM calls a block's own rule first, when fused operators are still separate blocks.
     """
+    if inlines_too_much(schedule.mod["main"]):
+        return schedule
     names = {schedule.get(block).name_hint for block in kept}
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
         if schedule.get(block).name_hint not in names:

@@ -14,6 +14,7 @@ import pytest
 from mallorn import Job
 from mallorn.core.values.dataset import Record
 from tests.fixtures.scalars import NETWORKS as SCALARS
+from tests.fixtures.scalars import chain
 from tests.fixtures.service import (
     JOB_SEC,
     Service,
@@ -144,6 +145,18 @@ def test_a_model_with_a_scalar_input_is_timed_whole_and_handed_out(
     answer = apply(job.schedules(tmp_path / "tuned"), model)
     assert answer["workloads_found"] == answer["workloads"]
     assert answer["relative_error"] < RELATIVE_ERROR
+
+
+def test_a_function_of_forty_operators_is_handed_out(service: Service, tmp_path: Path) -> None:
+    """TVM names it after all of them, and no file may have a name of that length."""
+    model = tmp_path / "chain.onnx"
+    model.write_bytes(chain(40))
+    job = service.client.tune(model, trials=0)
+    job.wait(JOB_SEC)
+    report = job.body["report"]
+    assert report["found"] == report["of"] == 1
+    assert report["error_vs_onnxruntime"] < RELATIVE_ERROR
+    assert apply(job.schedules(tmp_path / "tuned"), model)["relative_error"] < RELATIVE_ERROR
 
 
 @pytest.mark.long

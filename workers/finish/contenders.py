@@ -22,7 +22,7 @@ from workers.process.leased_stage import StageContext
 from workers.process.match_devices_and_builder import limits_of
 from workers.round.feature_lookup import FeatureLookup
 from workers.round.round_context import descriptors_of, program_of, work_of
-from workers.subprocesses.errors import ChildFailed
+from workers.subprocesses.errors import HOSTS_DOING, ChildError
 from workers.tvm.tvm_space import TvmSpace
 
 log = logging.getLogger(__name__)
@@ -93,10 +93,19 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
 
 
 def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
-    """Raises ChildFailed and Unschedulable where TVM cannot schedule the workload."""
+    """Return the space of a workload.
+
+    Raises Unschedulable where TVM has no schedule for it, crashes or hangs, and ChildError where the host is
+    to blame.
+    """
     program, compiler = program_of(workload), claimed.runtime.compiler
     target = claimed.target
-    sketches = compiler.design_space(program.tir, target.text)
+    try:
+        sketches = compiler.design_space(program.tir, target.text)
+    except ChildError as error:
+        if isinstance(error, HOSTS_DOING):
+            raise
+        raise Unschedulable(f"TVM fails at the workload: {error.message}") from error
     facts = target, descriptors_of(workload), compiler, claimed.job.machine
     viewer = FeatureLookup(claimed.runtime.database, compiler)
     by_key = {sketch.key: sketch for sketch in sketches}
@@ -184,7 +193,7 @@ def _defaults(claimed: StageContext, workload: Workload, count: int) -> Sequence
     """The likeliest candidates; none where TVM cannot schedule the program, and the finish goes on."""
     try:
         space = space_of(claimed, workload)
-    except (ChildFailed, Unschedulable) as error:
+    except Unschedulable as error:
         log.warning("no defaults for %s: %s", workload.key, error)
         return ()
     return [(candidate, space.by_key[candidate.sketch]) for candidate in space.likeliest(count)]

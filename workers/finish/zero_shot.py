@@ -17,7 +17,6 @@ from workers.finish.winners import Winner
 from workers.measure.base import MeasureInput
 from workers.process.leased_stage import StageContext
 from workers.round.round_context import program_of
-from workers.subprocesses.errors import ChildFailed
 from workers.tvm.tvm_space import TvmSpace
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
 from workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
@@ -65,7 +64,7 @@ def _answered(
     program = program_of(workload)
     try:
         space = space_of(claimed, workload)
-    except (ChildFailed, Unschedulable):  # TVM has no schedule for it, and the finish goes on
+    except Unschedulable:  # the finish goes on
         return None
     for each in _answers(claimed, workload, space):
         slot = MeasureInput(0, each.candidate, each.sketch or space.by_key[each.candidate.sketch])

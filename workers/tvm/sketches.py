@@ -9,11 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 from tvm.s_tir.meta_schedule import TuneContext
+from tvm.s_tir.meta_schedule.schedule_rule import AutoInline, RandomComputeLocation
 from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import FloatImm, IntImm
 
-from graphc.core.graph_rewriting import SUGGESTS
+from graphc.core.graph_rewriting import SUGGESTS, inlines_too_much
 from mallorn.core.errors import Unschedulable
 from searchers.space import Choice, ChoiceKind, Sketch
 from workers.subprocesses.errors import MESSAGE_LIMIT
@@ -30,6 +31,7 @@ from workers.tvm.program_blocks import blocks_of
 
 # CrossThreadReduction takes loops that the tiling of another sum has removed (IndexError).
 _BROKEN_RULE = (IndexError, RuntimeError, TypeError, ValueError)
+_FUSING = (AutoInline, RandomComputeLocation)
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16
 Samples = dict[str, list[list[Any]]]  # by their sketches' steps
@@ -73,26 +75,30 @@ def _schedules(tir: str, target: str) -> Iterator[Any]:
 def _made_by_rules(context: Any) -> list[Any]:
     """Return the schedules of a context's rules; where one of them breaks on the program, of the others.
 
+    Where expressions would become too long, no block is inlined and none is moved into another's loops.
     Raises ScheduleError, and Unschedulable where the others break, too.
     """
+    rules = list(context.space_generator.sch_rules)
+    if inlines_too_much(context.mod["main"]):
+        return _made_by(context, [rule for rule in rules if not isinstance(rule, _FUSING)])
     try:
         return list(context.generate_design_space())
     except ScheduleError:
         raise
     except _BROKEN_RULE as error:
         broken = error
-    rules = list(context.space_generator.sch_rules)
     for rule in reversed(rules):  # those that tile come first
-        left = [each for each in rules if each is not rule]
-        generator = PostOrderApply(sch_rules=left, postprocs=[], mutator_probs={})
-        others = TuneContext(
-            context.mod, target=context.target, space_generator=generator, rand_state=1, num_threads=1
-        )
         try:
-            return list(others.generate_design_space())
+            return _made_by(context, [each for each in rules if each is not rule])
         except _BROKEN_RULE:
             continue
     raise Unschedulable(f"{type(broken).__name__}: {str(broken)[:MESSAGE_LIMIT]}") from broken
+
+
+def _made_by(context: Any, rules: Sequence[Any]) -> list[Any]:
+    generator = PostOrderApply(sch_rules=rules, postprocs=[], mutator_probs={})
+    about: Any = {"target": context.target, "space_generator": generator}
+    return list(TuneContext(context.mod, **about, rand_state=1, num_threads=1).generate_design_space())
 
 
 def trace_text(trace: Any) -> str:

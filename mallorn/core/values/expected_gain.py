@@ -14,6 +14,7 @@ LOOK_AHEAD: Final = 100
 # where a trial takes a quarter of a second (docs/planner.md).
 WORTH: Final = 0.005
 SMALLEST: Final = 0.001  # a smaller gain is not told apart from none
+_NAME_CHARS: Final = 60  # of a task in a sentence: TVM names a function after all its operators
 LITTLE: Final = 0.02  # of the latency: two jobs without trials may differ by it
 
 
@@ -100,7 +101,8 @@ class TuningGain(Value):
         minutes = ceil(self.seconds / 60)
         cost = f"in about {minutes} minute{'' if minutes == 1 else 's'}"
         gain = f"{percent(self.gain)} ({self.low * 100:.0f} to {percent(self.high)})"
-        said = f"trials would probably win {gain} {cost}, the most in {', '.join(self.tasks)}"
+        names = (name if len(name) <= _NAME_CHARS else f"{name[:_NAME_CHARS]}..." for name in self.tasks)
+        said = f"trials would probably win {gain} {cost}, the most in {', '.join(names)}"
         if not self.unseen:
             return said
         return f"{said}; nothing is known of {', '.join(self.unseen)} on such a host, other hosts tell"

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from sqlalchemy import update
 
 from db.measurement_codec import unpack_decisions, unpack_text
@@ -23,6 +24,7 @@ from tests.fixtures.finishing import (
 )
 from tests.fixtures.tuned_jobs import tuned, untuned
 from workers.finish.run import finish
+from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildTimeout
 
 
 def test_every_task_ends_in_the_export_with_its_fastest_candidate(workshop, exported):
@@ -143,9 +145,19 @@ def test_a_task_that_nothing_computes_is_named_in_the_report(workshop, exported,
     assert report(workshop, job)["without_schedule"] == ["w0"]
 
 
-def test_a_task_that_tvm_finds_no_space_for_is_named_too(workshop, exported):
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unschedulable("ScheduleError: reverse-compute-at"),
+        ChildFailed("IndexError", "out of bounds"),
+        ChildTimeout("compiler took longer than 120 s"),
+        ChildCrashed("compiler died"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_task_that_tvm_finds_no_space_for_is_named_too(workshop, exported, error):
     job = untuned(workshop)
-    workshop.compiler.error = Unschedulable("ScheduleError: reverse-compute-at")
+    workshop.compiler.error = error
     finish(workshop, job)
     assert workshop.state(job) == JobState.DONE
     assert report(workshop, job)["without_schedule"] == ["w0"]

@@ -1,13 +1,18 @@
-"""How workers are started: with our own modules, wherever that happens."""
+"""How workers are started and stopped: with our own modules, wherever that is, and without a wait."""
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery import Celery
+from kombu.asynchronous import Hub
 
-from stack.run_celery import run_worker
+from stack.run_celery import WakeForSignals, run_worker
+from tests.fixtures.waiting import PATIENCE
 
 TASKS = "tasks_of_this_test"
 
@@ -30,3 +35,24 @@ def test_tasks_are_ours_and_not_those_of_the_working_directory(monkeypatch: pyte
     monkeypatch.setattr(app, "worker_main", lambda argv: app.loader.import_default_modules())
     run_worker(app, ["q"], "w")
     assert sys.modules[TASKS].PLACE == "ours"
+
+
+def test_a_signal_wakes_the_loop_of_a_worker() -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    before_fd = signal.set_wakeup_fd(-1)
+    hub: Any = Hub
+    hub, step = hub(), WakeForSignals(None)
+    try:
+        step.register_with_event_loop(None, hub)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        woken = [fd for fd, _ in hub.poller.poll(PATIENCE)]
+        assert woken == list(hub.readers)
+        callback, arguments = hub.readers[woken[0]]
+        assert callback(*arguments) == bytes([signal.SIGUSR1])
+        assert not hub.poller.poll(0)
+    finally:
+        signal.set_wakeup_fd(before_fd)
+        signal.signal(signal.SIGUSR1, before)
+        hub.close()
+        step.reader.close()
+        step.writer.close()

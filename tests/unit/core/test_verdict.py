@@ -117,6 +117,13 @@ def test_after_no_trials_it_says_what_they_would_win_and_cost_and_how_to_have_th
     assert verdict.next == "mallorn resume j1 --trials +1000"
 
 
+def test_a_verdict_cuts_the_names_of_functions_of_many_operators() -> None:
+    verdict = without_trials(LIKELY | {"tasks": ["fused" + 40 * "_sigmoid_tanh"]})
+    assert verdict.summary.endswith(
+        "the most in fused_sigmoid_tanh_sigmoid_tanh_sigmoid_tanh_sigmoid_tanh_si..."
+    )
+
+
 def test_after_no_trials_it_says_what_nobody_knows() -> None:
     verdict = without_trials(LIKELY | {"unseen": ["conv2d", "matmul"]})
     assert verdict.summary.endswith("; nothing is known of conv2d, matmul on such a host, other hosts tell")

@@ -1,6 +1,7 @@
 """Small programs for tests, as the text in which programs travel."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 import tvm
 from tvm import te, topi
@@ -38,6 +39,19 @@ def negate() -> str:
     """A program that leaves nothing to choose."""
     a = te.placeholder((64,), name="a")
     return _text([a, topi.negative(a)])
+
+
+@lru_cache
+def cubes(count: int) -> str:
+    """So many operators in a row, each of which loads its input three times."""
+    a = value = te.placeholder((64,), name="a")
+    for number in range(count):
+        value = te.compute((64,), partial(_cube, value), name=f"cube{number}")
+    return _text([a, value])
+
+
+def _cube(x: Any, i: Any) -> Any:
+    return x[i] * x[i] * x[i]
 
 
 def _text(arguments: list[object]) -> str:

@@ -10,7 +10,7 @@ from tvm.s_tir.schedule import ScheduleError
 
 from mallorn.core.errors import Unschedulable
 from searchers.space import Choice, Sketch
-from tests.unit.tvm_space.programs import TARGET, conv2d, matmul, negate, softmax
+from tests.unit.tvm_space.programs import TARGET, conv2d, cubes, matmul, negate, softmax
 from workers.tvm import sketches
 from workers.tvm.sketches import choices_of, design_space, sketch_key
 
@@ -62,6 +62,14 @@ def test_sketches_share_only_samples_that_each_would_draw_alone(
     monkeypatch.setattr(sketches, "choices_of", lambda *given: choices_of(*given[:3], {}))
     design_space.cache_clear()
     assert design_space(program(), TARGET) == shared
+
+
+def test_operators_that_multiply_what_is_inlined_stay_apart() -> None:
+    """Each cube loads its input three times: 3**24 loads if all were inlined."""
+    (sketch,) = design_space(cubes(24), TARGET)
+    assert "ComputeInline" not in sketch.trace
+    (short,) = design_space(cubes(4), TARGET)
+    assert "ComputeInline" in short.trace
 
 
 def test_a_program_without_choices_is_one_candidate() -> None:
