@@ -34,7 +34,7 @@ def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
 
 
 class WakeForSignals(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Wakes Celery's loop when a signal comes: it sleeps up to a second before it looks whether to stop."""
+    """Wakes Celery's loop on a signal; otherwise it notices a stop after up to a second."""
 
     def __init__(self, consumer: Any, **options: Any) -> None:
         super().__init__(consumer, **options)

@@ -161,9 +161,10 @@ def split_in_two(schedule: Any, loop: Any, limit: int, wanted: int) -> list[Any]
 
 
 def inlines_too_much(function: Any) -> bool:
-    """Return whether an expression would load more than MOST_LOADS elements if all blocks were inlined.
+    """Return whether inlining makes an expression that loads more than MOST_LOADS elements.
 
-    A block that loads an element several times, as a polynomial does, multiplies what was inlined before it.
+    A block that loads an element several times, as a polynomial does, multiplies what was
+    inlined before it.
     """
     total: dict[str, int] = {}
     for block in collect(function, SBlock):

@@ -166,8 +166,9 @@ class DeviceServer:
 
     def _tell_of_locks(self, said: str) -> None:
         """Log once that a builder of this host does not wait while this device times."""
-        is_cpu = not self._identity.get("accelerator")
-        if is_cpu and not self._has_told_of_locks and has_other_locks(said, self._identity["locks"]):
+        if self._identity.get("accelerator") or self._has_told_of_locks:
+            return
+        if has_other_locks(said, self._identity["locks"]):
             self._has_told_of_locks = True
             log.warning("%s; %s", SEPARATE_LOCKS, SHARE_LOCKS)
 

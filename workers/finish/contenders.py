@@ -59,8 +59,8 @@ class Contest:
 def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: int | None = None) -> Contest:
     """The contest of one of the job's tasks.
 
-    Without trials what was decided in the context `inside`, of times inside the model, stands alone. What was
-    fastest inside another model is the first of the guesses.
+    Without trials what was decided in the context `inside`, of times inside the model,
+    stands alone. What was fastest inside another model is the first of the guesses.
     """
     prior = _Measured((), (), {})
     with claimed.runtime.database.session() as session:
@@ -82,8 +82,9 @@ def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: in
 def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
     """Return how kernels are timed inside the job's model, beside so many other programs.
 
-    A hash of its bytes, shapes and recipe names the model: what runs before a kernel decides what the kernel
-    finds in the caches. The owner is part of a private job's hash, which tells others nothing of the model.
+    A hash of its bytes, shapes and recipe names the model: what runs before a kernel
+    decides what the kernel finds in the caches. The owner is part of a private job's hash,
+    which tells others nothing of the model.
     """
     job, options = stage.job, stage.options
     owner = job.owner if options.is_private else ""
@@ -95,8 +96,8 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
 def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
     """Return the space of a workload.
 
-    Raises Unschedulable where TVM has no schedule for it, crashes or hangs, and ChildError where the host is
-    to blame.
+    Raises Unschedulable where TVM has no schedule for it, crashes or hangs, and ChildError
+    where the host is to blame.
     """
     program, compiler = program_of(workload), claimed.runtime.compiler
     target = claimed.target
@@ -175,8 +176,8 @@ def _busy(session: Session, claimed: StageContext, task: Task) -> Sequence[Trial
 def _inside_others(session: Session, task: Task, like: Context, programs: int) -> Sequence[Trial]:
     """Return the fastest inside another model on such a host, the one that timed the task most often.
 
-    Its time says nothing of this model: it is timed here like the others. Times of the same builder go
-    before those of another.
+    Its time says nothing of this model: it is timed here like the others. Times of the same
+    builder go before those of another.
     """
     which = task.workload_id, like.target_id
     inside = [each for each in Contexts(session).of_workload(*which) if programs_beside(each) == programs]

@@ -232,8 +232,8 @@ def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Wi
 def limits(claimed: StageContext, tasks: Sequence[Contest], timed: FinishReport) -> FinishReport:
     """The limits' part of the report, where the tuned model was timed.
 
-    Without the peak where nobody has measured it, and where the host was busy: what others took of it would
-    make us look far.
+    Without the peak where nobody has measured it, and where the host was busy: what others
+    took of it would make us look far.
     """
     latency = timed.latency_us.get(TUNED)
     if latency is None:

@@ -65,18 +65,18 @@ def _schedules(tir: str, target: str) -> Iterator[Any]:
                 if cuda_rules.MMA in (text := trace_text(schedule.trace)):
                     instructions(tir, text)
                     yield schedule
-        except (ScheduleError, Unschedulable):  # the instruction does not fit the extents or accesses
-            continue
+        except (ScheduleError, Unschedulable):
+            continue  # the instruction does not fit the program's extents or accesses
     if first.target.kind.name == "cuda":
         dlight = cuda_rules.dlight_schedule(parse_module(tir), parse_tvm_target(target))
         yield from () if dlight is None else (dlight,)
 
 
 def _made_by_rules(context: Any) -> list[Any]:
-    """Return the schedules of a context's rules; where one of them breaks on the program, of the others.
+    """Return the schedules of a context's rules, without a rule that breaks on the program.
 
-    Where expressions would become too long, no block is inlined and none is moved into another's loops.
-    Raises ScheduleError, and Unschedulable where the others break, too.
+    Where expressions would become too long, no block is inlined and none is moved into
+    another's loops. Raises ScheduleError, and Unschedulable where the others break, too.
     """
     rules = list(context.space_generator.sch_rules)
     if inlines_too_much(context.mod["main"]):
@@ -98,7 +98,8 @@ def _made_by_rules(context: Any) -> list[Any]:
 def _made_by(context: Any, rules: Sequence[Any]) -> list[Any]:
     generator = PostOrderApply(sch_rules=rules, postprocs=[], mutator_probs={})
     about: Any = {"target": context.target, "space_generator": generator}
-    return list(TuneContext(context.mod, **about, rand_state=1, num_threads=1).generate_design_space())
+    changed = TuneContext(context.mod, **about, rand_state=1, num_threads=1)
+    return list(changed.generate_design_space())
 
 
 def trace_text(trace: Any) -> str:

@@ -101,8 +101,12 @@ class TuningGain(Value):
         minutes = ceil(self.seconds / 60)
         cost = f"in about {minutes} minute{'' if minutes == 1 else 's'}"
         gain = f"{percent(self.gain)} ({self.low * 100:.0f} to {percent(self.high)})"
-        names = (name if len(name) <= _NAME_CHARS else f"{name[:_NAME_CHARS]}..." for name in self.tasks)
-        said = f"trials would probably win {gain} {cost}, the most in {', '.join(names)}"
+        names = ", ".join(map(_short, self.tasks))
+        said = f"trials would probably win {gain} {cost}, the most in {names}"
         if not self.unseen:
             return said
         return f"{said}; nothing is known of {', '.join(self.unseen)} on such a host, other hosts tell"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_CHARS else f"{name[:_NAME_CHARS]}..."
