@@ -1,8 +1,9 @@
 """Why a run of a small kernel takes longer beside other programs, where no thread waited for a processor.
 
-python -m benchmarks.disturbed_causes [--passes 5] [--json FILE]
+python -m benchmarks.disturbed_causes [--passes 5] [--arms NAME ...] [--json FILE]
 
-Four functions are timed in slices as a device times candidates, on a quiet host and beside others in turn.
+Four functions are timed in slices as a device times candidates, on a quiet host and beside others in turn,
+each time in a process of its own: processes differ, too.
 Only slices count in which no thread waited. Each function shows one cause:
 
 - `start`: a parallel loop that computes nothing. It grows with the cost of starting and joining threads.
@@ -51,6 +52,7 @@ class Cell:
     arm: str
     function: str
     us: float | None  # the median of its quiet slices, over all passes
+    processes: list[float]  # the same of each pass, which is a process of its own
     slices: int  # of them
     waited: int  # slices in which a thread waited
     switches: float  # of threads, a run: they slept or yielded
@@ -66,7 +68,7 @@ def main() -> None:
         for _ in range(options.passes):
             for company in ROWS:
                 with COMPANY[company]():
-                    for arm in ARMS:
+                    for arm in options.arms:
                         for function, row in _timed(library, arm).items():
                             told[company, arm, function].append(row)
     cells = [_cell(key, rows) for key, rows in told.items()]
@@ -80,14 +82,16 @@ def main() -> None:
 
 
 def headline(cells: list[Cell]) -> str:
-    """How much longer each function takes beside one program, as devices time it."""
-    us = {(cell.company, cell.function): cell.us for cell in cells if cell.arm == "as devices"}
+    """The range of each function over processes on a quiet host and beside others, as devices time it."""
     told = []
-    for company, function in us:
-        before, after = us["quiet", function], us[company, function]
-        if company == "one program" and before and after:
-            told.append(f"{function} {after / before:.2f} ({after - before:+.2f} us)")
-    return "beside one program: " + ", ".join(told)
+    for function in dict.fromkeys(cell.function for cell in cells):
+        alike = [cell for cell in cells if cell.arm == "as devices" and cell.function == function]
+        quiet = [us for cell in alike if cell.company == "quiet" for us in cell.processes]
+        others = [us for cell in alike if cell.company != "quiet" for us in cell.processes]
+        if quiet and others:
+            ranges = f"{min(quiet):.2f} to {max(quiet):.2f} us", f"{min(others):.2f} to {max(others):.2f}"
+            told.append(f"{function} {ranges[0]} in quiet processes, {ranges[1]} beside others")
+    return "; ".join(told)
 
 
 def build(library: Path) -> None:
@@ -190,6 +194,7 @@ def _cell(key: tuple[str, str, str], rows: list[dict[str, Any]]) -> Cell:
     return Cell(
         *key,
         us=median(us) if us else None,
+        processes=[round(median(row["quiet_us"]), 3) for row in rows if row["quiet_us"]],
         slices=len(us),
         waited=sum(row["waited"] for row in rows),
         switches=median(row["switches"] for row in rows),
@@ -200,6 +205,7 @@ def _cell(key: tuple[str, str, str], rows: list[dict[str, Any]]) -> Cell:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--time", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--raised", action="store_true", help=argparse.SUPPRESS)
