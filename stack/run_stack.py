@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Final
 
@@ -12,7 +13,7 @@ from stack.devices_on_demand import DeviceScout, OnDemand
 from stack.stack_parts import COORDINATOR, StackLayout, StackParts, environment
 from stack.supervised_process import SupervisedChild
 from stack.supervisor import PartFailed, Supervisor
-from stack.valkey import socket_url
+from stack.valkey import end_waits, socket_url
 
 Say = Callable[[str], None]
 Main = Callable[[Sequence[str]], object]
@@ -43,7 +44,14 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
     key = known.model_copy(update={"data_dir": layout.data.path}).fleet_key
     parts = StackParts(layout, env, key, main)
     told = Announcer(layout, say)
-    supervisor = Supervisor(parts.programs(), layout.data.logs, told.ready, told.restart, told.given_up)
+    supervisor = Supervisor(
+        parts.programs(),
+        layout.data.logs,
+        told.ready,
+        told.restart,
+        told.given_up,
+        while_ending=partial(end_waits, layout.socket),
+    )
 
     def is_unused() -> bool:
         return until_unused and not layout.data.has_users()

@@ -50,6 +50,7 @@ class Supervisor:
         on_restart: Callable[[str, str], None] = lambda _name, _reason: None,
         on_give_up: Callable[[str, str], None] = lambda _name, _reason: None,
         patience: RestartPatience = RestartPatience(),
+        while_ending: Callable[[], None] = lambda: None,
     ) -> None:
         self._logs = logs
         self._children: list[SupervisedChild] = []
@@ -61,6 +62,7 @@ class Supervisor:
         self._on_restart = on_restart
         self._on_give_up = on_give_up
         self._patience = patience
+        self._while_ending = while_ending
         self._seen_ready: set[str] = set()
         self._trim_at = 0.0
         self.stopping = False
@@ -178,8 +180,9 @@ class Supervisor:
     def _end(self, group: Sequence[SupervisedChild]) -> None:
         self._signal_all(group, signal.SIGTERM)
         deadline = time.monotonic() + self._patience.grace_sec
-        for child in group:
-            child.reap(max(0.0, deadline - time.monotonic()))
+        while any(child.running for child in group) and time.monotonic() < deadline:
+            self._while_ending()
+            time.sleep(POLL_SEC)
         self._signal_all(group, signal.SIGKILL)
         for child in group:
             child.reap(KILLED_SEC)

@@ -44,6 +44,23 @@ def test_a_child_starts_only_after_what_it_needs_is_ready(tmp_path: Path) -> Non
     assert ready == ["first", "second"]
 
 
+def test_a_stop_helps_children_to_end_until_they_have(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    waits = f"""
+import os, signal, time
+def end(*_):
+    while not os.path.exists({str(told)!r}): time.sleep(0.01)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+"""
+    patient = RestartPatience(grace_sec=PATIENCE)
+    part = script(tmp_path, "part", waits)
+    supervisor = Supervisor([part], tmp_path, patience=patient, while_ending=told.touch)
+    with supervisor.running():
+        assert supervisor.start()
+    assert told.exists()
+
+
 def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
     pids, restarts = tmp_path / "pids", []
     note = f"import os; print(os.getpid(), file=open({str(pids)!r}, 'a'), flush=True)"
