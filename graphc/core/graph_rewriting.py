@@ -18,7 +18,7 @@ ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and 
 RULE, WIDTH, OPERATOR, WORK = "schedule_rule", "mallorn_width", "mallorn_operator", "mallorn_work"
 TERMS = "mallorn_terms"  # how many products such a block sums up
 SUGGESTS = "mallorn_suggests"  # on a block whose rule decides tiles by itself, until a search knows better
-MOST_LOADS = 1000  # in one expression: TVM takes minutes for a hundred times as many
+MOST_LOADS = 1000  # in one expression: some ten times what usual networks have
 WIDEST = 64  # numbers that MetaSchedule makes vectors of at once
 # TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
@@ -166,13 +166,13 @@ def inlines_too_much(function: Any) -> bool:
     A block that loads an element several times, as a polynomial does, multiplies what was
     inlined before it.
     """
-    total: dict[str, int] = {}
+    total: dict[int, int] = {}
     for block in collect(function, SBlock):
         if {axis.iter_type for axis in block.iter_vars} == {IterVar.DataPar}:
-            loads = [total.get(load.source.name, 1) for load in collect(block.body, TensorLoad)]
+            loads = [total.get(hash(load.source), 1) for load in collect(block.body, TensorLoad)]
             if len(loads) < sum(loads) and sum(loads) > MOST_LOADS:
                 return True
-            total.update((region.source.name, sum(loads)) for region in block.writes)
+            total.update((hash(region.source), sum(loads)) for region in block.writes)
     return False
 
 

@@ -65,6 +65,7 @@ def test_a_worker_killed_in_a_round_costs_at_most_the_uncommitted_batch(
     service.kill_worker(job)
     assert committed(service, job) < TRIALS
     kept = measured_well(trials(service.client, job))
+    assert kept, "the kill came before anything was measured"
     job.wait(JOB_SEC)
 
     records = trials(service.client, job)

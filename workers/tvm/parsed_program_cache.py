@@ -1,6 +1,7 @@
 """Parsed programs and sketches, kept: a compiler child sees the same few again and again."""
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -46,13 +47,8 @@ def parse_module(tir: str) -> Any:
 @lru_cache(maxsize=64)
 def tune_context(tir: str, target: str) -> Any:
     """MetaSchedule's context of a program: its space generator and postprocessors."""
-    return ms.TuneContext(
-        parse_module(tir),
-        target=parse_tvm_target(target),
-        space_generator=_tensorizing() if PAIRS in tir else SPACE,
-        rand_state=_SEED,
-        num_threads=1,
-    )
+    generator = _tensorizing() if PAIRS in tir else SPACE
+    return _context(parse_module(tir), parse_tvm_target(target), generator)
 
 
 @lru_cache(maxsize=64)
@@ -65,15 +61,19 @@ def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
     if parsed.kind.name != "cuda":
         return (tune_context(tir, target),)
     return tuple(
-        ms.TuneContext(
-            parse_module(tir),
-            target=cuda_rules.opted_in(parsed),
-            space_generator=generator,
-            rand_state=_SEED,
-            num_threads=1,
-        )
+        _context(parse_module(tir), cuda_rules.opted_in(parsed), generator)
         for generator in cuda_rules.generators(parsed)
     )
+
+
+def with_rules(context: Any, rules: Sequence[Any]) -> Any:
+    """Return a context of the same program and target whose space generator applies only `rules`."""
+    generator = ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=[], mutator_probs={})
+    return _context(context.mod, context.target, generator)
+
+
+def _context(module: Any, target: Any, generator: Any) -> Any:
+    return ms.TuneContext(module, target=target, space_generator=generator, rand_state=_SEED, num_threads=1)
 
 
 def _tensorizing() -> Any:

@@ -8,9 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from tvm.s_tir.meta_schedule import TuneContext
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline, RandomComputeLocation
-from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 from tvm.s_tir.schedule import ScheduleError, Trace
 from tvm.tirx import FloatImm, IntImm
 
@@ -26,6 +24,7 @@ from workers.tvm.parsed_program_cache import (
     new_schedule,
     parse_module,
     parse_tvm_target,
+    with_rules,
 )
 from workers.tvm.program_blocks import blocks_of
 
@@ -80,7 +79,8 @@ def _made_by_rules(context: Any) -> list[Any]:
     """
     rules = list(context.space_generator.sch_rules)
     if inlines_too_much(context.mod["main"]):
-        return _made_by(context, [rule for rule in rules if not isinstance(rule, _FUSING)])
+        kept = [rule for rule in rules if not isinstance(rule, _FUSING)]
+        return list(with_rules(context, kept).generate_design_space())
     try:
         return list(context.generate_design_space())
     except ScheduleError:
@@ -89,17 +89,11 @@ def _made_by_rules(context: Any) -> list[Any]:
         broken = error
     for rule in reversed(rules):  # those that tile come first
         try:
-            return _made_by(context, [each for each in rules if each is not rule])
+            others = [each for each in rules if each is not rule]
+            return list(with_rules(context, others).generate_design_space())
         except _BROKEN_RULE:
             continue
     raise Unschedulable(f"{type(broken).__name__}: {str(broken)[:MESSAGE_LIMIT]}") from broken
-
-
-def _made_by(context: Any, rules: Sequence[Any]) -> list[Any]:
-    generator = PostOrderApply(sch_rules=rules, postprocs=[], mutator_probs={})
-    about: Any = {"target": context.target, "space_generator": generator}
-    changed = TuneContext(context.mod, **about, rand_state=1, num_threads=1)
-    return list(changed.generate_design_space())
 
 
 def trace_text(trace: Any) -> str:
