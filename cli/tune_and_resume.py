@@ -1,7 +1,7 @@
 """The command that does it all: upload a model, tune it, follow, fetch the schedules, print what was won."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +80,7 @@ def tune(
         check_model(directory, lambda: model_id_of(file), force)
         with out_directory(directory), connected_stack(*place) as stack:
             again = _again(out, place, force)
-            ending = Ending(directory, str(model), verbose, as_json, again)
+            ending = Ending(directory, str(model), verbose, as_json, again, stack.check_runs)
             model_id = upload_with_bar(stack.api, str(file))
             target = submitted_target(stack, effort.target)
             job = stack.api.tune(model_id, *effort._replace(target=target), model.stem, **options)
@@ -112,7 +112,8 @@ def resume(
         check_target(directory, handle.status.target, force)
         again = _again(out, place, force)
         file = Path(f"{_stem(handle)}.onnx")  # a job knows its model's bytes, and not where they came from
-        ending = Ending(directory, str(file) if file.is_file() else "MODEL.onnx", verbose, as_json, again)
+        name = str(file) if file.is_file() else "MODEL.onnx"
+        ending = Ending(directory, name, verbose, as_json, again, stack.check_runs)
         if trials or auto or handle.status.state not in STANDING:
             handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
@@ -140,6 +141,7 @@ class Ending:
     verbose: bool = False
     as_json: bool = False
     again: tuple[str, ...] = ()  # what `mallorn resume JOB` needs besides
+    check_runs: Callable[[], None] = lambda: None  # raises Unavailable once the service here has ended
 
     def reach(self, job: Job) -> None:
         """Follow, fetch and print."""
@@ -149,7 +151,7 @@ class Ending:
                 print_note(
                     f"the {WORDS[seam]} {name} is none of Mallorn's: the service imports and runs it as it is"
                 )
-            follow(job, stderr(), FirstVersion(job, self.directory), self.verbose)
+            follow(job, stderr(), FirstVersion(job, self.directory), self.verbose, self.check_runs)
         job.raise_for_state()
         job.schedules(self.directory)
         if self.as_json:

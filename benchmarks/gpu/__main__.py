@@ -22,7 +22,7 @@ from typing import Final
 from benchmarks.gpu.device import CPU, CUDA
 from benchmarks.gpu.unpack import environment, unpack
 
-INSIDE: Final = "MALLORN_GPU_HOME"  # set where a part runs from the unpacked transfers
+INSIDE: Final = "GPU_PARTS_HOME"  # set where a part runs from the unpacked transfers
 
 
 def main() -> None:

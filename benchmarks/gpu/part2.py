@@ -65,8 +65,10 @@ class Product:
         return {name: finished.get(name) for name in _TOLD}
 
     def compile(self, model: str, limit_sec: float) -> Row:
-        """Compile a model with its schedules to HOME/MODEL.so."""
+        """Compile a model with its schedules to HOME/MODEL.so. Raises Unfinished without schedules."""
         schedules, library = self._home / f"{model}-tuned", self._home / f"{model}.so"
+        if not schedules.exists():
+            raise Unfinished(f"{model} has no schedules yet")
         arguments = ["--schedules", str(schedules), "-o", str(library), "--json"]
         told = json.loads(self._run(["compile", str(self._model(model)), *arguments], limit_sec))
         return {name: value for name, value in told.items() if isinstance(value, int | float | str)}

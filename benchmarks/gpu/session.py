@@ -140,7 +140,9 @@ def main() -> None:
     from workers.sandbox.landlock import READ
     from workers.sandbox.sandbox import SandboxSpec, enter_sandbox
     from workers.sandbox.system_paths import accelerator_paths
+    from workers.subprocesses.hide_torch import hide_torch
 
+    hide_torch()  # as in a device's sessions: torch would ask the driver within the limit that follows
     os.environ |= dict.fromkeys(("HOME", "TMPDIR", "CUDA_CACHE_PATH"), str(room))
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     load_runtime(kind)

@@ -27,6 +27,7 @@ START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
 STOP_TIMEOUT_SEC: Final = 90.0
 DEVICE_TIMEOUT_SEC: Final = 180.0
 POLL_SEC: Final = 0.05
+LAST_LINES: Final = 12  # of the log of a service that ended
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,14 @@ class Connected:
 
     api: Client
     data: DataDir | None = None
+
+    def check_runs(self) -> None:
+        """Raise Unavailable, with the end of the service's log, if it ran on this machine and has ended."""
+        if self.data is None or self.data.is_locked():
+            return
+        lines = _log(self.data).read_text(errors="replace").splitlines() if _log(self.data).exists() else []
+        words = "\n".join(lines[-LAST_LINES:])
+        raise Unavailable(f"the service on this machine has ended\n{words}", hint=f"ls {self.data.logs}")
 
     def kept(self, job: Job) -> Job:
         """A handle that reads a job of this stack also when the stack has ended."""

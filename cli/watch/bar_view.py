@@ -28,18 +28,25 @@ Show = Callable[[JobStatus], None]
 UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
 
 
-def follow(job: Job, console: Console, first: FirstVersion, verbose: bool = False) -> JobStatus:
+def follow(
+    job: Job,
+    console: Console,
+    first: FirstVersion,
+    verbose: bool = False,
+    check_runs: Callable[[], None] = lambda: None,
+) -> JobStatus:
     """Show a job until it ends, and its first version before; return what became of it.
 
     On a terminal a live bar (with `verbose` its curve and the table of tasks below it), elsewhere lines.
+    `check_runs` is called when the service does not answer; it raises Unavailable if it never will.
     """
     if not console.is_terminal:
         say = partial(console.print, markup=False, soft_wrap=True)
-        return _until_final(job, _advised(LineView(say).show, console, first))
+        return _until_final(job, _advised(LineView(say).show, console, first), check_runs)
     bar = BarView(job, console)
     view: LiveView = WholeView(job, console, bar) if verbose else bar
     with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
-        return _until_final(job, _advised(view.show, console, first))
+        return _until_final(job, _advised(view.show, console, first), check_runs)
 
 
 def _advised(show: Show, console: Console, first: FirstVersion) -> Show:
@@ -59,7 +66,7 @@ def _advised(show: Show, console: Console, first: FirstVersion) -> Show:
     return both
 
 
-def _until_final(job: Job, show: Show) -> JobStatus:
+def _until_final(job: Job, show: Show, check_runs: Callable[[], None]) -> JobStatus:
     heard_at = time.monotonic()
     while True:
         try:
@@ -67,6 +74,7 @@ def _until_final(job: Job, show: Show) -> JobStatus:
             heard_at = time.monotonic()
             show(status)
         except Unavailable:
+            check_runs()
             if time.monotonic() - heard_at > SILENCE_SEC:
                 raise
         if job.stuck or job.status.state.final:

@@ -157,6 +157,17 @@ def test_every_execution_is_in_the_devices_log(
     assert fleet.executions() == ["a", "b", "a"]
 
 
+def test_a_session_goes_before_other_programs_wherever_its_host_lets_it(
+    fleet: TestFleet, local_target: Target, runner: Runner, subject: Subject
+) -> None:
+    """Also behind the walls, where no priority changes: beside one program every time would be a bound."""
+    ask = "from workers.host.process_priority import raise_priority; print(raise_priority())"
+    told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+    measured = run(runner, fleet, local_target, subject.harmful("double"), "first")
+    assert measured.disturbance is not None
+    assert str(measured.disturbance.raised) == told.strip()
+
+
 @pytest.fixture
 def outputs(
     fleet: TestFleet, local_target: Target, runner: Runner, subject: Subject, tmp_path: Path

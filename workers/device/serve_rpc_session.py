@@ -79,6 +79,7 @@ class RpcSession:
             if self._on_cuda:  # before the walls close, and before there is a context
                 load_cuda_runtime()
                 self._gpu = GpuMeter(self._identity.get("gpu_uuid", ""))
+            is_raised = self._on_cores and raise_priority()  # nobody's priority changes behind the walls
             if self._sandbox != OFF:
                 checked(enter_sandbox(self._walls()), self._sandbox)
         except HostFault as error:
@@ -87,7 +88,7 @@ class RpcSession:
             return
         if self._on_cuda:
             self._exit_with_gpu()
-        timer = SliceTimer(self._on_cores, self._on_cores and raise_priority(), self._gpu)
+        timer = SliceTimer(self._on_cores, is_raised, self._gpu)
         for name, function in self._functions(timer).items():
             tvm_ffi.register_global_func(name, function, override=True)
         rpc_api.ServerLoop(connection_fd)

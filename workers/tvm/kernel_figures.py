@@ -117,7 +117,9 @@ def kernel_figures(
         threads = prod(size for axis, size in launch.items() if axis.startswith("threadIdx"))
         registers, static = figures.get("registers", 0), figures.get("bytes smem", 0)
         dynamic = launch.get(_DYNAMIC_SHARED, 0)
-        fits = static <= gpu.shared_per_block  # what is static cannot be opted in to
+        # TVM's runtime opts in to more than `shared_per_block` only if the dynamic part alone has as much.
+        opts_in = dynamic >= gpu.shared_per_block
+        fits = (static if opts_in else static + dynamic) <= gpu.shared_per_block
         resident = gpu.resident_blocks(threads, registers, static + dynamic) if fits else 0
         kernels.append(
             KernelFigures(
@@ -169,7 +171,8 @@ def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
                 f"{kernel.registers} registers, {kernel.static_shared_bytes} bytes of static shared memory "
                 f"and {kernel.shared_bytes} bytes of shared memory in all; at most {THREADS_PER_BLOCK} "
                 f"threads, {gpu.registers_per_sm} registers, {gpu.shared_per_block} bytes and "
-                f"{gpu.shared_per_block_optin} bytes fit"
+                f"{gpu.shared_per_block_optin} bytes fit, and more than {gpu.shared_per_block} bytes in all "
+                f"only if {gpu.shared_per_block} of them are dynamic"
             )
 
 

@@ -188,6 +188,15 @@ def test_a_coordinator_that_stays_away_ends_the_view(monkeypatch: pytest.MonkeyP
         watched(Scripted(None), terminal=False)
 
 
+def test_the_view_of_a_service_that_has_ended_ends_at_once() -> None:
+    def check_runs() -> None:
+        raise Unavailable("the service on this machine has ended")
+
+    scripted = Scripted(job("tuning"), None, job("done"))
+    with pytest.raises(Unavailable, match="has ended"):
+        follow(scripted, Console(), FirstVersion(scripted, ""), check_runs=check_runs)
+
+
 def lefts(*looks: tuple[float, JobStatus]) -> list[str]:
     now = iter([now_sec for now_sec, _ in looks])
     pace = Eta(clock=lambda: next(now))

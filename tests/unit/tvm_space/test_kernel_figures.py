@@ -47,6 +47,22 @@ def test_more_registers_than_there_are_is_refused_by_name() -> None:
         check_launch(kernels, "sm_80")
 
 
+@pytest.mark.parametrize(
+    ("dynamic_bytes", "launches"), [(40_960, True), (40_961, False), (49_151, False), (49_152, True)]
+)
+def test_shared_memory_that_tvms_runtime_does_not_ask_for_is_refused(
+    dynamic_bytes: int, launches: bool
+) -> None:
+    """On an H200 eleven of 216 kernels were of this kind, and the driver refused exactly these."""
+    launch = {"blockIdx.x": 1, "threadIdx.x": 64, "tirx.use_dyn_shared_memory": dynamic_bytes}
+    (first, _) = kernel_figures([DeviceCode(b"", "", LOG)], {"first_kernel": launch}, "sm_90a")
+    assert first.static_shared_bytes == 8_192
+    assert bool(first.blocks_per_sm) is launches
+    if not launches:
+        with pytest.raises(CannotLaunch, match="only if 49152 of them are dynamic"):
+            check_launch([first], "sm_90a")
+
+
 @pytest.mark.parametrize("log", ["", "ptxas info    : Used", "    1 bytes stack frame", "ptxas fatal   : no"])
 def test_other_text_tells_of_no_kernel(log: str) -> None:
     assert read_ptxas(log) == {}
