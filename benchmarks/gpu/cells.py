@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | 
 Row: TypeAlias = "dict[str, Value]"
 
 BEGUN: Final = "begun"
+#: What `prepare` writes of the commit, host and versions that the kernels were built by.
+ORIGIN: Final = "origin.json"
 _MOST_STARTS: Final = 2  # of a cell that ended neither time: it ends the process that runs it
 
 
@@ -82,6 +85,17 @@ class Cells:
                 lines.write(json.dumps(row) + "\n")
                 lines.flush()
                 os.fsync(lines.fileno())
+
+
+def keep_origin(cells: Cells, origin: Path) -> None:
+    """Keep what was prepared where, and the processor and Python of this machine, once."""
+    if "origin" in cells or not origin.exists():
+        return
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = {line.partition(": ")[2] for line in lines if line.startswith("model name")}
+    machine: Row = {"cpu": ", ".join(sorted(models)), "cores": os.cpu_count() or 1}
+    there: Row = {"machine": machine, "python_there": platform.python_version()}
+    cells.keep("origin", ok=True, **json.loads(origin.read_text()), **there)
 
 
 def read_rows(file: Path) -> Iterator[Row]:

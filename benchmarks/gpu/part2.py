@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.gpu.cells import Cells, Row, Unfinished
+from benchmarks.gpu.cells import ORIGIN, Cells, Row, Unfinished, keep_origin
 from benchmarks.gpu.device import CPU, CUDA
 from benchmarks.gpu.unpack import Incomplete, has_compiler
 
@@ -32,6 +32,7 @@ def run(kind: str, home: Path, out: Path, seconds: float, environment: Mapping[s
     began_sec = time.monotonic()
     until_sec = began_sec + seconds
     cells = Cells(home / "part2.jsonl", out / "part2.jsonl")
+    keep_origin(cells, home / "kernels" / ORIGIN)
     product = Product(kind, home, environment)
     for model in MODELS[kind]:
         for name, step in (("tuned", product.tune), ("compiled", product.compile)):

@@ -13,9 +13,11 @@ from shutil import rmtree
 from typing import Final
 
 from benchmarks.gpu.archive import TooLarge, pack, tree_bytes
+from benchmarks.gpu.cells import ORIGIN
 from benchmarks.gpu.kernel_batch import write_batch
 from benchmarks.gpu.kernel_index import COMPLETE, INDEX, counts_below
 from benchmarks.gpu.tasks import GPU, REHEARSAL, Task
+from benchmarks.hosts import describe_host
 from mallorn.core.targets import Target, parse_target
 
 MEGABYTE: Final = 10**6
@@ -37,6 +39,7 @@ def prepare(options: argparse.Namespace) -> None:
         mark.write_text(target.text)
     _special(kernels, target)
     _build(tasks, target, kernels, options)
+    (kernels / ORIGIN).write_text(json.dumps(describe_host()))
     _say("right results, which take minutes")
     write_batch(kernels, target)
     built_sec = time.monotonic() - started_sec

@@ -87,6 +87,8 @@ def _kernels(rows: Sequence[Row]) -> str:
 def _models(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
+        if row["cell"] == "origin":
+            continue
         us = row.get("us")
         if isinstance(us, dict):
             told = ", ".join(f"{name} {_number(value):.0f} us" for name, value in us.items())

@@ -73,6 +73,7 @@ class Torch:
         self._torch: Any = torch
         # A weight named like a method of a module would hide it.
         module = onnx2torch.convert(add_prefix(onnx.load(str(file)), "onnx_")).eval()
+        _fix_shapes(module, [torch.from_numpy(array) for array in inputs])
         self._module = module.to(kind)
         self._inputs = [torch.from_numpy(array).to(kind) for array in inputs]
 
@@ -94,6 +95,36 @@ class Torch:
             return [output.cpu().numpy() for output in outputs]
 
         return run
+
+
+def _fix_shapes(module: Any, inputs: list[Any]) -> None:
+    """Let each reshape use the size that it has in one run: Dynamo cannot follow one that is computed."""
+    import torch
+
+    class Reshape(torch.nn.Module):
+        def __init__(self, shape: tuple[int, ...]) -> None:
+            super().__init__()
+            self._shape = shape
+
+        def forward(self, tensor: Any, _computed: Any) -> Any:
+            return tensor.reshape(self._shape)
+
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def note(name: str) -> Callable[[Any, Any, Any], None]:
+        def hook(_module: Any, _inputs: Any, output: Any) -> None:
+            shapes[name] = tuple(output.shape)
+
+        return hook
+
+    reshapes = [pair for pair in module.named_modules() if type(pair[1]).__name__ == "OnnxReshape"]
+    hooks = [reshape.register_forward_hook(note(name)) for name, reshape in reshapes]
+    with torch.inference_mode():
+        module(*inputs)
+    for hook in hooks:
+        hook.remove()
+    for name, shape in shapes.items():
+        module.set_submodule(name, Reshape(shape))
 
 
 def _tuned(kind: str, library: Path, inputs: list[Any]) -> Run:

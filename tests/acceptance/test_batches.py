@@ -15,9 +15,9 @@ import pytest
 from mallorn import Job
 from mallorn.core.states import JobState
 from mallorn.core.values.manifest import MANIFEST, read_manifest
-from tests.fixtures.batches import outcomes
+from tests.fixtures.batches import keep_first_outcome, outcomes
 from tests.fixtures.command_line import clean_environment, typed
-from tests.fixtures.service import Service, log_key, seldom, start_service, stop_service, trials
+from tests.fixtures.service import Service, bounds, log_key, seldom, start_service, stop_service, trials
 from tests.fixtures.waiting import wait_for
 from workers.detached.run_batch import FORMAT
 
@@ -119,6 +119,7 @@ def test_a_job_is_tuned_on_a_machine_that_no_worker_reaches(
     wait_for(lambda: outcomes(results), "a first result", 600)
     process.kill()
     process.communicate()
+    keep_first_outcome(results)  # it may have been quicker than the kill
     half = told(service, "take", results)
     assert 1 <= half["new"] < first["runs"]
     assert half["left"] == first["runs"] - half["new"]
@@ -138,13 +139,14 @@ def test_a_job_is_tuned_on_a_machine_that_no_worker_reaches(
 
     report = job.body["report"]
     assert report["found"] == report["of"] > 0
-    assert report["without_schedule"] == report["without_time"] == []
+    assert report["without_schedule"] == []
     workloads = read_manifest(job.schedules(tmp_path / "export") / MANIFEST).workloads
     assert workloads
     assert all(each.max_error is not None for each in workloads), "each was checked where it ran"
     records = trials(service.client, job)
     assert len(records) == TRIALS
     assert len({log_key(record) for record in records}) == TRIALS, "no candidate was measured twice"
+    assert not report["without_time"] or bounds(records), "only what was disturbed has no time"
     devices = {record.device for record in records if record.outcome == "ok"}
     assert devices == {f"batch:{os.uname().nodename}-batch"}
     assert not service.executions(), "the device of this machine ran nothing"

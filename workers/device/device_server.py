@@ -34,7 +34,7 @@ PING_SEC = 1.0
 LAST_WORDS_BYTES: Final = 500
 #: In CUDA's words for memory or a link that broke by itself, which no candidate brings about.
 HARDWARE: Final = "uncorrectable"
-ENDING_SEC: Final = 0.05  # of a processor, that the end of a process takes at most
+ENDING_SEC: Final = 0.25  # of a processor, that the end of a process takes at most
 
 
 @dataclass
