@@ -66,8 +66,7 @@ SHARED: Final = (
     *("graphc/export/cuda_toolkit.py", "workers/subprocesses/cgroups.py"),
     *("workers/device/clock_conditions.py", "workers/device/cuda_clock.py", "workers/device/cuda_driver.py"),
     *("workers/device/gpu_meter.py", "workers/device/random_and_saved_arrays.py"),
-    *("workers/device/region_start.py", "workers/device/slice_timer.py"),
-    "workers/device/slice_timing_result.py",
+    *("workers/device/slice_timer.py", "workers/device/slice_timing_result.py"),
     *("workers/host/load_meter.py", "workers/host/process_priority.py"),
     *("workers/host/processor_contention.py", "workers/measure/stopping/incremental_timing.py"),
 )

@@ -2,10 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
@@ -14,7 +12,6 @@ from tvm.runtime import Module
 
 from workers.device.cuda_clock import CudaClock
 from workers.device.gpu_meter import GpuLoad, GpuMeter
-from workers.device.region_start import REGION_START, RegionStart, count_regions
 from workers.device.slice_timing_result import Slice, SliceTimes
 from workers.host.load_meter import LoadMeter
 from workers.host.processor_contention import ContentionReading
@@ -26,66 +23,36 @@ LOOK_SEC: Final = 0.002
 SET_BACK: Final = 0.5  # of what a clock says that cannot be set, without the calls between slices
 CALL_SEC: Final = 2e-5
 STOLEN: Final = 0.05  # of the processors' time: it is counted in hundredths of a second
-#: A longer run is not corrected for the start of its threads: a microsecond is nothing of it.
-LONG_RUN_SEC: Final = 0.001
-MOST_CORRECTED: Final = 0.5  # of a time
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What is known of the host where slice number `begun` begins."""
-
-    begun: int
-    contention: ContentionReading
-    start_sec: float  # of an empty parallel loop
 
 
 class SliceTimer:
     """The timer of a session, on its device: what disturbs a timing is known there alone."""
 
-    def __init__(
-        self,
-        on_cores: bool,
-        raised: bool,
-        gpu: GpuMeter | None = None,
-        region_start: RegionStart = REGION_START,
-    ) -> None:
+    def __init__(self, on_cores: bool, raised: bool, gpu: GpuMeter | None = None) -> None:
         self._on_cores = on_cores
         self._gpu = gpu
         self._raised = raised
-        self._region_start = region_start
         self._meter = LoadMeter(lambda: ())
         self._begun = 0
-        self._looks: list[_Look] = []
+        self._looks: list[tuple[int, ContentionReading]] = []
 
     def next_slice(self, *_args: object) -> None:
         """Called by TVM where a slice begins."""
-        if not self._looks or time.monotonic() - self._looks[-1].contention.clock_sec >= LOOK_SEC:
-            self._look()
+        if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
+            self._looks.append((self._begun, ContentionReading.look()))
         self._begun += 1
-
-    def _look(self) -> None:
-        start_sec = self._region_start.look() if self._on_cores else 0.0
-        self._looks.append(_Look(self._begun, ContentionReading.look(), start_sec))
 
     def times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Return `repeat` slices of `number` runs each, after one run that does not count.
-
-        Of short runs on processors what starting their threads took more than at best is left out.
-        """
+        """`repeat` slices of `number` runs each, after one run that does not count."""
         self._begun, self._looks = 0, []
         self._meter.look()
         device = tvm.device(kind, 0)
         timer = library.time_evaluator(function, device, number=number, repeat=repeat, f_preproc=NEXT_SLICE)
         seconds = timer(*tensors).results
-        self._look()
-        shares = self._disturbed([number * each_sec for each_sec in seconds])
-        if self._on_cores and min(seconds) < LONG_RUN_SEC:
-            run = library[function]
-            seconds = self._corrected(seconds, lambda: run(*tensors))
-        return self._report(seconds, shares)
+        self._looks.append((repeat, ContentionReading.look()))
+        return self._report(seconds, self._disturbed([number * each_sec for each_sec in seconds]))
 
     def cold_times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
@@ -119,7 +86,7 @@ class SliceTimer:
         return SliceTimes(
             slices=tuple(map(Slice, seconds, shares)),
             cores=os.cpu_count() or 1,
-            rivals=fmean(look.contention.rivals for look in self._looks),
+            rivals=fmean(look.rivals for _, look in self._looks),
             raised=self._raised,
             gpu=gpu.words,
         )
@@ -132,8 +99,7 @@ class SliceTimer:
         """
         shares: list[float | None] = []
         stolen = self._meter.look().stolen
-        for first, last in pairwise(self._looks):
-            begin, end, before, after = first.begun, last.begun, first.contention, last.contention
+        for (begin, before), (end, after) in zip(self._looks, self._looks[1:], strict=False):
             waited = after.waited_since(before) if self._on_cores else None
             if waited is not None and stolen > STOLEN:
                 waited = max(waited, stolen)
@@ -142,21 +108,3 @@ class SliceTimer:
                 waited = 1.0
             shares += [waited] * (end - begin)
         return shares
-
-    def _corrected(self, seconds: Sequence[float], run: Callable[[], object]) -> Sequence[float]:
-        """Return the times without what each of a run's parallel loops took too long to start.
-
-        Of the looks before and after a slice the lower one counts.
-        """
-        excess_sec = [
-            self._region_start.excess(min(first.start_sec, last.start_sec))
-            for first, last in pairwise(self._looks)
-            for _ in range(last.begun - first.begun)
-        ]
-        if not any(excess_sec):
-            return seconds
-        regions = count_regions(run)
-        return [
-            max(sec - regions * excess, MOST_CORRECTED * sec)
-            for sec, excess in zip(seconds, excess_sec, strict=True)
-        ]

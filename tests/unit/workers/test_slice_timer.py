@@ -1,6 +1,6 @@
 """A device says of every slice of a timing what kept it from its processors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,25 +55,9 @@ class Library:
 
         return run
 
-    def __getitem__(self, _function: str) -> Callable[..., None]:
-        return lambda *_tensors: None
-
-
-class Starts:
-    """Parallel loops whose start takes these seconds at each look, and a microsecond at best."""
-
-    def __init__(self, *looks_sec: float) -> None:
-        self._looks_sec = list(looks_sec)
-
-    def look(self) -> float:
-        return self._looks_sec.pop(0) if self._looks_sec else 1e-6
-
-    def excess(self, sec: float) -> float:
-        return sec - 1e-6
-
 
 def disturbed(library: Library, slices: int, *, on_cores: bool = True) -> list[float | None]:
-    library.timer = SliceTimer(on_cores, raised=True, region_start=Starts())  # type: ignore[arg-type]
+    library.timer = SliceTimer(on_cores, raised=True)
     times = library.timer.times(library, "main", "cpu", 10, slices)  # type: ignore[arg-type]
     assert times.rivals == 3
     assert times.raised
@@ -93,33 +77,6 @@ def test_slices_that_are_too_short_to_look_at_share_one(host: Host) -> None:
 def test_what_the_hypervisor_had_counts_for_all_of_a_call(host: Host) -> None:
     host.stolen = 0.3
     assert disturbed(Library(host, [(0.01, 0.0), (0.01, 0.008)]), 2) == [0.3, pytest.approx(0.8)]
-
-
-@pytest.mark.parametrize(
-    ("looks_us", "regions", "run_us", "told_us"),
-    [
-        ((3.0, 3.0), 2, 10.0, 6.0),
-        ((1.0, 3.0), 2, 10.0, 10.0),
-        ((3.0, 3.0), 0, 10.0, 10.0),
-        ((3.0, 3.0), 9, 10.0, 5.0),
-        ((3.0, 3.0), 2, 2000.0, 2000.0),
-    ],
-    ids=["each loop", "the lower look counts", "no loop", "half is left", "a long run is no matter"],
-)
-def test_what_starting_threads_took_more_than_at_best_is_left_out(
-    host: Host,
-    monkeypatch: pytest.MonkeyPatch,
-    looks_us: tuple[float, ...],
-    regions: int,
-    run_us: float,
-    told_us: float,
-) -> None:
-    monkeypatch.setattr(slice_timer, "count_regions", lambda _run: regions)
-    library = Library(host, [(10 * run_us / 1e6, 0.0)])
-    starts = Starts(*(us / 1e6 for us in looks_us))
-    library.timer = SliceTimer(True, raised=True, region_start=starts)  # type: ignore[arg-type]
-    times = library.timer.times(library, "main", "cpu", 10, 1)  # type: ignore[arg-type]
-    assert [each.mean_sec * 1e6 for each in times.slices] == [pytest.approx(told_us)]
 
 
 def test_a_clock_that_was_set_back_meanwhile_spoils_its_slices(host: Host) -> None:
