@@ -1,8 +1,4 @@
-"""Check and create the directory that schedules are written to.
-
-Schedules of another model or target are overwritten only with `force`; an empty directory is
-removed.
-"""
+"""Check and create the output directory: only `force` overwrites another model's schedules."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -30,10 +26,7 @@ class ExistingSchedules:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Read a directory's manifest; None if the directory is missing or empty.
-
-        Raises Conflict if the directory holds other files.
-        """
+        """Read the manifest; None without any file. Raises Conflict for unrelated files."""
         if not directory.is_dir() or not any(directory.iterdir()):
             return None
         try:

@@ -40,9 +40,8 @@ Wanted = str | TargetAttrs
 class Client:
     """Client of one coordinator: `Client().tune("model.onnx", trials=200).wait()`.
 
-    `url` defaults to MALLORN_URL, then to the embedded stack's address, and `api_key` to
-    MALLORN_API_KEY. Raises NotYours if another user of this machine listens at the embedded
-    stack's address.
+    The defaults are MALLORN_URL, else the embedded stack's address, and MALLORN_API_KEY.
+    Raises NotYours if another user of this machine listens at the embedded stack's address.
     """
 
     def __init__(
@@ -97,14 +96,13 @@ class Client:
         """Upload a model, unless it is named by its id, and submit a tuning job for it.
 
         Without `trials` the job runs as many trials as are worth their time, or as fit into
-        `minutes` if that is set. The model can also be a Keras file, a TFLite file, or a
-        `torch.nn.Module` with `example_inputs` (and `dynamic_shapes`, as torch.export takes
-        them, if the option `dynamic` gives ranges); these are converted to ONNX on this
-        machine.
+        `minutes`. A Keras file, a TFLite file or a `torch.nn.Module` is converted to ONNX on
+        this machine. A module needs `example_inputs`, and also `dynamic_shapes`, as
+        torch.export takes them, if the option `dynamic` gives ranges.
         """
-        is_uploaded = isinstance(model, str) and is_model_id(model)
+        is_id = isinstance(model, str) and is_model_id(model)
         body = {
-            "model_id": model if is_uploaded else self.upload(model, progress, example_inputs, dynamic_shapes).id,
+            "model_id": model if is_id else self.upload(model, progress, example_inputs, dynamic_shapes).id,
             "target": target,
             "trials": trials,
             "minutes": minutes,
@@ -132,10 +130,7 @@ class Client:
     def jobs(
         self, state: str | None = None, archived: bool = False, all_owners: bool = False
     ) -> Iterator[Job]:
-        """Iterate over unarchived jobs, or with `archived` over archived ones, newest first.
-
-        Only an admin may set `all_owners`.
-        """
+        """Iterate over jobs, newest first: only archived ones if `archived`, else the rest."""
         # False is left out, because older coordinators do not know these parameters.
         filters = {"state": state, "archived": archived or None, "all_owners": all_owners or None}
         return (Job(self.connection, body) for body in self.connection.rows("/jobs", **filters))
@@ -172,10 +167,7 @@ class Client:
         target: Wanted | None = None,
         outcome: str | None = None,
     ) -> "pandas.DataFrame":
-        """Return the result of `records`, at most `limit` rows, as a DataFrame.
-
-        Raises MissingPackage if pandas is not installed.
-        """
+        """Return the first `limit` rows of `records` as a DataFrame. Raises MissingPackage."""
         return frame(Record, islice(self.records(job, workload, target, outcome), limit))
 
     def dataset_stats(self) -> DatasetStats:

@@ -11,10 +11,7 @@ from mallorn.job import Job
 
 @dataclass
 class FirstVersion:
-    """Downloads a job's first version into a directory, or prints the command for it.
-
-    `to` is the directory, or a string with the command.
-    """
+    """Downloads a job's first version; if `to` is a text, it is the command shown instead."""
 
     job: Job
     to: Path | str
@@ -23,18 +20,17 @@ class FirstVersion:
     def news(self, status: JobStatus) -> str:
         """Return one line about the first version once it appears; empty in all other calls.
 
-        If the files cannot be written, the line is the error; the job continues, and its end
-        raises it.
+        If the files cannot be written, the line is the error message; the job's end raises it.
         """
         if self.is_told or not status.exported or status.report is not None or status.state.final:
             return ""
         try:
             place = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
-            exported_event = next((event.told for event in self.job.events() if event.kind == "exported"), None)
+            export = next((event.told for event in self.job.events() if event.kind == "exported"), None)
             when = "is exported"
-            if isinstance(exported_event, ExportedEvent):
-                ratio = "" if exported_event.ratio is None else f", {exported_event.ratio:.2f} of onnxruntime"
-                when = f"after {exported_event.sec:.0f} s{ratio}"
+            if isinstance(export, ExportedEvent):
+                ratio = "" if export.ratio is None else f", {export.ratio:.2f} of onnxruntime"
+                when = f"after {export.sec:.0f} s{ratio}"
             line = f"first version {when}: {place}"
         except Unavailable:
             return ""  # the next call tries again
