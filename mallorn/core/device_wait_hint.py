@@ -14,7 +14,7 @@ WAITING = (Cause.NO_DEVICE, Cause.NOT_HERE, Cause.UNLIKE)
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Tracker address of this service, and ` --data DIR` unless the directory is the default."""
+    """Tracker address of this service, and ` --data DIR` unless that is the default."""
 
     tracker: str
     data: str = ""
