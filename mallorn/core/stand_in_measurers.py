@@ -77,7 +77,7 @@ def check_recording(options: JobOptions) -> None:
 def recording_place(options: JobOptions, recordings: str) -> str:
     """Return the path or URL of the recording that a replay names; `recordings` is the operator's setting.
 
-    Raises InvalidRequest if the setting does not allow the name. Only the setting can be a URL.
+    Raises InvalidRequest if the setting does not allow the name; jobs cannot give a URL.
     """
     check_recording(options)
     name = options.recording

@@ -87,7 +87,7 @@ _GPU_LIMITS: Final[TargetAttrs] = {
 class Target:
     """A target in canonical form: keys sorted, no white space.
 
-    A CPU target has `num-cores`. A CUDA target has an architecture and block limits, but no tag.
+    A CPU target has `num-cores`. A CUDA target has an architecture, block limits and no tag.
     """
 
     text: str
@@ -121,7 +121,7 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
     """Read a target given as JSON (text or dict), a TVM tag or the old `llvm -mcpu=...` form.
 
     A CUDA target is completed from its tag and architecture, but given attributes win. Raises
-    InvalidTarget, naming the unknown key, missing `num-cores` or architecture, or invalid text.
+    InvalidTarget, naming the unknown key, missing `num-cores` or architecture, or bad text.
     """
     attrs = _attributes(value)
     try:
