@@ -34,7 +34,7 @@ _BY_STATUS: Final = {
 
 
 class AnswerLost(Unavailable):
-    """The connection broke, or a proxy timed out, before the coordinator answered."""
+    """The connection broke, or a proxy gave up, before the coordinator answered."""
 
 
 class Connection:

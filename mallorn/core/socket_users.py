@@ -38,7 +38,8 @@ def listener_uid(port: int) -> int | None:
 def peer_uid(ours: Address, theirs: Address) -> int | None:
     """Return the user who made the other end of a connection within this machine; None if that is unknown.
 
-    The caller must check afterwards that its own end is still connected: otherwise both addresses may belong to a later connection.
+    The caller must check afterwards that its own end is still connected: otherwise both
+    addresses may belong to a later connection.
     """
     if sys.platform != "linux":
         return None
