@@ -52,7 +52,7 @@ class Judgement:
 
 
 def judge(jobs: Sequence[JobResult]) -> Judgement:
-    """Judge by the whole model if all jobs timed it on a quiet host, else by the sum of tasks."""
+    """Judge by the whole model if each job timed it undisturbed, else by the sum over tasks."""
     doubt = _doubt(jobs)
     criterion, other_criterion = (TASKS, MODEL) if doubt else (MODEL, TASKS)
     results = [(time_us, job) for job in jobs if (time_us := _figure(job, criterion)) is not None]
