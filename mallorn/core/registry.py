@@ -129,6 +129,9 @@ def check_name(seam: str, name: str) -> None:
     A user's own class is not imported here: only the process that runs it must have it.
     Built-in classes must be given by their registered name.
     """
+    name_by_location = {location: each for each, location in REGISTRY[seam].items()}
+    if name in name_by_location:
+        raise UnknownName(f"{name} has a name here", hint=f"known: {name_by_location[name]}")
     if name in REGISTRY[seam] or (seam in CONTRACTS and (_CLASS_PATH.fullmatch(name) or _entry(seam, name))):
         return
     known = ", ".join(sorted(REGISTRY[seam]))
