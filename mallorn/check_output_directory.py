@@ -57,7 +57,7 @@ def check_model(directory: Path, model_id: Callable[[], str], force: bool) -> No
 
 
 def check_target(directory: Path, target: str, force: bool) -> None:
-    """Raise Conflict if the directory holds schedules for another target."""
+    """Raise Conflict if the directory holds schedules for another target, or other files."""
     existing = None if force else ExistingSchedules.read(directory)
     if existing is not None and existing.target != parse_target(target):
         raise Conflict(f"{directory} holds schedules for another target, {existing.target}", hint=CHOOSE)

@@ -1,4 +1,4 @@
-"""The Python client of a coordinator."""
+"""Python client of a coordinator."""
 
 import json
 import time
@@ -229,15 +229,15 @@ class Client:
         return self.connection.read(NewApiKey, self.connection.post(path))
 
     def revoke_key(self, key_id: str) -> None:
-        """Let a key open nothing from now on."""
+        """Revoke an API key: requests with it are refused from now on."""
         self.connection.delete(f"/keys/{key_id}")
 
     def owners(self) -> list[OwnerStatus]:
-        """All owners, and who was put out: for admins."""
+        """Return all owners and when they were banned. Needs an admin's key."""
         return self.connection.values(OwnerStatus, "/owners")
 
     def treat_owner(self, owner: str, deed: OwnerDeed) -> OwnerStatus:
-        """Sign an owner out, put them out, let them in again or erase them: for admins."""
+        """Sign an owner out, ban, readmit or erase them. Needs an admin's key."""
         return self.connection.read(OwnerStatus, self.connection.post(f"/owners/{deed}", {"owner": owner}))
 
     def audit(self, page_size: int = 50) -> Iterator[AuditEntry]:

@@ -25,13 +25,13 @@ class FirstVersion:
         if self.is_told or not status.exported or status.report is not None or status.state.final:
             return ""
         try:
-            place = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
+            location = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
             export = next((event.told for event in self.job.events() if event.kind == "exported"), None)
             when = "is exported"
             if isinstance(export, ExportedEvent):
                 ratio = "" if export.ratio is None else f", {export.ratio:.2f} of onnxruntime"
                 when = f"after {export.sec:.0f} s{ratio}"
-            line = f"first version {when}: {place}"
+            line = f"first version {when}: {location}"
         except Unavailable:
             return ""  # the next call tries again
         except MallornError as error:

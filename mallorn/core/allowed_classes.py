@@ -20,10 +20,10 @@ def check_classes(options: JobOptions, listed: Sequence[str]) -> None:
         ]
         module = name.partition(":")[0]
         if not {ANY, name, f"{module}:*"} & {*listed, *installed}:
-            others = ", ".join([*sorted(REGISTRY[seam]), *installed, *listed])
+            allowed = ", ".join([*sorted(REGISTRY[seam]), *installed, *listed])
             raise ClassRefused(
                 f"the {WORDS[seam]} {name} is none that the operator of this service allows",
-                hint=f"allowed: {others}   (an operator allows more with MALLORN_PLUGINS={name})",
+                hint=f"allowed: {allowed}   (an operator allows more with MALLORN_PLUGINS={name})",
             )
 
 

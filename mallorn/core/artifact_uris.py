@@ -70,8 +70,8 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
         raise
     except FileNotFoundError as error:
         if _is_there(dirname(uri)):
-            again = "mallorn tune MODEL   (sends it again)"
-            raise NotFound(f"the artifact store has no {uri}", hint=again) from error
+            hint = "mallorn tune MODEL   (sends it again)"
+            raise NotFound(f"the artifact store has no {uri}", hint=hint) from error
         raise StoreAway(
             f"{dirname(uri)} is not there: is its disk mounted?", hint=f"ls {dirname(uri)}; mount"
         ) from error

@@ -64,8 +64,8 @@ def check_asked(asked: OptionKwargs) -> None:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted(JobOptions.model_fields))
-            raise InvalidRequest(f"there is no option {name}", hint=f"known: {known}") from None
+            known_names = ", ".join(sorted(JobOptions.model_fields))
+            raise InvalidRequest(f"there is no option {name}", hint=f"known: {known_names}") from None
         raise InvalidRequest(f"the option {name}: {first['msg']}", hint="mallorn tune --help") from None
 
 

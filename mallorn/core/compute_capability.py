@@ -1,4 +1,4 @@
-"""Limits of the CUDA architectures that nvcc 13 compiles for, and the occupancy that follows from them."""
+"""Limits of the CUDA architectures that nvcc 13 supports, and a kernel's occupancy."""
 
 import tomllib
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ WARP_SIZE: Final = 32
 _WARP_REGISTERS: Final = 256  # granularity of register allocation to a warp
 _SCHEDULERS: Final = 4  # per multiprocessor; each has a quarter of the registers
 _OLDEST: Final = 75
-_TEGRA: Final = 87  # CUDA promises no compatibility between it and desktop GPUs
+_TEGRA: Final = 87  # CUDA guarantees no binary compatibility between it and desktop GPUs
 KNOWN_ARCHS: Final = tuple(
     f"sm_{number}{suffix}"
     for number, row in GPUS["capabilities"].items()
@@ -83,7 +83,7 @@ def capability(arch: str) -> ComputeCapability:
     if arch in KNOWN_ARCHS:
         number = _number(arch)
         row, types = GPUS["capabilities"][str(number)], GPUS["tensor_core_types"].items()
-        tensor = tuple(name for least, names in types if int(least) <= number for name in names)
+        tensor = tuple(name for oldest, names in types if int(oldest) <= number for name in names)
         return ComputeCapability(arch, number, row["shared_kib"] << 10, row["threads"], row["blocks"], tensor)
     hint = f"known: {', '.join(KNOWN_ARCHS)}"
     if is_obsolete(arch):

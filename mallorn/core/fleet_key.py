@@ -50,10 +50,10 @@ class FleetKey:
         return [FleetKey(_signed(key, "session", (match_key,))) for key in self._keys]
 
 
-def _signed(key: bytes, purpose: str, said: tuple[str, ...]) -> str:
-    words = [purpose, *said]
+def _signed(key: bytes, purpose: str, texts: tuple[str, ...]) -> str:
+    parts = [purpose, *texts]
     # The lengths come first, so that the texts cannot be split in another way.
-    text = f"mallorn {[len(word) for word in words]} {''.join(words)}"
+    text = f"mallorn {[len(word) for word in parts]} {''.join(parts)}"
     return hmac.new(key, _bytes(text), hashlib.sha256).hexdigest()
 
 

@@ -14,8 +14,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 def install_line(extras: str) -> str:
     """Return the pip command that installs extras such as `server,worker`."""
     if (_ROOT / "pyproject.toml").is_file():
-        place = "." if Path.cwd() == _ROOT else str(_ROOT)
-        return f"pip install '{place}[{extras}]'"
+        source_tree = "." if Path.cwd() == _ROOT else str(_ROOT)
+        return f"pip install '{source_tree}[{extras}]'"
     source = _installed_from()
     if source:
         return f"pip install 'mallorn[{extras}] @ {source}'"

@@ -259,19 +259,19 @@ class KeptOptions(JobOptions):
     def _with_patience(cls, stored: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
         problems: list[ErrorDetails] = []
         try:
-            kept = read(stored)
+            options = read(stored)
         except ValidationError as error:
             valid_part, problems = deepcopy(stored), error.errors()
             for problem in problems:
                 _drop(valid_part, problem["loc"])
-            kept = read(valid_part)
+            options = read(valid_part)
         extra_places = [each["loc"] for each in problems if each["type"] == "extra_forbidden"]
         unknown = {".".join(map(str, parts)) for parts in extra_places}
         if isinstance(stored, dict):
             unknown |= stored.keys() - cls.model_fields.keys() - RETIRED
         strange = {str(each["loc"][0]) for each in problems if each["loc"] not in extra_places}
-        kept._strange, kept._unknown = tuple(sorted(strange)), tuple(sorted(unknown))
-        return kept
+        options._strange, options._unknown = tuple(sorted(strange)), tuple(sorted(unknown))
+        return options
 
     def check_known(self) -> None:
         """Raise UnknownName if a worker of this version cannot read an option or its value."""

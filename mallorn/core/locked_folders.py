@@ -37,9 +37,9 @@ def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
                 os.close(lock_fd)
 
 
-def _new(place: Path, prefix: str) -> tuple[Path, int]:
+def _new(parent: Path, prefix: str) -> tuple[Path, int]:
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         lock_fd = _locked(folder)
         if lock_fd is not None and folder.exists():
             return folder, lock_fd
@@ -87,7 +87,7 @@ def _emptied(root_fd: int, name: str) -> list[str]:
     with suppress(IsADirectoryError):
         os.unlink(name, dir_fd=root_fd)
         return []
-    moved: list[str] = []
+    moved_names: list[str] = []
     folder_fd = _opened(root_fd, name)
     try:
         for inner in os.listdir(folder_fd):
@@ -95,12 +95,12 @@ def _emptied(root_fd: int, name: str) -> list[str]:
                 os.unlink(inner, dir_fd=folder_fd)
             except IsADirectoryError:
                 os.close(_opened(folder_fd, inner))  # to move a folder, it must be writable
-                moved.append(f"{os.urandom(8).hex()}-moved")
-                os.rename(inner, moved[-1], src_dir_fd=folder_fd, dst_dir_fd=root_fd)
+                moved_names.append(f"{os.urandom(8).hex()}-moved")
+                os.rename(inner, moved_names[-1], src_dir_fd=folder_fd, dst_dir_fd=root_fd)
     finally:
         os.close(folder_fd)
     os.rmdir(name, dir_fd=root_fd)
-    return moved
+    return moved_names
 
 
 def _opened(parent: Path | int, name: str) -> int:

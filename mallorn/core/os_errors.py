@@ -29,12 +29,12 @@ def os_error(error: BaseException, file: str | None = None) -> MallornError | No
         return HostFault("this host has no more memory", hint="free -h; then start it again")
     if error.errno in FULL:
         return StorageFull()
-    place = error.filename or file
-    if error.errno not in _NOT_WRITABLE or place is None:
+    path = error.filename or file
+    if error.errno not in _NOT_WRITABLE or path is None:
         return None
     return StorageFull(
-        f"{place} cannot be read or written: {error.strerror}",
-        hint=f"ls -ld {place}; mount; ulimit -f; then mallorn doctor",
+        f"{path} cannot be read or written: {error.strerror}",
+        hint=f"ls -ld {path}; mount; ulimit -f; then mallorn doctor",
     )
 
 

@@ -27,8 +27,8 @@ class Outcome(StrEnum):
     @classmethod
     def read(cls, word: str) -> "Outcome":
         """Parse a stored outcome; one of a newer version becomes WORKER_LOST."""
-        known = {each.value: each for each in cls}
-        return known.get(word, cls.WORKER_LOST)
+        outcome_by_word = {each.value: each for each in cls}
+        return outcome_by_word.get(word, cls.WORKER_LOST)
 
     @property
     def failed(self) -> bool:

@@ -42,9 +42,9 @@ def blame_plugins(*parts: tuple[str, str]) -> Iterator[None]:
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             owners = (Part(*part) for part in parts if frame.filename in _files(*part))
             if (part := next(owners, None)) is not None:
-                what = f"{type(error).__name__}: {error}".removesuffix(": ")
+                description = f"{type(error).__name__}: {error}".removesuffix(": ")
                 raise PluginFailed(
-                    f"the {part} raised {what} ({frame.filename}, line {frame.lineno})",
+                    f"the {part} raised {description} ({frame.filename}, line {frame.lineno})",
                     hint=HINT,
                     seam=part.seam,
                     name=part.name,

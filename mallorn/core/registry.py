@@ -129,14 +129,14 @@ def check_name(seam: str, name: str) -> None:
     A user's own class is not imported here: only the process that runs it must have it.
     Built-in classes must be given by their registered name.
     """
-    name_by_location = {location: each for each, location in REGISTRY[seam].items()}
+    name_by_location = {location: registered for registered, location in REGISTRY[seam].items()}
     if name in name_by_location:
         raise UnknownName(f"{name} has a name here", hint=f"known: {name_by_location[name]}")
     if name in REGISTRY[seam] or (seam in CONTRACTS and (_CLASS_PATH.fullmatch(name) or _entry(seam, name))):
         return
-    known = ", ".join(sorted(REGISTRY[seam]))
+    names = ", ".join(sorted(REGISTRY[seam]))
     also = "; or MODULE:CLASS of your own" if seam in CONTRACTS else ""
-    raise UnknownName(f"unknown {seam} {name!r}", hint=f"known: {known}{also}")
+    raise UnknownName(f"unknown {seam} {name!r}", hint=f"known: {names}{also}")
 
 
 def resolve(seam: str, name: str) -> Any:
@@ -152,21 +152,21 @@ def resolve(seam: str, name: str) -> Any:
 
 def _own_class(seam: str, name: str) -> Any:
     try:
-        found = _load(_entry(seam, name) or name)
+        cls = _load(_entry(seam, name) or name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an imported module may raise anything, even SystemExit
-        what = f"cannot be imported: {type(error).__name__}: {error}"
+        problem = f"cannot be imported: {type(error).__name__}: {error}"
         hint = "put its module on the PYTHONPATH of every worker and of control, and start them again"
-        raise PluginFailed(f"the {WORDS[seam]} {name} {what}", hint=hint, seam=seam, name=name) from error
+        raise PluginFailed(f"the {WORDS[seam]} {name} {problem}", hint=hint, seam=seam, name=name) from error
     contract = _load(CONTRACTS[seam])
-    if not (isinstance(found, type) and issubclass(found, contract)):
+    if not (isinstance(cls, type) and issubclass(cls, contract)):
         why = f"is no {contract.__module__}.{contract.__name__}"
         raise ClassRefused(f"the {WORDS[seam]} {name} {why}", hint="docs/tutorials/searcher.md")
-    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
         why = f"leaves part of its contract undone: {', '.join(missing)}"
         raise ClassRefused(f"the {WORDS[seam]} {name} {why}", hint="docs/tutorials/searcher.md")
-    return found
+    return cls
 
 
 def _load(location: str) -> Any:

@@ -28,7 +28,7 @@ def listener_uid(port: int) -> int | None:
     """Return the user who listens at this port of 127.0.0.1; None if the kernel shows no listener."""
     listening = {row[1]: int(row[7]) for row in _rows(f" {LISTENS} ")}
     (one, mapped_one), (all_v4, mapped_all) = _written("127.0.0.1"), _written("0.0.0.0")  # noqa: S104
-    # What 127.0.0.1 reaches, the most precise first.
+    # Addresses that receive connections to 127.0.0.1, the most specific first.
     for address in (one, all_v4, mapped_one, mapped_all, *_written("::")):
         if (uid := listening.get(f"{address}:{port:04X}")) is not None:
             return uid
@@ -68,8 +68,8 @@ def _open_end(local: Address, remote: Address) -> End | None:
         if (end := _diagnosed(local, remote)) is not None:
             return end
     places = zip(_written(local[0]), _written(remote[0]), strict=True)
-    for one, other in places:
-        for row in _rows(f" {one}:{local[1]:04X} {other}:{remote[1]:04X} {ESTABLISHED:02X} "):
+    for local_host, remote_host in places:
+        for row in _rows(f" {local_host}:{local[1]:04X} {remote_host}:{remote[1]:04X} {ESTABLISHED:02X} "):
             return _held(int(row[7]), int(row[9]))
     return None
 
@@ -96,13 +96,13 @@ def _held(uid: int, inode: int) -> End | None:
     return (uid, inode) if inode else None  # a socket without an inode was closed by its owner
 
 
-def _rows(words: str) -> list[list[str]]:
+def _rows(text: str) -> list[list[str]]:
     """Return the kernel's rows of TCP sockets that contain a text, split at spaces."""
     rows = []
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):  # not Linux, or no IPv6
             lines = Path("/proc/self/net", table).read_text().splitlines()[1:]
-            rows += [line.split() for line in lines if words in line]
+            rows += [line.split() for line in lines if text in line]
     return rows
 
 
@@ -121,5 +121,5 @@ def _written(host: str) -> tuple[str, ...]:
 
 
 def _words(packed: bytes) -> str:
-    words = (packed[start : start + 4] for start in range(0, len(packed), 4))
-    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+    groups = (packed[start : start + 4] for start in range(0, len(packed), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in groups)

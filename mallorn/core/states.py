@@ -78,7 +78,7 @@ class WorkKind(StrEnum):
     ROUND = "round"
     IMPORT = "import"
     FINISH = "finish"
-    PLAN = "plan"  # the planner's turn at a target
+    PLAN = "plan"  # plan the rounds of all jobs of a target
     MACHINE = "machine"  # probe a device's compute rate and bandwidth
 
 
@@ -106,7 +106,7 @@ class MeasurementKind(StrEnum):
     @property
     def measured(self) -> "MeasurementKind":
         """The kind in the dataset in which it was measured."""
-        return next((here for here, there in _IMPORTED.items() if there is self), self)
+        return next((original for original, imported in _IMPORTED.items() if imported is self), self)
 
 
 _IMPORTED: Final = {

@@ -196,10 +196,10 @@ def _tagged(tag: str | None) -> TargetAttrs:
     name = tag.removeprefix(_NVIDIA)
     if name not in archs:
         usable = [each for each, arch in archs.items() if not is_obsolete(arch)]
-        near = [each for each in usable if name in each] or get_close_matches(name[:TOLD], usable)
-        words = ", ".join(_NVIDIA + each for each in near[:3])
+        similar = [each for each in usable if name in each] or get_close_matches(name[:TOLD], usable)
+        examples = ", ".join(_NVIDIA + each for each in similar[:3])
         raise InvalidTarget(
-            f"TVM has no GPU tag {tag[:TOLD]!r}" + (f"; it has {words}" if near else ""),
+            f"TVM has no GPU tag {tag[:TOLD]!r}" + (f"; it has {examples}" if similar else ""),
             hint=f"--target '{CUDA_EXAMPLE}'   (with the architecture of your GPU)",
         )
     return {"arch": archs[name]}

@@ -89,13 +89,13 @@ def chart(
     low, high = padded([*ends_us, *drawn_us.values()])
     frame = _Frame(axis.read(points[-1]) or 1.0, low, high)
     omitted = "; ".join(f"{name}, {latency(us)}" for name, us in others_us.items() if name not in drawn_us)
-    place = {"x": WIDTH - RIGHT, "y": TOP + 4, "text_anchor": "end", "class_": "title"}
+    title_place = {"x": WIDTH - RIGHT, "y": TOP + 4, "text_anchor": "end", "class_": "title"}
     range_words = f"from {latency(points[0].total_us)} to {latency(points[-1].total_us)}"
     return el(
         "svg",
         _grid(frame, axis),
         _beside(frame, drawn_us),
-        el("text", f"off the picture: {omitted}", **place) if omitted else None,
+        el("text", f"off the picture: {omitted}", **title_place) if omitted else None,
         el("path", d=_path(points, axis, frame), class_="curve"),
         _marks(points, axis, frame),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",

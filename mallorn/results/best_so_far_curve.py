@@ -61,10 +61,10 @@ def timed(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
 
 def at_start(rounds: Iterable[RoundStatus], tasks: Iterable[TaskStatus]) -> dict[int, float | None]:
     """Return each task's best latency before the job's first round for it."""
-    known = {task.index: task.latency_us for task in tasks}
+    best_us = {task.index: task.latency_us for task in tasks}
     for row in reversed(list(rounds)):
-        known[row.task_index] = row.before_us
-    return known
+        best_us[row.task_index] = row.before_us
+    return best_us
 
 
 def total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> float | None:

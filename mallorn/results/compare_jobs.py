@@ -62,8 +62,8 @@ def judge(jobs: Sequence[JobResult]) -> Judgement:
     if doubt:
         close = second_us <= first_us * CLOSE
     else:
-        ours, theirs = first.interval_us, second.interval_us
-        close = ours is not None and theirs is not None and theirs[0] <= ours[1]
+        interval, runner_up = first.interval_us, second.interval_us
+        close = interval is not None and runner_up is not None and runner_up[0] <= interval[1]
     if close:
         words, note = f"{first.id} and {second.id} are too close to tell", ""
     else:
@@ -84,16 +84,16 @@ def _doubt(jobs: Sequence[JobResult]) -> str:
     return ""
 
 
-def _figure(job: JobResult, by: str) -> float | None:
-    return job.model_us if by == MODEL else job.reached_us
+def _figure(job: JobResult, criterion: str) -> float | None:
+    return job.model_us if criterion == MODEL else job.reached_us
 
 
-def _note(first: JobResult, second: JobResult, other: str, because: str) -> str:
+def _note(first: JobResult, second: JobResult, other_criterion: str, because: str) -> str:
     """Return a note if the other criterion would rank the second job first; else empty."""
-    first_us, second_us = _figure(first, other), _figure(second, other)
+    first_us, second_us = _figure(first, other_criterion), _figure(second, other_criterion)
     if first_us is None or second_us is None or first_us <= second_us:
         return ""
-    return f"{other} says otherwise ({faster_or_slower(second_us / first_us)}): {because}"
+    return f"{other_criterion} says otherwise ({faster_or_slower(second_us / first_us)}): {because}"
 
 
 # Options of which each must be equal for times of two jobs to compare.

@@ -78,9 +78,9 @@ def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> l
         best_us[row.task_index] = row.before_us
         before_us = total(best_us, weights)
         best_us[row.task_index] = lower(row.before_us, row.found_us)
-        known = {name: getattr(row, name) for name in row.model_fields_set}
+        fields = {name: getattr(row, name) for name in row.model_fields_set}
         after_us = total(best_us, weights)
-        logged.append(LoggedRound(**known, total_before_us=before_us, total_after_us=after_us))
+        logged.append(LoggedRound(**fields, total_before_us=before_us, total_after_us=after_us))
     return logged
 
 
@@ -106,8 +106,8 @@ def summarise(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[Roun
 def calibration(rounds: Iterable[RoundStatus]) -> Calibration:
     """Return how many forecast intervals of these rounds contained the result."""
     judged = [row.in_interval for row in rounds if row.in_interval is not None]
-    held = sum(judged)
-    return Calibration(len(judged), held, held / len(judged) if judged else None)
+    held_count = sum(judged)
+    return Calibration(len(judged), held_count, held_count / len(judged) if judged else None)
 
 
 def _shares(tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> list[Share]:

@@ -114,8 +114,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return a 95 % interval of the median by order statistics; the range below six values."""
     ordered = sorted(values)
     count = len(ordered)
-    cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
-    return ordered[cut], ordered[-1 - cut]
+    skipped = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
+    return ordered[skipped], ordered[-1 - skipped]
 
 
 def beside_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> Beside | None:

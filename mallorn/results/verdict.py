@@ -29,12 +29,12 @@ def judge(job: JobStatus) -> Verdict:
     """Return the verdict on a job in any state."""
     if job.state is JobState.DONE:
         report = job.finish_report
-        race, beside = raced(report.latency_us), beside_onnxruntime(report.latency_us)
+        race, comparison = raced(report.latency_us), beside_onnxruntime(report.latency_us)
         level = Level.NONE if race is None else race.level
         if level is Level.GOOD and (not report.steady or report.not_done):
             level = Level.FAIR
         texts = [*filter(None, [measured_by(report.measured_by)]), *_speed_and_effort(job, race), *_doubts(job)]
-        return Verdict(level=level, summary="; ".join(texts), next=_next(job, race), beside=beside)
+        return Verdict(level=level, summary="; ".join(texts), next=_next(job, race), beside=comparison)
     reason, _, hint = job.reason.strip().partition("\n")
     command = command_in(job.reason)
     if job.state is JobState.FAILED:
@@ -89,7 +89,7 @@ def _doubts(job: JobStatus) -> list[str]:
     if not job.finish_report.steady:
         cause = (job.finish_report.note or "the host was busy").rstrip(".")
         doubts.append(f"these figures are not certain: {cause}")
-    if steps := [left.step for left in job.finish_report.not_done]:
+    if steps := [omission.step for omission in job.finish_report.not_done]:
         doubts.append(f"not done: {', '.join(steps)}")
     if count := len(job.warnings):
         doubts.append(f"{count} warning{'' if count == 1 else 's'}")
@@ -102,7 +102,7 @@ def _next(job: JobStatus, race: Speedup | None) -> str:
     model = shlex.quote(f"{stem}.onnx")
     files = f"{model} --schedules {shlex.quote(f'{stem}-tuned')}"
     if race is None:
-        hints = (command_in(left.hint) for left in job.finish_report.not_done)
+        hints = (command_in(omission.hint) for omission in job.finish_report.not_done)
         return next(filter(None, hints), f"mallorn bench {files}")
     if not job.finish_report.steady:
         conditions = job.finish_report.conditions

@@ -14,7 +14,7 @@ Cell = str | int | float | None
 NAME_LENGTH: Final = 200
 FILE_NAME_BYTES: Final = 255  # usual limit of file systems for one part of a path
 CUT: Final = "..."
-# The commands with an option `--data`.
+# Commands that have an option `--data`.
 TAKE_DATA: Final = frozenset(
     (
         *("tune", "submit", "up", "jobs", "show", "tasks", "explain", "compare", "report"),

@@ -115,8 +115,8 @@ def warnings(job: JobStatus) -> list[str]:
     ]
 
 
-def _with_hint(words: str, hint: str) -> str:
-    return f"{words}; {hint}" if hint else words
+def _with_hint(text: str, hint: str) -> str:
+    return f"{text}; {hint}" if hint else text
 
 
 def _spent(job: JobStatus) -> list[str]:
@@ -189,5 +189,5 @@ def _checks(report: FinishReport) -> list[str]:
     if report.without_time:
         lines.append(f"without a time, as no clock saw their kernels: {', '.join(report.without_time)}")
     errors = {"TVM's default build": report.error_vs_untuned, "onnxruntime": report.error_vs_onnxruntime}
-    known = [f"{error:.1e} against {title}" for title, error in errors.items() if error is not None]
-    return [*lines, f"relative error {', '.join(known)}"] if known else lines
+    known_errors = [f"{error:.1e} against {title}" for title, error in errors.items() if error is not None]
+    return [*lines, f"relative error {', '.join(known_errors)}"] if known_errors else lines

@@ -29,8 +29,8 @@ class Choice:
     values: tuple[int, ...] = ()  # allowed values: indices for CATEGORICAL, loop positions for LOCATION
     labels: tuple[int, ...] = ()  # values that CATEGORICAL indices select (unroll steps, ...)
     weights: tuple[float, ...] = ()  # sampling probabilities over `values`
-    suggested: tuple[int, ...] = ()  # what the rule that made the sketch would choose, if it says so
-    inner_multiple: tuple[int, int] | None = None  # (place, n): from there on factors multiply to n * any
+    suggested: tuple[int, ...] = ()  # decisions that the sketch's rule suggests, if any
+    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides their product from there
 
 
 @dataclass(frozen=True, slots=True)

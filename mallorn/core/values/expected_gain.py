@@ -102,10 +102,10 @@ class TuningGain(Value):
         cost = f"in about {minutes} minute{'' if minutes == 1 else 's'}"
         gain = f"{percent(self.gain)} ({self.low * 100:.0f} to {percent(self.high)})"
         names = ", ".join(map(_short, self.tasks))
-        words = f"trials would probably win {gain} {cost}, the most in {names}"
+        sentence = f"trials would probably win {gain} {cost}, the most in {names}"
         if not self.unseen:
-            return words
-        return f"{words}; nothing is known of {', '.join(self.unseen)} on such a host, other hosts tell"
+            return sentence
+        return f"{sentence}; nothing is known of {', '.join(self.unseen)} on such a host, other hosts tell"
 
 
 def _short(name: str) -> str:

@@ -52,8 +52,8 @@ class Machine(Value):
     ] = False
 
 
-#: A usual GPU of each architecture, by compute capability, from the vendor's data sheets: multiprocessors,
-#: TFLOP/s in float32 and in float16 on tensor cores, GB/s of its memory, and MiB of its L2 cache.
+#: A typical GPU per compute capability, from the vendor's data sheets: multiprocessors,
+#: TFLOP/s in float32 and in float16 on tensor cores, GB/s of memory, and MiB of L2 cache.
 _GPUS: Final = {
     75: (40, 8.1, 65, 320, 4),
     80: (108, 19.5, 312, 1555, 40),
@@ -72,8 +72,8 @@ _MIDDLING: Final = "sm_86"
 
 def assumed_gpu(arch: str = _MIDDLING) -> Machine:
     """Return a typical GPU of a CUDA architecture; sm_86 if the architecture has no row."""
-    known = arch if arch in KNOWN_ARCHS and capability(arch).number in _GPUS else _MIDDLING
-    limits = capability(known)
+    known_arch = arch if arch in KNOWN_ARCHS and capability(arch).number in _GPUS else _MIDDLING
+    limits = capability(known_arch)
     cores, tflops, tensor_tflops, memory, l2_mib = _GPUS[limits.number]
     tflops_of = {
         "float32": tflops,
@@ -91,7 +91,7 @@ def assumed_gpu(arch: str = _MIDDLING) -> Machine:
         caches=(
             Cache(
                 bytes=limits.shared_per_sm, gbytes_per_sec=1e3 * tflops / cores / 2
-            ),  # a float32 an operation
+            ),  # one float32 per operation
             Cache(bytes=(l2_mib << 20) // cores, gbytes_per_sec=2.0 * memory / cores),
         ),
         memory_gbytes_per_sec=memory,
@@ -112,7 +112,7 @@ def assumed(cores: int, lanes: int) -> Machine:
         core_gflops=core_gflops,
         gflops={"float32": core_gflops * cores},
         caches=(
-            Cache(bytes=32 << 10, gbytes_per_sec=2 * core_gflops),  # a vector for each operation
+            Cache(bytes=32 << 10, gbytes_per_sec=2 * core_gflops),  # one vector per operation
             Cache(bytes=1 << 20, gbytes_per_sec=80.0),
             Cache(bytes=4 << 20, gbytes_per_sec=30.0),
         ),
