@@ -61,7 +61,7 @@ def _option(value: JsonValue) -> str:
 
 
 def engines(story: ReportData) -> Html | None:
-    """Return the section on the whole model's latency in each engine; None without any."""
+    """Return the section on the whole model: latency in each engine, notes; None if empty."""
     report = story.job.finish_report
     rows = latency_rows(report.latency_us)
     if not (rows or report.not_done or report.answers):

@@ -30,7 +30,7 @@ class Choice:
     labels: tuple[int, ...] = ()  # values that CATEGORICAL indices select (unroll steps, ...)
     weights: tuple[float, ...] = ()  # sampling probabilities over `values`
     suggested: tuple[int, ...] = ()  # decisions that the sketch's rule suggests, if any
-    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides their product from there
+    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides the rest's product
 
 
 @dataclass(frozen=True, slots=True)
