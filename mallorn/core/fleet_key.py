@@ -16,7 +16,7 @@ class FleetKey:
     """One key, or several during a change: the first signs, all verify. False without keys."""
 
     def __init__(self, text: str = "") -> None:
-        """Parse comma-separated keys. Raises InvalidRequest if one is short or all are empty."""
+        """Split keys at commas. Raises InvalidRequest if one is too short or all are blank."""
         self._keys = tuple(each.strip().encode() for each in text.split(",") if each.strip())
         if text and not self._keys:
             raise InvalidRequest(
