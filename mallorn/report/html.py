@@ -41,12 +41,12 @@ def _text(child: Child) -> str:
 
 def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Html:
     """Return a table with one row per value; columns with numbers are right-aligned."""
-    lines = [[column.of(value) for column in columns] for value in values]
+    rows = [[column.of(value) for column in columns] for value in values]
     heads = [
-        el("th", column.heading.replace("\n", " "), scope="col", class_=_side([line[index] for line in lines]))
+        el("th", column.heading.replace("\n", " "), scope="col", class_=_side([line[index] for line in rows]))
         for index, column in enumerate(columns)
     ]
-    body = (el("tr", (el("td", _shown(each), class_=_side([each])) for each in line)) for line in lines)
+    body = (el("tr", (el("td", _shown(each), class_=_side([each])) for each in line)) for line in rows)
     element = el("table", el("thead", el("tr", heads)), el("tbody", body))
     return el("div", element, class_="wide", tabindex=0)  # focusable, to scroll by keyboard
 

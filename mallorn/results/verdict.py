@@ -33,7 +33,7 @@ def judge(job: JobStatus) -> Verdict:
         level = Level.NONE if race is None else race.level
         if level is Level.GOOD and (not report.steady or report.not_done):
             level = Level.FAIR
-        texts = [*filter(None, [measured_by(report.measured_by)]), *_speed_and_effort(job, race), *_doubts(job)]
+        texts = [*filter(None, [measured_by(report.measured_by)]), *_performance(job, race), *_doubts(job)]
         return Verdict(level=level, summary="; ".join(texts), next=_next(job, race), beside=comparison)
     reason, _, hint = job.reason.strip().partition("\n")
     command = command_in(job.reason)
@@ -44,13 +44,15 @@ def judge(job: JobStatus) -> Verdict:
     if job.state is JobState.CANCELLED:
         return Verdict(level=Level.NONE, summary="cancelled; what it measured is kept")
     if job.state is JobState.PAUSED:
-        return Verdict(level=Level.NONE, summary=reason or "paused", next=command or f"mallorn resume {job.id}")
+        return Verdict(
+            level=Level.NONE, summary=reason or "paused", next=command or f"mallorn resume {job.id}"
+        )
     return Verdict(
         level=Level.NONE, summary=reason or DOING[job.state], next=command or f"mallorn watch {job.id}"
     )
 
 
-def _speed_and_effort(job: JobStatus, race: Speedup | None) -> list[str]:
+def _performance(job: JobStatus, race: Speedup | None) -> list[str]:
     """Return texts on the model's speed, the effort spent and the expected gain."""
     if race is None:
         why = job.finish_report.not_timed
