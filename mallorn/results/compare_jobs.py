@@ -199,12 +199,14 @@ def _tasks(sides: Sequence[Side]) -> list[ComparedTask]:
 
 def _warnings(sides: Sequence[Side]) -> list[str]:
     """Return reasons why the times of these jobs do not compare."""
-    notes = []
+    reasons = []
     if len({side.job.target for side in sides}) > 1:
-        notes.append("the jobs have different targets: their times do not compare")
+        reasons.append("the jobs have different targets: their times do not compare")
     timings = [[side.job.chosen().get(key) for key in TIMING] for side in sides]
     if any(timing != timings[0] for timing in timings):
-        notes.append("the jobs were timed in different ways (stopping, evaluator): their times do not compare")
+        reasons.append(
+            "the jobs were timed in different ways (stopping, evaluator): their times do not compare"
+        )
     if len({side.job.model_id for side in sides}) > 1:
-        notes.append("the jobs have different models: compare their tasks, not their totals")
-    return notes
+        reasons.append("the jobs have different models: compare their tasks, not their totals")
+    return reasons
