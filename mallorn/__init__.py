@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Job", "MallornError", "__version__", "to_onnx", "tune"]
 
 __version__ = VERSION
-# Read when they are asked for: every process of the service imports this package, few speak HTTP.
-_LATER: Final = {
+# Imported on first use: every process of the service imports this package, but few use HTTP.
+_LAZY_IMPORTS: Final = {
     "Client": "mallorn.client",
     "Job": "mallorn.job",
     "to_onnx": "mallorn.onnx_export",
@@ -25,9 +25,9 @@ _LATER: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(import_module(_LAZY_IMPORTS[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m mallorn`: the command line, where no console script is installed."""
+"""`python -m mallorn`: run the command line without an installed console script."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""The directory that schedules are written to: over none but the same model's, and gone if empty."""
+"""Check and create the output directory: only `force` overwrites another model's schedules."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -19,25 +19,25 @@ CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"
 
 @dataclass(frozen=True)
 class ExistingSchedules:
-    """Whose schedules a directory holds."""
+    """The model id and the target of the schedules in a directory."""
 
     model: str
     target: Target
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """None for a directory that is not there or empty. Raises Conflict where other files lie."""
+        """Read the manifest; None without any file. Raises Conflict for unrelated files."""
         if not directory.is_dir() or not any(directory.iterdir()):
             return None
         try:
-            found = read_manifest(directory / MANIFEST)
-            return cls(found.model, parse_target(found.target))
+            manifest = read_manifest(directory / MANIFEST)
+            return cls(manifest.model, parse_target(manifest.target))
         except (OSError, InvalidRequest):
             raise Conflict(f"{directory} holds files that are no schedules of Mallorn", hint=CHOOSE) from None
 
 
 def holds_schedules_of(directory: Path, job_id: str) -> bool:
-    """Whether a version of this job's schedules lies in the directory."""
+    """Return whether the directory holds schedules of this job, in any version."""
     try:
         return read_manifest(directory / MANIFEST).job == job_id
     except (OSError, InvalidRequest):
@@ -45,28 +45,28 @@ def holds_schedules_of(directory: Path, job_id: str) -> bool:
 
 
 def default_directory(name: str) -> Path:
-    """Where the schedules of a model of this name go."""
+    """Return the default output directory for a model of this name: `NAME-tuned`."""
     return Path(file_name(name, "-tuned"))
 
 
 def check_model(directory: Path, model_id: Callable[[], str], force: bool) -> None:
-    """Raise Conflict unless the directory has room for this model's schedules."""
-    held = None if force else ExistingSchedules.read(directory)
-    if held is not None and held.model != model_id():
+    """Raise Conflict if the directory holds another model's schedules or unrelated files."""
+    existing = None if force else ExistingSchedules.read(directory)
+    if existing is not None and existing.model != model_id():
         raise Conflict(f"{directory} holds the schedules of another model", hint=CHOOSE)
 
 
 def check_target(directory: Path, target: str, force: bool) -> None:
-    """Raise Conflict if the directory holds schedules for another target."""
-    held = None if force else ExistingSchedules.read(directory)
-    if held is not None and held.target != parse_target(target):
-        raise Conflict(f"{directory} holds schedules for another target, {held.target}", hint=CHOOSE)
+    """Raise Conflict if the directory holds schedules for another target, or other files."""
+    existing = None if force else ExistingSchedules.read(directory)
+    if existing is not None and existing.target != parse_target(target):
+        raise Conflict(f"{directory} holds schedules for another target, {existing.target}", hint=CHOOSE)
 
 
 def check_job(directory: Path, job: Job, force: bool) -> None:
-    """Cancel a job whose schedules the directory has no room for: what `local` is, is known once it is made.
+    """Cancel the job and raise Conflict if the directory holds schedules for another target.
 
-    Raises Conflict.
+    The coordinator resolves the target `local` only when it creates the job.
     """
     try:
         check_target(directory, job.status.target, force)
@@ -76,7 +76,7 @@ def check_job(directory: Path, job: Job, force: bool) -> None:
 
 
 def model_id_of(file: Path) -> str:
-    """The id that a model has once it is uploaded."""
+    """Return the id that the coordinator gives a model: the SHA-256 of the uploaded bytes."""
     digest = hashlib.sha256()
     for chunk in ModelUpload.of(file).chunks():
         digest.update(chunk)
@@ -85,9 +85,9 @@ def model_id_of(file: Path) -> str:
 
 @contextmanager
 def out_directory(directory: Path) -> Iterator[Path]:
-    """Make the directory now, which is better than to fail after an hour. What stays empty is removed again.
+    """Create the directory before a job starts; on exit remove it if it is still empty.
 
-    Raises InvalidRequest.
+    Raises InvalidRequest if the directory cannot be created.
     """
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
@@ -99,6 +99,6 @@ def out_directory(directory: Path) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        for made in missing:
-            if made.is_dir() and not any(made.iterdir()):
-                made.rmdir()
+        for folder in missing:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()

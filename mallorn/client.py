@@ -1,4 +1,4 @@
-"""The Python client of a coordinator."""
+"""Python client of a coordinator."""
 
 import json
 import time
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 SUBMIT_RETRIES: Final = 2
 RETRY_SEC: Final = 0.5
-LONG_SEC: Final = 1800.0  # what goes through all that a device ever measured
+LONG_SEC: Final = 1800.0  # for a request that goes through all measurements of a device
 Model = Any  # a path, or a torch.nn.Module
 Wanted = str | TargetAttrs
 
 
 class Client:
-    """Talks to one coordinator: `Client().tune("model.onnx", target="local", trials=200).wait()`.
+    """Client of one coordinator: `Client().tune("model.onnx", trials=200).wait()`.
 
-    Without a URL it takes MALLORN_URL, else the embedded stack's address, and raises NotYours where another
-    user listens there; without a key MALLORN_API_KEY.
+    The defaults are MALLORN_URL, else the embedded stack's address, and MALLORN_API_KEY.
+    Raises NotYours if another user of this machine listens at the embedded stack's address.
     """
 
     def __init__(
         self, url: str | None = None, api_key: str | None = None, transport: httpx.BaseTransport | None = None
     ) -> None:
-        known = settings()
-        if api_key is None and known.api_key is not None:
-            api_key = known.api_key.get_secret_value()
-        self.connection = Connection(url or known.url or check_yours(DEFAULT_URL), api_key, transport)
+        config = settings()
+        if api_key is None and config.api_key is not None:
+            api_key = config.api_key.get_secret_value()
+        self.connection = Connection(url or config.url or check_yours(DEFAULT_URL), api_key, transport)
 
     def __enter__(self) -> Self:
         return self
@@ -68,15 +68,15 @@ class Client:
         example_inputs: Any = None,
         dynamic_shapes: Any = None,
     ) -> UploadedModel:
-        """Stream a model up; the answer's `id` is the SHA-256 of its bytes.
+        """Upload a model; the `id` of the result is the SHA-256 of the uploaded bytes.
 
-        An ONNX file goes as it is, one with weights in files beside it as a tar, streamed from the disk; what
-        else `tune` takes is made ONNX here first.
+        An ONNX file is streamed from disk as it is, or as a tar if its weights are in other
+        files. Any other model that `tune` accepts is converted to ONNX on this machine first.
         """
         with as_onnx(model, example_inputs, dynamic_shapes) as file:
-            parcel = ModelUpload.of(file)
-            sent = UploadStream(parcel.chunks(), parcel.size_bytes, progress)
-            answer = sent.put(self.connection, short_name(file.name))
+            upload = ModelUpload.of(file)
+            stream = UploadStream(upload.chunks(), upload.size_bytes, progress)
+            answer = stream.put(self.connection, short_name(file.name))
         return self.connection.read(UploadedModel, answer)
 
     def tune(
@@ -93,16 +93,16 @@ class Client:
         dynamic_shapes: Any = None,
         **options: Unpack[OptionKwargs],
     ) -> Job:
-        """Upload a model file, or name an uploaded model by its id, and submit a job for it.
+        """Upload a model, unless it is named by its id, and submit a tuning job for it.
 
-        Without `trials` it gets as many as are worth their seconds, or as fit into `minutes` where those are
-        given. Also takes a `torch.nn.Module` with example inputs (and `dynamic_shapes`, as torch.export takes
-        them, where the option `dynamic` gives ranges), a Keras file or a TFLite file, which are made ONNX on
-        this machine.
+        Without `trials` the job runs as many trials as are worth their time, or as fit into
+        `minutes`. A Keras file, a TFLite file or a `torch.nn.Module` is converted to ONNX on
+        this machine. A module needs `example_inputs`, and also `dynamic_shapes`, as
+        torch.export takes them, if the option `dynamic` gives ranges.
         """
-        known = isinstance(model, str) and is_model_id(model)
+        is_id = isinstance(model, str) and is_model_id(model)
         body = {
-            "model_id": model if known else self.upload(model, progress, example_inputs, dynamic_shapes).id,
+            "model_id": model if is_id else self.upload(model, progress, example_inputs, dynamic_shapes).id,
             "target": target,
             "trials": trials,
             "minutes": minutes,
@@ -114,7 +114,7 @@ class Client:
         return Job(self.connection, self._submit(body))
 
     def _submit(self, body: dict[str, object]) -> Json:
-        """Post a job; where the answer got lost the key finds the job that the first try made."""
+        """Submit a job; an idempotency key makes retries after lost responses safe."""
         headers = {"Idempotency-Key": uuid4().hex}
         for _ in range(SUBMIT_RETRIES):
             try:
@@ -124,19 +124,19 @@ class Client:
         return dict(self.connection.post("/jobs", body, headers))
 
     def job(self, job_id: str) -> Job:
-        """A job by its id, or by as much of its beginning as no other job's has."""
+        """Return the job with this id, or with an id that begins so if only one does."""
         return Job(self.connection, self.connection.get(f"/jobs/{job_id}"))
 
     def jobs(
         self, state: str | None = None, archived: bool = False, all_owners: bool = False
     ) -> Iterator[Job]:
-        """All jobs but the archived ones, or those alone, newest first; an admin may ask for everybody's."""
-        # Left out where it says nothing: an older coordinator does not know it.
-        wanted = {"state": state, "archived": archived or None, "all_owners": all_owners or None}
-        return (Job(self.connection, body) for body in self.connection.rows("/jobs", **wanted))
+        """Iterate over jobs, newest first: only archived ones if `archived`, else the rest."""
+        # False is left out, because older coordinators do not know these parameters.
+        filters = {"state": state, "archived": archived or None, "all_owners": all_owners or None}
+        return (Job(self.connection, body) for body in self.connection.rows("/jobs", **filters))
 
     def newest_job(self) -> Job | None:
-        """The job that was submitted last; None before the first."""
+        """Return the most recently submitted job; None if there is none."""
         items = self.connection.get("/jobs", limit=1)["items"]
         return Job(self.connection, items[0]) if items else None
 
@@ -144,7 +144,7 @@ class Client:
         return self.connection.pages(UploadedModel, "/models")
 
     def delete_model(self, model_id: str) -> None:
-        """Delete an uploaded model. Raises Conflict, naming them, while jobs refer to it."""
+        """Delete an uploaded model. Raises Conflict if jobs refer to it, and names them."""
         self.connection.delete(f"/models/{model_id}")
 
     def records(
@@ -155,9 +155,9 @@ class Client:
         outcome: str | None = None,
         page_size: int = 200,
     ) -> Iterator[Record]:
-        """Measurements of the dataset, newest first, fetched page by page as they are asked for."""
-        wanted = {"job": job, "workload": workload, "target": _text(target), "outcome": outcome}
-        return self.connection.pages(Record, "/records", **wanted, limit=page_size)
+        """Iterate over the dataset's measurements, newest first, fetched page by page."""
+        filters = {"job": job, "workload": workload, "target": _text(target), "outcome": outcome}
+        return self.connection.pages(Record, "/records", **filters, limit=page_size)
 
     def records_frame(
         self,
@@ -167,19 +167,19 @@ class Client:
         target: Wanted | None = None,
         outcome: str | None = None,
     ) -> "pandas.DataFrame":
-        """What `records` finds (at most so many) as a DataFrame. Raises MissingPackage without pandas."""
+        """Return the first `limit` rows of `records` as a DataFrame. Raises MissingPackage."""
         return frame(Record, islice(self.records(job, workload, target, outcome), limit))
 
     def dataset_stats(self) -> DatasetStats:
-        """What your jobs measured, counted by target, operator, model, outcome and day."""
+        """Count your jobs' measurements by target, operator, model, outcome and day."""
         return self.connection.value(DatasetStats, "/dataset/stats")
 
     def schedules(
         self, workload: str | None = None, target: Wanted | None = None, beaten: bool = False
     ) -> Iterator[VerifiedSchedule]:
-        """The best known schedule of each workload and target, by name; with `beaten` slower ones, too."""
-        wanted = {"workload": workload, "target": _text(target), "beaten": beaten or None}
-        return self.connection.pages(VerifiedSchedule, "/schedules", **wanted)
+        """Iterate over each workload's best schedule per target; `beaten` adds slower ones."""
+        filters = {"workload": workload, "target": _text(target), "beaten": beaten or None}
+        return self.connection.pages(VerifiedSchedule, "/schedules", **filters)
 
     def cost_models(
         self,
@@ -189,69 +189,72 @@ class Client:
         version: int | None = None,
         active: bool | None = None,
     ) -> Iterator[CostModelVersion]:
-        """The versions of trained cost models, newest first; `active` ones are what new rounds use."""
-        wanted = {"family": family, "target": _text(target), "name": name, "version": version}
-        return self.connection.pages(CostModelVersion, "/costmodels", **wanted, active=active)
+        """Iterate over cost-model versions, newest first; new rounds use the active ones."""
+        filters = {"family": family, "target": _text(target), "name": name, "version": version}
+        return self.connection.pages(CostModelVersion, "/costmodels", **filters, active=active)
 
     def cost_model(self, version_id: int) -> CostModelVersion:
-        """One version of a cost model."""
+        """Return the cost-model version with this id."""
         return self.connection.value(CostModelVersion, f"/costmodels/{version_id}")
 
     def activate_cost_model(self, version_id: int) -> CostModelVersion:
-        """Let new rounds use this version, and training go on from it; later versions are kept."""
+        """Make new rounds use this version and training continue from it; keep later ones."""
         answer = self.connection.post(f"/costmodels/{version_id}/activate")
         return self.connection.read(CostModelVersion, answer)
 
     def withdraw_device(self, name: str, since: float | None = None, *, dry_run: bool = False) -> Withdrawn:
-        """Take back what a device measured since then, or ever, and what rests on it; or only count it."""
-        wanted = {"since": since, "dry_run": dry_run}
+        """Withdraw a device's measurements, and schedules and cost models based on them.
+
+        `since` is in seconds since the epoch; None withdraws all. `dry_run` only counts them.
+        """
+        body = {"since": since, "dry_run": dry_run}
         path = f"/devices/{quote(name, safe='')}/withdraw"
-        answer = self.connection.post(path, wanted, read_sec=LONG_SEC)
+        answer = self.connection.post(path, body, read_sec=LONG_SEC)
         return self.connection.read(Withdrawn, answer)
 
     def api_keys(self) -> list[ApiKey]:
-        """Your API keys, newest first; with an admin's key everybody's."""
+        """Return your API keys, newest first; with an admin's key, those of all owners."""
         return self.connection.values(ApiKey, "/keys")
 
     def create_key(
         self, name: str, owner: str | None = None, scopes: Sequence[str] = (), days: float | None = None
     ) -> NewApiKey:
-        """Make an API key. It can be read in the answer, and never again."""
+        """Create an API key. Only this result contains the key itself."""
         body = {"name": name, "owner": owner, "days": days} | ({"scopes": list(scopes)} if scopes else {})
         return self.connection.read(NewApiKey, self.connection.post("/keys", body))
 
     def rotate_key(self, key_id: str, grace_minutes: float = 0.0) -> NewApiKey:
-        """Another secret for a key; the old one is let in for so many minutes."""
+        """Replace the secret of a key; the old secret stays valid for `grace_minutes`."""
         path = f"/keys/{key_id}/rotate" + (f"?grace_minutes={grace_minutes:g}" if grace_minutes else "")
         return self.connection.read(NewApiKey, self.connection.post(path))
 
     def revoke_key(self, key_id: str) -> None:
-        """Let a key open nothing from now on."""
+        """Revoke an API key: requests with it are refused from now on."""
         self.connection.delete(f"/keys/{key_id}")
 
     def owners(self) -> list[OwnerStatus]:
-        """All owners, and who was put out: for admins."""
+        """Return all owners and when they were banned. Needs an admin's key."""
         return self.connection.values(OwnerStatus, "/owners")
 
     def treat_owner(self, owner: str, deed: OwnerDeed) -> OwnerStatus:
-        """Sign an owner out, put them out, let them in again or erase them: for admins."""
+        """Sign an owner out, ban, readmit or erase them. Needs an admin's key."""
         return self.connection.read(OwnerStatus, self.connection.post(f"/owners/{deed}", {"owner": owner}))
 
     def audit(self, page_size: int = 50) -> Iterator[AuditEntry]:
-        """Who did what, newest first: your own; with an admin's key everybody's."""
+        """Iterate over audit entries, newest first: your own, or with an admin's key all."""
         return self.connection.pages(AuditEntry, "/audit", limit=page_size)
 
     def devices(self) -> list[DeviceStatus]:
-        """The devices that measure."""
+        """Return all devices that the coordinator knows."""
         return self.connection.values(DeviceStatus, "/devices")
 
     def workers(self) -> list[WorkerStatus]:
-        """The workers that search, build and drive devices."""
+        """Return all workers that the coordinator knows."""
         return self.connection.values(WorkerStatus, "/workers")
 
 
 def is_model_id(text: str) -> bool:
-    """Whether a text reads as a SHA-256 in hex rather than as a path."""
+    """Return whether a text is a SHA-256 in hex, so that it is no path."""
     return len(text) == 64 and all(c in "0123456789abcdef" for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Rows as a pandas DataFrame, where pandas is installed."""
+"""Conversion of values to a pandas DataFrame, if pandas is installed."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -15,16 +15,16 @@ HISTORY: Final = ("round", "trials", "seconds", "total_us", "task", "found_us", 
 
 
 def frame(kind: type[Value], rows: Iterable[Value]) -> "pandas.DataFrame":
-    """One line a row, one column a field of their kind. Raises MissingPackage."""
+    """Return a DataFrame with a column per field of `kind`. Raises MissingPackage."""
     return _frame((row.model_dump(mode="json") for row in rows), kind.model_fields)
 
 
 def history_frame(points: Sequence[CurvePoint], rounds: Iterable[RoundStatus]) -> "pandas.DataFrame":
-    """A job's way down, with the round that ended at each point."""
-    ended = {row.index: row for row in rounds}
+    """Return a job's best-so-far curve with the round that ended at each point."""
+    round_by_index = {row.index: row for row in rounds}
     lines: list[dict[str, object]] = []
     for point in points:
-        row = None if point.round is None else ended.get(point.round)
+        row = None if point.round is None else round_by_index.get(point.round)
         lines.append(
             {
                 "round": point.round,

@@ -1,4 +1,4 @@
-"""What a job exports first: fetched at once, told in a line, and the job goes on to a better one."""
+"""Download of the first version of a job's schedules while the job still improves them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,29 +11,29 @@ from mallorn.job import Job
 
 @dataclass
 class FirstVersion:
-    """Fetches a job's first version into a directory, or names the command that does."""
+    """Downloads a job's first version; if `to` is a text, it is the command shown instead."""
 
     job: Job
     to: Path | str
     is_told: bool = False
 
     def news(self, status: JobStatus) -> str:
-        """The line about it, once; empty before there is one, and afterwards.
+        """Return one line about the first version once it appears; empty in all other calls.
 
-        What cannot be written is told, too: the job goes on, and its end raises.
+        If the files cannot be written, the line is the error message; the job's end raises it.
         """
         if self.is_told or not status.exported or status.report is not None or status.state.final:
             return ""
         try:
-            place = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
-            told = next((event.told for event in self.job.events() if event.kind == "exported"), None)
+            location = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
+            export = next((event.told for event in self.job.events() if event.kind == "exported"), None)
             when = "is exported"
-            if isinstance(told, ExportedEvent):
-                ratio = "" if told.ratio is None else f", {told.ratio:.2f} of onnxruntime"
-                when = f"after {told.sec:.0f} s{ratio}"
-            line = f"first version {when}: {place}"
+            if isinstance(export, ExportedEvent):
+                ratio = "" if export.ratio is None else f", {export.ratio:.2f} of onnxruntime"
+                when = f"after {export.sec:.0f} s{ratio}"
+            line = f"first version {when}: {location}"
         except Unavailable:
-            return ""  # the next look asks again
+            return ""  # the next call tries again
         except MallornError as error:
             line = error.message
         self.is_told = True

@@ -1,4 +1,4 @@
-"""Speaks HTTP with a coordinator and turns its answers, and its silence, into errors with a next step."""
+"""HTTP connection to a coordinator; failures become errors that name the next step."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _BY_NAME: Final[dict[str, type[MallornError]]] = {
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, MallornError)
 }
-# Those with a status of their own; of LeaseLost and Conflict, which share one, the first.
+# Error classes by HTTP status; 409 gives Conflict, the first of the two classes that have it.
 _BY_STATUS: Final = {
     value.status_code: value
     for value in reversed(_BY_NAME.values())
@@ -38,7 +38,7 @@ class AnswerLost(Unavailable):
 
 
 class Connection:
-    """One coordinator and the key presented to it."""
+    """HTTP connection to one coordinator, authenticated with an API key if one is given."""
 
     def __init__(
         self, url: str, api_key: str | None = None, transport: httpx.BaseTransport | None = None
@@ -63,33 +63,33 @@ class Connection:
         return self._http.is_closed
 
     def get(self, path: str, **params: Any) -> Any:
-        """The JSON under a path of the API; parameters that are None are left out."""
+        """Send a GET request and return the JSON; parameters that are None are omitted."""
         return self._json("GET", path, params={k: v for k, v in params.items() if v is not None})
 
     def value(self, kind: type[V], path: str, **params: Any) -> V:
-        """What stands under a path. Raises Unavailable for what no coordinator says."""
+        """Get a path and parse the answer. Raises Unavailable if it does not fit `kind`."""
         return self.read(kind, self.get(path, **params))
 
     def values(self, kind: type[V], path: str, **params: Any) -> list[V]:
-        """The items of a list that is no longer than one answer."""
+        """Get a list that is not paged and parse its items."""
         return [self.read(kind, item) for item in self.get(path, **params)["items"]]
 
     def pages(self, kind: type[V], path: str, **params: Any) -> Iterator[V]:
-        """Every item of a paged list, fetched as it is asked for."""
+        """Iterate over the parsed items of a paged list, fetching pages as needed."""
         return (self.read(kind, row) for row in self.rows(path, **params))
 
     def rows(self, path: str, **params: Any) -> Iterator[Json]:
-        """The same, as JSON."""
+        """Iterate over the items of a paged list as JSON, fetching pages as needed."""
         cursor = None
         while True:
             page = self.get(path, cursor=cursor, **params)
             yield from page["items"]
-            cursor = page.get("next_cursor")  # an older coordinator has lists that were not paged yet
+            cursor = page.get("next_cursor")  # older coordinators do not page every list
             if cursor is None:
                 return
 
     def read(self, kind: type[V], said: object) -> V:
-        """What the coordinator said, as a value. Raises Unavailable for what no coordinator says."""
+        """Parse an answer of the coordinator. Raises Unavailable if it does not fit `kind`."""
         try:
             return kind.model_validate(said)
         except ValidationError as error:
@@ -110,11 +110,11 @@ class Connection:
         return self._json("POST", path, json=body, headers=headers, timeout=timeout)
 
     def delete(self, path: str) -> Any:
-        """What is told of the thing without what was deleted; None where all of it is gone."""
+        """Send a DELETE request; return what is left of the object as JSON, or None."""
         return self._json("DELETE", path)
 
     def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: str) -> Any:
-        # With a length the coordinator refuses what is too large before the first byte of it.
+        # Given the length, the coordinator can reject an upload that is too large at once.
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
         return self._json("PUT", path, content=content, params=params, headers=headers, timeout=None)
 
@@ -122,7 +122,7 @@ class Connection:
     def stream(
         self, path: str, headers: dict[str, str] | None = None, read_sec: float = TIMEOUT_SEC
     ) -> Iterator[httpx.Response]:
-        """An answer that is read piece by piece, none later than `read_sec` after the one before."""
+        """Yield a GET response to read in pieces; `read_sec` is the timeout for each piece."""
         timeout = httpx.Timeout(TIMEOUT_SEC, read=read_sec)
         with (
             self._explained(),
@@ -139,8 +139,8 @@ class Connection:
             for _ in range(MOST_WAITS if method == "GET" else 0):
                 if response.status_code != errors.TooMany.status_code:
                     break
-                told = response.headers.get("Retry-After", "")
-                time.sleep(min(float(told), LONGEST_WAIT_SEC) if told.isdecimal() else LONGEST_WAIT_SEC)
+                delay = response.headers.get("Retry-After", "")
+                time.sleep(min(float(delay), LONGEST_WAIT_SEC) if delay.isdecimal() else LONGEST_WAIT_SEC)
                 response = self._http.request(method, API + path, **kwargs)
         if response.is_error:
             raise error_from(response)
@@ -180,9 +180,9 @@ class Connection:
 
 
 def error_from(response: httpx.Response) -> MallornError:
-    """The coordinator's error as the exception of the same name."""
-    lost = response.status_code in (502, 504)
-    fallback = AnswerLost if lost else _BY_STATUS.get(response.status_code, MallornError)
+    """Return the error in a response as the exception class that the coordinator named."""
+    is_answer_lost = response.status_code in (502, 504)
+    fallback = AnswerLost if is_answer_lost else _BY_STATUS.get(response.status_code, MallornError)
     try:
         body = response.json()
     except ValueError:

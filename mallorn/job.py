@@ -1,4 +1,4 @@
-"""A handle on one job of a coordinator."""
+"""Python handle of one job of a coordinator."""
 
 import io
 import math
@@ -27,7 +27,7 @@ from mallorn.server_sent_events import LoggedEvent, listen
 if TYPE_CHECKING:
     import pandas
 
-LOOK_SEC: Final = 1.0  # events that come faster are looked at together
+LOOK_SEC: Final = 1.0  # least seconds between two refreshes, however many events arrive
 ROUNDS_A_PAGE: Final = 500
 RECORDS_A_PAGE: Final = 500
 
@@ -40,9 +40,9 @@ class JobFailed(MallornError):
 
 
 class Job:
-    """One submitted job. `status` is what was last known of it; `refresh` asks again.
+    """A submitted job. `status` is its last known state; `refresh` fetches the current one.
 
-    `body` is the same as JSON, with whatever a newer coordinator may say besides.
+    `body` is the same state as JSON, including fields that only a newer coordinator knows.
     """
 
     def __init__(self, connection: Connection, body: Json) -> None:
@@ -64,77 +64,78 @@ class Job:
 
     @property
     def page(self) -> str:
-        """Where a browser finds it."""
+        """URL of the job's page in the dashboard."""
         return f"{self._connection.url}/#/jobs/{self.id}"
 
     @property
     def verdict(self) -> Verdict | None:
-        """How good its result is and what to do next, as last known."""
+        """How good the result is and what to do next, from the last known status."""
         return self.status.verdict
 
     @property
     def state(self) -> JobState:
-        """The state now."""
+        """The job's current state, fetched from the coordinator."""
         return self.refresh().state
 
     def refresh(self) -> JobStatus:
-        """Ask the coordinator and return the whole job."""
+        """Fetch the job from the coordinator and return its status."""
         return self._take(self._connection.get(f"/jobs/{self.id}"))
 
     def progress(self) -> JobProgress:
-        """Trials spent, failures by outcome and the best latency so far, now."""
+        """Fetch the job and return its trials, failures by outcome and estimated latency."""
         return self.refresh().progress
 
     def tasks(self) -> list[TaskStatus]:
-        """MetaSchedule's table: one row a task."""
+        """Return one row per task, as in MetaSchedule's table."""
         return self._connection.values(TaskStatus, f"/jobs/{self.id}/tasks")
 
     def rounds(
         self, task: int | None = None, order: str = "newest", page_size: int = ROUNDS_A_PAGE
     ) -> Iterator[RoundStatus]:
-        """What was planned, why, and what became of it, newest (or `oldest`) first; of one task or of all."""
-        wanted = {"task": task, "order": order, "limit": page_size}
-        return self._connection.pages(RoundStatus, f"/jobs/{self.id}/rounds", **wanted)
+        """Iterate over rounds, of one task or all; `order` is `newest` or `oldest` first."""
+        filters = {"task": task, "order": order, "limit": page_size}
+        return self._connection.pages(RoundStatus, f"/jobs/{self.id}/rounds", **filters)
 
     def explain(self) -> list[LoggedRound]:
-        """The decision log, oldest first: every round with the job's weighted total before and after it."""
+        """Return all rounds, oldest first, with the weighted total before and after each."""
         rounds = list(self.rounds(order="oldest"))
         return with_totals(rounds, self.tasks())
 
     def measurements(self, outcome: Outcome | None = None) -> Iterator[Record]:
-        """What happened to every candidate (that ended so), newest first, fetched page by page."""
-        wanted = {"job": self.id, "outcome": outcome}
-        return self._connection.pages(Record, "/records", **wanted, limit=RECORDS_A_PAGE)
+        """Iterate over the job's measurements, newest first; of one outcome or of all."""
+        filters = {"job": self.id, "outcome": outcome}
+        return self._connection.pages(Record, "/records", **filters, limit=RECORDS_A_PAGE)
 
     def records(self, outcome: Outcome | None = None) -> "pandas.DataFrame":
-        """The same as a DataFrame. Raises MissingPackage where there is no pandas."""
+        """Return the result of `measurements` as a DataFrame. Raises MissingPackage."""
         return frame(Record, self.measurements(outcome))
 
     def history(self) -> "pandas.DataFrame":
-        """The job's way down: its weighted total after every round that ended, as a DataFrame."""
+        """Return the weighted total after every ended round. Raises MissingPackage."""
         rounds = list(self.rounds())
         points = curve(rounds, self.tasks(), self.status.created_at)
         return history_frame(points, rounds)
 
     def _repr_html_(self) -> str:
-        """How the job stands now, for notebooks."""
+        """Return the job's current card as HTML, for notebooks."""
         try:
             return card(self.refresh(), self.tasks(), list(self.rounds()))
         except Unavailable as error:
             return card(self.status, [], [], f"last known: {error.message}")
 
     def watch(self) -> Self:
-        """Show the job below a notebook's cell and renew it in place until it has ended; the job.
+        """Show the job below a notebook cell until it ends or is stuck, and return it.
 
-        Interrupting the cell ends the watching, not the job. Raises InvalidRequest outside of a notebook.
+        Interrupting the cell does not stop the job. Raises InvalidRequest outside a notebook.
         """
         watch(self)
         return self
 
     def wait(self, timeout_sec: float | None = None, progress: Progress | None = None) -> Self:
-        """The job, once it is done; `progress` is called with how it stands whenever there may be news.
+        """Wait until the job is done and return it; call `progress` with each new status.
 
-        Coordinators may restart meanwhile. Raises JobFailed if it ends otherwise or is stuck, TimeoutError.
+        A restart of the coordinator is tolerated. Raises TimeoutError, JobFailed if the job
+        fails, is cancelled or is stuck, and Unavailable if the coordinator stays away.
         """
         try:
             for status in self._changes(math.inf if timeout_sec is None else time.monotonic() + timeout_sec):
@@ -147,12 +148,12 @@ class Job:
         return self
 
     def _changes(self, deadline_sec: float) -> Iterator[JobStatus]:
-        """How it stands, again whenever there may be news, until it has ended or is stuck."""
+        """Yield the job's status after events, at most one per LOOK_SEC, until the end."""
         looked_sec = -math.inf
         for _ in listen(self._connection, self._events, self._has_ended, deadline_sec=deadline_sec):
             if time.monotonic() - looked_sec < LOOK_SEC:
                 continue
-            with suppress(Unavailable):  # the stream will notice, and has more patience
+            with suppress(Unavailable):  # the event stream raises it after more retries
                 self.refresh()
                 looked_sec = time.monotonic()
                 yield self.status
@@ -169,8 +170,8 @@ class Job:
 
     @property
     def stuck(self) -> bool:
-        """Whether the service paused it at its last known state: it does not go on by itself."""
-        # Older coordinators say it in words alone.
+        """Return whether the service paused the job: it does not continue by itself."""
+        # Older coordinators report no cause, only the reason text.
         by_owner = self.status.cause is Cause.OWNER or self.status.reason == PAUSED_BY_OWNER
         return self.status.state is JobState.PAUSED and not by_owner
 
@@ -185,9 +186,9 @@ class Job:
             )
 
     def events(self, after: int = 0) -> Iterator[LoggedEvent]:
-        """Every event, from the one after `after` to the job's last, across dropped connections."""
-        heard = listen(self._connection, self._events, self._has_ended, after)
-        return (event for event in heard if event is not None)
+        """Iterate over the events after id `after` until the job ends, with reconnects."""
+        stream = listen(self._connection, self._events, self._has_ended, after)
+        return (event for event in stream if event is not None)
 
     def cancel(self) -> JobStatus:
         return self._act("cancel")
@@ -196,31 +197,32 @@ class Job:
         return self._act("pause")
 
     def resume(self, trials: int = 0, *, auto: bool = False) -> JobStatus:
-        """Go on where the job stopped, with so many trials more; nothing is measured again.
+        """Continue a job with `trials` additional trials; nothing is measured again.
 
-        With `auto` it goes on while its trials are worth their seconds, whatever its budget was.
+        With `auto` the job continues as long as trials are worth their time, whatever its
+        budget was.
         """
-        # Left out where it says nothing: an older coordinator does not know it.
+        # A false `auto` is left out, because older coordinators do not know it.
         return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
 
     def archive(self) -> JobStatus:
-        """Take a job that has ended out of the list; everything of it stays."""
+        """Hide an ended job from the list of jobs; all its data is kept."""
         return self._act("archive")
 
     def unarchive(self) -> JobStatus:
-        """Put an archived job back into the list."""
+        """Show an archived job in the list of jobs again."""
         return self._act("unarchive")
 
     def delete(self) -> None:
-        """Delete a job that has ended, with its log and exported files; what it measured stays."""
+        """Delete an ended job with its log and exported files; its measurements are kept."""
         self._connection.delete(f"/jobs/{self.id}")
 
     def delete_export(self) -> JobStatus:
-        """Delete the files that a job that has ended exported; the job stays."""
+        """Delete the exported files of an ended job; the job itself is kept."""
         return self._take(self._connection.delete(f"/jobs/{self.id}/export"))
 
     def schedules(self, directory: str | Path) -> Path:
-        """Download the exported logs into a directory; stock TVM loads it as `JSONDatabase(work_dir=...)`."""
+        """Download the exported schedules for TVM's `JSONDatabase`. Raises InvalidRequest."""
         with self._connection.stream(f"/jobs/{self.id}/schedules") as response:
             content = response.read()
         try:
@@ -237,9 +239,10 @@ class Job:
 
 
 def unzip(content: bytes, directory: Path) -> None:
-    """Unpack an archive, unless one of its members would land outside the directory.
+    """Unpack a zip archive; files are replaced only after all of it was extracted.
 
-    What lies there is replaced once all of it has found room.
+    Raises Unavailable if it is no zip, and InvalidRequest if a member lies outside the
+    directory.
     """
     root = directory.resolve()
     try:

@@ -1,4 +1,4 @@
-"""A model on its way up: what is sent of it, and how it is looked for where the answer got lost."""
+"""Upload of a model: its bytes, and how to find it if the coordinator's answer is lost."""
 
 import hashlib
 import mmap
@@ -15,7 +15,7 @@ from mallorn.core.storable_json import TOLD, told
 from mallorn.http import AnswerLost, Connection
 
 CHUNK_BYTES: Final = 1 << 20
-MODEL: Final = "model.onnx"  # comes first in the tar, under the same name whatever the file is called
+MODEL: Final = "model.onnx"  # name of the tar's first member, whatever the file is called
 Progress = Callable[[int, int], None]  # bytes sent, bytes in all
 PATIENCE_SEC: Final = 300.0
 LOOK_EVERY_SEC: Final = 2.0
@@ -30,14 +30,14 @@ WIDTHS: Final = {FIXED64: 8, FIXED32: 4}
 
 @dataclass(frozen=True, slots=True)
 class ModelUpload:
-    """Files as one stream of bytes, the same bytes whenever their contents are; nothing is copied or held."""
+    """A model's files as one stream: equal contents give equal bytes; no copy is made."""
 
     model: Path
-    weights: tuple[str, ...]  # names beside the model
+    weights: tuple[str, ...]  # file names relative to the model's directory
 
     @classmethod
     def of(cls, model: Path) -> Self:
-        """The parcel of an ONNX file. Raises InvalidModel for what is no whole model, or has lost weights."""
+        """Check an ONNX file. Raises InvalidModel if it or a weight file is not complete."""
         weights = tuple(check_onnx_file(model))
         missing = [name for name in weights if not _is_beside(model, name)]
         if missing:
@@ -49,31 +49,31 @@ class ModelUpload:
 
     @property
     def size_bytes(self) -> int:
-        """How long the stream is."""
+        """Length of the stream."""
         if not self.weights:
             return self.model.stat().st_size
         total = len(_END)
-        for head, file in self._members():
+        for header, file in self._members():
             size_bytes = file.stat().st_size
-            total += len(head) + size_bytes + -size_bytes % tarfile.BLOCKSIZE
+            total += len(header) + size_bytes + -size_bytes % tarfile.BLOCKSIZE
         return total
 
     def chunks(self) -> Iterator[bytes]:
-        """The stream, piece by piece."""
+        """Yield the stream in chunks."""
         if not self.weights:
             yield from _content(self.model)
             return
-        for head, file in self._members():
-            yield head
+        for header, file in self._members():
+            yield header
             yield from _content(file)
             yield bytes(-file.stat().st_size % tarfile.BLOCKSIZE)
         yield _END
 
     def _members(self) -> Iterator[tuple[bytes, Path]]:
         for name, file in (MODEL, self.model), *((name, self.model.parent / name) for name in self.weights):
-            head = tarfile.TarInfo(name)
-            head.size = file.stat().st_size
-            yield head.tobuf(tarfile.GNU_FORMAT), file
+            header = tarfile.TarInfo(name)
+            header.size = file.stat().st_size
+            yield header.tobuf(tarfile.GNU_FORMAT), file
 
 
 _END: Final = bytes(2 * tarfile.BLOCKSIZE)
@@ -83,7 +83,7 @@ def _is_beside(model: Path, name: str) -> bool:
     place = Path(name)
     try:
         return not place.is_absolute() and ".." not in place.parts and (model.parent / place).is_file()
-    except OSError:  # no name that a file could have
+    except OSError:  # the name is not a valid file name
         return False
 
 
@@ -94,10 +94,10 @@ def _content(file: Path) -> Iterator[bytes]:
 
 
 class UploadStream:
-    """The pieces of a model, counted and hashed as they are sent.
+    """Counts and hashes the chunks of a model while they are sent.
 
-    A proxy gives up on a coordinator that is silent for a minute, and a slow store may need longer than that
-    to put a large model in its place.
+    The hash finds the model if a proxy times out after a minute of silence: a slow artifact
+    store can take longer than that to store a large model.
     """
 
     def __init__(self, chunks: Iterator[bytes], size_bytes: int, progress: Progress | None) -> None:
@@ -116,12 +116,15 @@ class UploadStream:
                 self._progress(self._sent_bytes, self._size_bytes)
 
     def put(self, connection: Connection, name: str) -> Any:
-        """What the coordinator says of the model. Raises AnswerLost if it does not turn up there either."""
+        """Upload and return the coordinator's answer; if that is lost, poll for the model.
+
+        Raises AnswerLost if the model is not there within PATIENCE_SEC.
+        """
         try:
             return connection.put("/models", iter(self), self._size_bytes, name=name)
         except AnswerLost:
-            until_sec = time.monotonic() + PATIENCE_SEC
-            while self._sent_bytes == self._size_bytes and time.monotonic() < until_sec:
+            deadline_sec = time.monotonic() + PATIENCE_SEC
+            while self._sent_bytes == self._size_bytes and time.monotonic() < deadline_sec:
                 try:
                     return connection.get(f"/models/{self._hash.hexdigest()}")
                 except (NotFound, Unavailable):
@@ -130,16 +133,16 @@ class UploadStream:
 
 
 class NoProtobuf(ValueError):
-    """These bytes are no protobuf."""
+    """The bytes are not a protobuf message."""
 
 
 class CutShort(NoProtobuf):
-    """A field is announced that goes on behind the end."""
+    """A field extends beyond the end of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message: where its bytes lie."""
+    """Number, wire type and byte range of one field of a protobuf message."""
 
     number: int
     kind: int
@@ -148,13 +151,13 @@ class Field:
 
 
 def check_onnx_file(file: Path) -> list[str]:
-    """The files beside it that hold its weights. Raises InvalidModel for what is not a whole ONNX model."""
+    """Return the names of an ONNX model's weight files. Raises InvalidModel if it is none."""
     try:
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = foreign_format(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:])
-            if found:
-                hint = found.hint.replace("MODEL", str(file))
-                raise InvalidModel(f"{str(file)!r} is {found.name}, not ONNX", hint=hint)
+            foreign = foreign_format(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:])
+            if foreign:
+                hint = foreign.hint.replace("MODEL", str(file))
+                raise InvalidModel(f"{str(file)!r} is {foreign.name}, not ONNX", hint=hint)
             top = list(fields(data, 0, len(data)))
             graphs = [field for field in top if (field.number, field.kind) == (GRAPH, BYTES)]
             if graphs and any(field.number == IR_VERSION for field in top):
@@ -175,40 +178,40 @@ def _locations(data: mmap.mmap, graph: Field) -> Iterator[str]:
             continue
         for entry in fields(data, tensor.start, tensor.end):
             if (entry.number, entry.kind) == (EXTERNAL_DATA, BYTES):
-                inside = fields(data, entry.start, entry.end)
-                said = {field.number: data[field.start : field.end] for field in inside}
-                if said.get(KEY) == b"location":
-                    yield said.get(VALUE, b"").decode(errors="replace")
+                pair = fields(data, entry.start, entry.end)
+                values = {field.number: data[field.start : field.end] for field in pair}
+                if values.get(KEY) == b"location":
+                    yield values.get(VALUE, b"").decode(errors="replace")
 
 
 def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message between two places. Raises NoProtobuf."""
-    at = start
-    while at < end:
-        key, at = _varint(data, at, end)
+    """Iterate over the fields of the message in a byte range. Raises NoProtobuf."""
+    position = start
+    while position < end:
+        key, position = _varint(data, position, end)
         number, kind = key >> 3, key & 7
         if kind == VARINT:
-            begin, (_, at) = at, _varint(data, at, end)
+            begin_at, (_, position) = position, _varint(data, position, end)
         elif kind == BYTES:
-            length, begin = _varint(data, at, end)
-            at = begin + length
+            length, begin_at = _varint(data, position, end)
+            position = begin_at + length
         elif kind in WIDTHS and number:
-            begin, at = at, at + WIDTHS[kind]
+            begin_at, position = position, position + WIDTHS[kind]
         else:
             raise NoProtobuf
-        if at > end:
+        if position > end:
             raise CutShort
-        yield Field(number, kind, begin, at)
+        yield Field(number, kind, begin_at, position)
 
 
-def _varint(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
-    """A number of as many bytes as it takes, and the place behind it."""
+def _varint(data: mmap.mmap, start: int, end: int) -> tuple[int, int]:
+    """Return a variable-length integer and the position after it. Raises NoProtobuf."""
     value = 0
-    for position in range(10):
-        if at + position >= end:
+    for offset in range(10):
+        if start + offset >= end:
             raise CutShort
-        byte = data[at + position]
-        value |= (byte & 0x7F) << (7 * position)
+        byte = data[start + offset]
+        value |= (byte & 0x7F) << (7 * offset)
         if byte < 0x80:
-            return value, at + position + 1
+            return value, start + offset + 1
     raise NoProtobuf

@@ -1,4 +1,4 @@
-"""Models of other frameworks as ONNX, made on the user's machine: what the service gets is ONNX alone."""
+"""Conversion of models to ONNX on the user's machine; the service accepts only ONNX."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -14,16 +14,17 @@ from mallorn.wording.format_values import file_name
 
 Convert = Callable[[Path, Path], None]
 NAMES_TOLD: Final = 12
-MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf ends at 2 GB, and constants of the graph come on top
+MOST_IN_ONE_FILE: Final = 1 << 30  # protobuf allows 2 GB, which include the graph's constants
 
 
 def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_shapes: Any = None) -> Path:
-    """Write a model as an ONNX file, for `Client.tune` and then for `mallorn compile`.
+    """Convert a model to ONNX, for `Client.tune` and `mallorn compile`; return the path.
 
-    A `torch.nn.Module` is exported with its example inputs (a tensor, a tuple of arguments, or a dictionary
-    of named ones); which of their dimensions stay free, `dynamic_shapes` tells as torch.export takes it. More
-    weights than an ONNX file holds lie beside it. A Keras or TFLite file is converted. Raises MissingPackage
-    without the exporter.
+    The model is a Keras or TFLite file, or a `torch.nn.Module` with its example inputs: a
+    tensor, a tuple of arguments, or a dictionary of named ones. `dynamic_shapes` names
+    dimensions that stay free, as torch.export takes it. Weights of more than 1 GiB go to a
+    second file. Raises MissingPackage without the exporter, and InvalidModel if the model
+    cannot be converted.
     """
     if _is_module(model):
         _export_torch(model, example_inputs, dynamic_shapes, Path(file))
@@ -40,9 +41,9 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
 
 @contextmanager
 def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) -> Iterator[Path]:
-    """The path of an ONNX file: the model's own, or one that is gone after the block.
+    """Yield the path of the model as ONNX: its own file, or a temporary one deleted on exit.
 
-    Raises InvalidModel for what is no ONNX model by its first look; nothing is run or parsed that costs time.
+    Raises InvalidModel, after a quick look at an ONNX file's structure, and as `to_onnx` does.
     """
     if not _is_module(model) and Path(model).suffix.lower() not in CONVERTERS:
         yield ModelUpload.of(existing(model)).model
@@ -54,7 +55,7 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
 
 
 def existing(model: str | Path) -> Path:
-    """The path of a file with something in it, or of the only ONNX file of a folder. Raises InvalidModel."""
+    """Return the path of a file, or of a folder's only ONNX file. Raises InvalidModel."""
     file = _only(Path(model)) if Path(model).is_dir() else Path(model)
     if not file.is_file():
         raise InvalidModel(f"there is no file {str(file)!r}", hint="give the path of an .onnx file")
@@ -64,20 +65,20 @@ def existing(model: str | Path) -> Path:
 
 
 def _only(folder: Path) -> Path:
-    found = sorted(folder.glob("*.onnx"))
-    if len(found) == 1:
-        return found[0]
+    files = sorted(folder.glob("*.onnx"))
+    if len(files) == 1:
+        return files[0]
     if (folder / "saved_model.pb").is_file():
         hint = f"python -m tf2onnx.convert --saved-model {folder} --output model.onnx"
-    elif found:
-        hint = f"give one of them: {', '.join(map(str, found[:NAMES_TOLD]))}"
+    elif files:
+        hint = f"give one of them: {', '.join(map(str, files[:NAMES_TOLD]))}"
     else:
         hint = "give the path of an .onnx file"
-    raise InvalidModel(f"{str(folder)!r} is a directory with {len(found) or 'no'} ONNX files", hint=hint)
+    raise InvalidModel(f"{str(folder)!r} is a directory with {len(files) or 'no'} ONNX files", hint=hint)
 
 
 def _is_module(model: Any) -> bool:
-    """Whoever has a module has imported torch."""
+    """Return whether the model is a torch module, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
 
@@ -123,7 +124,7 @@ def _convert_tflite(model: Path, file: Path) -> None:
 def _convert_keras(model: Path, file: Path) -> None:
     keras = need("keras", "a Keras file", "tensorflow")
     need("tf2onnx", "a Keras file", "tensorflow")
-    # In its safe mode, which is the default, this runs no code that comes with the file.
+    # Keras loads in safe mode by default, which runs no code from the file.
     keras.saving.load_model(model, compile=False).export(file, format="onnx", verbose=False)
 
 

@@ -1,4 +1,4 @@
-"""Reads server-sent events, across restarts of the coordinator that sends them."""
+"""Client for server-sent events that reconnects when the coordinator restarts."""
 
 import json
 import math
@@ -11,14 +11,14 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.values.event import KnownEvent, OtherEvent, read_event
 from mallorn.http import TIMEOUT_SEC, Connection, Json
 
-# Twice as long each time; a coordinator that is away for some two minutes is given up.
+# The pause doubles each time; the client gives up after some two minutes.
 RECONNECT_SEC: Final = 0.5
 LONGEST_PAUSE_SEC: Final = 15.0
 RECONNECTS: Final = 12
 
 
 class LoggedEvent(NamedTuple):
-    """Something that happened to a job; `id` counts up without gaps, `payload` is JSON as it was sent."""
+    """An event of a job. Ids count up without gaps; `payload` is the JSON that was sent."""
 
     id: int
     kind: str
@@ -26,7 +26,7 @@ class LoggedEvent(NamedTuple):
 
     @property
     def told(self) -> KnownEvent | OtherEvent:
-        """What happened, one type a kind."""
+        """The event as a value, whose class depends on its kind."""
         return read_event(self.kind, self.payload)
 
 
@@ -37,9 +37,9 @@ def listen(
     after: int = 0,
     deadline_sec: float = math.inf,
 ) -> Iterator[LoggedEvent | None]:
-    """Every event from the one after `after` on, until the stream is over; None says that somebody is there.
+    """Yield the events after id `after` until `is_over`; None means connected, but no event.
 
-    Raises TimeoutError behind the deadline, Unavailable when the coordinator stays away.
+    Raises TimeoutError after the deadline, and Unavailable if the coordinator stays away.
     """
     failures = 0
     while True:
@@ -51,18 +51,18 @@ def listen(
                     after, failures = event.id if event else after, 0
                     yield event
                     _check_time(deadline_sec)
-            # A coordinator that shuts down ends its streams as cleanly as a job does.
+            # Streams also end without an error when the coordinator shuts down.
             if is_over():
                 return
-            lost = Unavailable(f"{connection.url} ended its events before their last")
+            failure = Unavailable(f"{connection.url} ended its events before their last")
         except Unavailable as error:
-            lost = error
+            failure = error
         _check_time(deadline_sec)
         failures += 1
         if connection.is_closed or failures > RECONNECTS:
-            raise lost
+            raise failure
         pause_sec = min(LONGEST_PAUSE_SEC, RECONNECT_SEC * 2 ** (failures - 1))
-        pause_sec *= random.uniform(0.5, 1.5)  # noqa: S311 - whom one restart cut off come apart
+        pause_sec *= random.uniform(0.5, 1.5)  # noqa: S311 - jitter between clients
         time.sleep(min(pause_sec, deadline_sec - time.monotonic()))
 
 
@@ -72,7 +72,7 @@ def _check_time(deadline_sec: float) -> None:
 
 
 def parse_events(lines: Iterable[str]) -> Iterator[LoggedEvent | None]:
-    """Each complete event, None for a comment (a heartbeat), and nothing for a torn last event."""
+    """Yield each complete event, and None for each comment (a heartbeat)."""
     fields: dict[str, str] = {}
     for line in lines:
         if line.startswith(":"):
@@ -83,6 +83,6 @@ def parse_events(lines: Iterable[str]) -> Iterator[LoggedEvent | None]:
             fields[name] = value.removeprefix(" ")
         elif "data" in fields:
             payload = json.loads(fields["data"])
-            payload.pop("kind", None)  # older coordinators say it beside the data alone
+            payload.pop("kind", None)  # older coordinators repeat the kind in the data
             yield LoggedEvent(int(fields["id"]), fields.get("event", "message"), payload)
             fields = {}

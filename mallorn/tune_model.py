@@ -1,4 +1,4 @@
-"""`mallorn.tune`: from a model to its schedules in one call, without a service of one's own."""
+"""`mallorn.tune`: tune a model in one call, with a local service if none is configured."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ from mallorn.onnx_export import as_onnx
 from mallorn.report.notebook_card import in_notebook
 
 Target = str | TargetAttrs
-# One module of each extra that a service on this machine is made of.
+# The extras that a local service needs, each with a module that shows that it is installed.
 NEEDED: Final[Mapping[str, str]] = {"server": "sqlalchemy", "worker": "tvm"}
 
 
@@ -48,13 +48,15 @@ def tune(
     progress: Progress | None = None,
     **options: Unpack[OptionKwargs],
 ) -> Job:
-    """Tune a model and save its schedules, as the command `mallorn tune` does; the finished job.
+    """Tune a model, save its schedules as `mallorn tune` does, and return the finished job.
 
-    Takes what `Client.tune` takes. The schedules go to `out` (default: MODEL-tuned), over other files only
-    with `force`. `progress` is called with how the job stands; without it a line goes to stderr now and then,
-    or the job shows itself in a notebook. Without MALLORN_URL the service on this machine is used, or started
-    for the time being, with its data in `data` (MALLORN_DATA_DIR), where the job stays readable.
-    Raises MissingPackage where that cannot be, Conflict, JobFailed, and all that the client raises.
+    The model and the options are those of `Client.tune`. Schedules are written to `out`
+    (default: MODEL-tuned); `force` overwrites other files. `progress` is called with each new
+    status; without it, status lines go to stderr, or a notebook shows the job. Without
+    MALLORN_URL a local service is used, or started for this call, with its data in `data`
+    (default: MALLORN_DATA_DIR), where the job stays readable. Raises MissingPackage if a local
+    service is needed and not installed, Conflict if `out` holds other files, JobFailed, and
+    what `Client.tune` raises.
     """
     with as_onnx(model, example_inputs, dynamic_shapes) as file:
         directory = Path(out) if out else default_directory(file.stem)
@@ -74,7 +76,7 @@ def tune(
 def _service(
     data: Path | None,
 ) -> Iterator[tuple[Client, Callable[[Job], Job], Callable[[Target], Target]]]:
-    """Yield a client of the service, what makes a handle that outlives it, and what names the target."""
+    """Yield a client, a function that keeps a job readable, and one that resolves a target."""
     url, key = settings().url, settings().api_key
     if url is not None:
         yield Client(url), lambda job: job, lambda target: target
@@ -85,7 +87,7 @@ def _service(
                 f"tuning on this machine needs {module}, which is not installed",
                 hint=f"{install_line(','.join(NEEDED))}   (or set MALLORN_URL to a service elsewhere)",
             )
-    # Loaded by name and when it is needed: clients and services import this package, and know no commands.
+    # Imported by name on demand: this package must not depend on the command line.
     connect = import_module("cli.service.connect_or_start_stack")
     with connect.connected_stack(None, key.get_secret_value() if key else None, data) as stack:
 
@@ -115,7 +117,7 @@ def _follow(job: Job, directory: Path, progress: Progress | None) -> None:
         else:
             job.wait(progress=_fetching(job, directory, progress))
     except KeyboardInterrupt:
-        # What was measured is kept, and `mallorn resume` goes on with it.
+        # The measurements are kept; `mallorn resume` continues the job.
         try:
             job.pause()
         except MallornError as error:
@@ -124,22 +126,22 @@ def _follow(job: Job, directory: Path, progress: Progress | None) -> None:
 
 
 def _fetching(job: Job, directory: Path, progress: Progress | None) -> Progress:
-    """Fetches the first version besides, and says so where nobody else tells what happens."""
+    """Return `progress`, or else a printer of lines, extended to fetch the first version."""
     first, show = FirstVersion(job, directory), progress
-    if show is None:  # lines where the command line would print some: where there is news, and now and then
+    if show is None:  # print the same lines as the command line
         _say(f"job {job.id}, its page: {job.page}")
         show = import_module("cli.watch.status_text").LineView(_say).show
 
-    def both(status: JobStatus) -> None:
+    def report(status: JobStatus) -> None:
         if (line := first.news(status)) and progress is None:
             _say(line)
         show(status)
 
-    return both
+    return report
 
 
 def _say(line: str) -> None:
-    """Who has closed stderr hears nothing, and the job goes on."""
+    """Print a line to stderr; do nothing if stderr is closed."""
     with suppress(OSError):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()

@@ -1,1 +1,1 @@
-"""The words all rooms share. Standard library and pydantic only; imports nothing else of ours."""
+"""Definitions shared by all packages; imports only the standard library and pydantic."""

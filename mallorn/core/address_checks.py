@@ -1,4 +1,4 @@
-"""Addresses, HOST:PORT: which of them only this machine can reach, and whose service listens there."""
+"""Checks of HOST:PORT addresses: whether they are loopback, and which user listens there."""
 
 import ipaddress
 import os
@@ -11,7 +11,7 @@ LAST_PORT = 65535
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """The two halves of HOST:PORT. Raises InvalidRequest for anything else."""
+    """Split HOST:PORT. Raises InvalidRequest if the text has another form."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > LAST_PORT:
         raise InvalidRequest(f"{text!r} is not HOST:PORT", hint="write an address as 127.0.0.1:9190")
@@ -19,7 +19,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def check_binding(host: str, has_keys: bool) -> None:
-    """Raise InvalidRequest for an address that others can reach while anybody may come in without a key."""
+    """Raise InvalidRequest if other machines can reach the host and no API key is required."""
     if not has_keys and not is_loopback(host):
         raise InvalidRequest(
             f"{host} can be reached from other machines and no API key is set",
@@ -28,7 +28,7 @@ def check_binding(host: str, has_keys: bool) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name can be reached from this machine only."""
+    """Return whether only this machine can reach an address or host name."""
     if host == "localhost":
         return True
     try:
@@ -42,7 +42,7 @@ class NotYours(Unavailable):
 
 
 def check_yours(url: str) -> str:
-    """The URL, of this machine. Raises NotYours where another user listens there, as the kernel says."""
+    """Return a loopback URL. Raises NotYours if another user's process listens there."""
     uid = listener_uid(urlsplit(url).port or 80)
     if uid is None or uid == os.getuid():
         return url

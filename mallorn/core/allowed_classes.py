@@ -1,4 +1,4 @@
-"""Which classes of one's own a job may name: installed packages' and those of a list (ADR 0037)."""
+"""Check of users' own classes: installed entry points and an allow-list (ADR 0037)."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,31 +13,31 @@ ANY: Final = "*"
 
 
 def check_classes(options: JobOptions, listed: Sequence[str]) -> None:
-    """Raise ClassRefused, naming what is allowed, for a class that is on no list; nothing is imported."""
+    """Raise ClassRefused, listing the allowed ones, for other classes; import nothing."""
     for seam, name in own_classes(options):
         installed = [
             word for entry in entry_points(group=f"mallorn.{seam}") for word in (entry.name, entry.value)
         ]
         module = name.partition(":")[0]
         if not {ANY, name, f"{module}:*"} & {*listed, *installed}:
-            others = ", ".join([*sorted(REGISTRY[seam]), *installed, *listed])
+            allowed = ", ".join([*sorted(REGISTRY[seam]), *installed, *listed])
             raise ClassRefused(
                 f"the {WORDS[seam]} {name} is none that the operator of this service allows",
-                hint=f"allowed: {others}   (an operator allows more with MALLORN_PLUGINS={name})",
+                hint=f"allowed: {allowed}   (an operator allows more with MALLORN_PLUGINS={name})",
             )
 
 
 def check_fit(options: JobOptions, seams: Sequence[str]) -> None:
-    """Raise ClassRefused for a class that is not what its seam asks for, as far as it is found here."""
+    """Raise ClassRefused for a class of the wrong type; ignore classes not importable here."""
     for seam, name in own_classes(options):
         if seam in seams:
             with suppress(
                 PluginFailed
-            ):  # another worker may have it; a round goes on without it, and says so
+            ):  # another worker may have it; a round without it continues and reports that
                 resolve(seam, name)
 
 
 def own_classes(options: JobOptions) -> list[tuple[str, str]]:
-    """The choices of a job that are not registered, with their seams."""
-    chosen = [(seam, str(getattr(options, seam))) for seam in CONTRACTS]
-    return [(seam, name) for seam, name in chosen if name not in REGISTRY[seam]]
+    """Return the (seam, name) pairs of a job's options that name users' own classes."""
+    pairs = [(seam, str(getattr(options, seam))) for seam in CONTRACTS]
+    return [(seam, name) for seam, name in pairs if name not in REGISTRY[seam]]

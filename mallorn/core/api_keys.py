@@ -1,4 +1,4 @@
-"""What an API key looks like, what of it is kept, and what it may do."""
+"""Format, stored digest and scopes of API keys."""
 
 import hashlib
 import secrets
@@ -15,18 +15,18 @@ class Scope(StrEnum):
     """One kind of request."""
 
     READ = "read"  # show and list
-    SUBMIT = "submit"  # upload, submit, steer and delete what one owns
-    DEVICE = "device"  # show the fleet alone: for what runs beside devices
-    ADMIN = "admin"  # what is everybody's: keys, cost models, devices
+    SUBMIT = "submit"  # upload, submit, control and delete one's own models and jobs
+    DEVICE = "device"  # only show the fleet: for programs that run next to devices
+    ADMIN = "admin"  # manage what all owners share: keys, cost models, devices
 
 
 class OwnerDeed(StrEnum):
     """What an admin does to an owner."""
 
-    SIGN_OUT = "sign-out"  # browsers alone
-    PUT_OUT = "put-out"  # keys, browsers and jobs, and nobody comes in under this name
+    SIGN_OUT = "sign-out"  # end browser sessions only
+    PUT_OUT = "put-out"  # ban: revoke keys, end sessions and jobs, refuse new ones
     LET_IN = "let-in"
-    ERASE = "erase"  # put out, and another name wherever this one stood
+    ERASE = "erase"  # ban, and replace the name wherever it is stored
 
 
 ALL_SCOPES: Final = tuple(Scope)
@@ -34,25 +34,25 @@ USUAL_SCOPES: Final = (Scope.READ, Scope.SUBMIT)
 
 
 def allows(held: Collection[Scope], needed: Scope) -> bool:
-    """Whether a key with these scopes may do what needs this one."""
+    """Return whether a key with the scopes `held` may do what requires `needed`."""
     return needed in held or Scope.ADMIN in held
 
 
 def new_id() -> str:
-    """The part of a key that lists show."""
+    """Return a new random key id: the part of a key that is not secret."""
     return secrets.token_hex(ID_BYTES)
 
 
 def new_key(key_id: str) -> str:
-    """A key of 256 bits that nobody had before."""
+    """Return a new API key: prefix, key id and a fresh random 256-bit secret."""
     return f"{PREFIX}_{key_id}_{new_secret()}"
 
 
 def new_secret() -> str:
-    """256 bits that nobody had before."""
+    """Return a fresh random 256-bit secret."""
     return secrets.token_urlsafe(SECRET_BYTES)
 
 
 def digest_of(secret: str) -> str:
-    """What is stored of it. Nobody guesses 256 bits, so no salt and no slow hash is needed."""
+    """Return the digest to store. A random 256-bit secret needs no salt and no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()

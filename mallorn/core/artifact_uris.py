@@ -1,4 +1,4 @@
-"""Where things lie in the artifact store, and how using it can end, whatever fsspec and its stores raise."""
+"""URIs in the artifact store, and translation of the store's errors to ours."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,12 @@ from mallorn.core.os_errors import os_error
 
 
 def open_store(url: str) -> tuple[Any, str]:
-    """The file system of an fsspec URL, and the path there. Other hosts write to it: no listing is kept.
+    """Return the uncached file system and the path of an fsspec URL.
 
-    Raises MissingPackage, InvalidRequest for a protocol that nothing here speaks.
+    Other hosts write there, too. Raises MissingPackage, or InvalidRequest for an unknown
+    protocol.
     """
-    from fsspec.core import url_to_fs  # a client has none
+    from fsspec.core import url_to_fs  # not installed in clients
 
     protocol = url.partition("://")[0]
     try:
@@ -31,17 +32,17 @@ def open_store(url: str) -> tuple[Any, str]:
 
 
 def model_uri(artifacts: str, model_id: str) -> str:
-    """The bytes of an uploaded model, named by their SHA-256; owners who upload the same bytes share them."""
+    """Return the URI of an uploaded model, which all owners of the same bytes share."""
     return f"{artifacts.rstrip('/')}/models/{model_id}"
 
 
 def export_uri(artifacts: str, job_id: str, target_key: str) -> str:
-    """The directory of a job's exported logs: one directory per target."""
+    """Return the URI of the directory that holds a job's exported schedules for one target."""
     return f"{artifacts.rstrip('/')}/exports/{job_id}/{target_key}"
 
 
 def exports_beside(uri: str) -> str:
-    """The directory of all exports of the job that one of them belongs to."""
+    """Return the parent of an export's URI: the directory of all exports of its job."""
     return uri.rpartition("/")[0]
 
 
@@ -51,17 +52,17 @@ def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
 
 
 def scripts_uri(artifacts: str, workload_key: str, trace: str) -> str:
-    """A schedule in readable form, named by what it is: jobs that end with the same schedule share it."""
+    """Return the URI of a schedule's scripts, which all jobs with this schedule share."""
     return f"{artifacts.rstrip('/')}/scripts/{sha256(f'{workload_key}:{trace}'.encode()).hexdigest()}.json"
 
 
 @contextmanager
 def reaching(uri: str) -> Iterator[tuple[Any, str]]:
-    """The file system of a file, and its path there.
+    """Yield the file system and path of a file, and translate the block's errors.
 
-    Raises StoreAway where the store does not answer, or nothing here speaks to it; NotFound where it does and
-    has no such file; StorageFull or HostFault where this host refuses something. A folder that is missing
-    with all that it held is no deleted file: its disk is not mounted, or its bucket not there.
+    Raises StoreAway if the store does not answer, cannot be opened, or lacks the file's folder
+    (its disk may not be mounted); NotFound if only the file is missing; StorageFull or
+    HostFault if this host refuses an operation.
     """
     try:
         yield _opened(uri)
@@ -69,17 +70,17 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
         raise
     except FileNotFoundError as error:
         if _is_there(dirname(uri)):
-            again = "mallorn tune MODEL   (sends it again)"
-            raise NotFound(f"the artifact store has no {uri}", hint=again) from error
+            hint = "mallorn tune MODEL   (sends it again)"
+            raise NotFound(f"the artifact store has no {uri}", hint=hint) from error
         raise StoreAway(
             f"{dirname(uri)} is not there: is its disk mounted?", hint=f"ls {dirname(uri)}; mount"
         ) from error
-    except Exception as error:  # each kind of store has errors of its own
+    except Exception as error:  # each fsspec backend raises its own error classes
         raise os_error(error, uri) or away(uri, error) from error
 
 
 def away(uri: str, error: Exception) -> StoreAway:
-    """The error for a store that answered with this one."""
+    """Return the StoreAway error that reports an error of the store."""
     return StoreAway(f"the artifact store does not answer for {uri}: {type(error).__name__}: {error}")
 
 
@@ -94,5 +95,5 @@ def _is_there(folder: str) -> bool:
     try:
         store, path = open_store(folder)
         return bool(store.exists(path))
-    except Exception:  # as above
+    except Exception:  # each fsspec backend raises its own error classes
         return False

@@ -1,4 +1,4 @@
-"""Celery configuration shared by all who send or serve, as plain data."""
+"""Celery configuration for all processes that send or receive messages."""
 
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -9,18 +9,18 @@ from mallorn.core.errors import InvalidRequest
 SCHEMES: Final = ("redis", "rediss", "redis+socket", "sentinel", "memory")
 HINT: Final = "redis://HOST:6379/0, or sentinel://HOST:26379,HOST:26379/0?master_name=NAME"
 
-# Above the longest round: a message that outlives its worker comes back late, the reaper long before it.
+# Longer than any round. A dead worker's message returns after this; the reaper is earlier.
 VISIBILITY_TIMEOUT_SEC = 3600
-# Kombu asks for messages a second at a time. An answer that is swallowed on its way is not waited for longer.
+# Socket timeout. Kombu polls for one second at a time; a later answer counts as lost.
 ANSWER_SEC = 5.0
 
 
 def celery_settings(redis_url: str) -> dict[str, object]:
-    """JSON only, acknowledged late, one message at a time, no results: the broker merely wakes workers.
+    """Return the configuration: JSON only, late acknowledgement, no prefetching, no results.
 
-    Raises InvalidRequest for a URL that names no broker of ours.
+    Raises InvalidRequest if the URL is not one of a supported broker.
     """
-    broker_url, of_sentinel = _place(redis_url)
+    broker_url, sentinel_options = _broker(redis_url)
     return {
         "broker_url": broker_url,
         "broker_connection_retry_on_startup": True,
@@ -28,7 +28,7 @@ def celery_settings(redis_url: str) -> dict[str, object]:
             "visibility_timeout": VISIBILITY_TIMEOUT_SEC,
             "socket_timeout": ANSWER_SEC,
             "health_check_interval": ANSWER_SEC,
-            **of_sentinel,
+            **sentinel_options,
         },
         "task_routes": queues.ROUTES,
         "task_default_queue": queues.CONTROL,
@@ -44,26 +44,26 @@ def celery_settings(redis_url: str) -> dict[str, object]:
     }
 
 
-def _place(url: str) -> tuple[str, dict[str, object]]:
-    """The URL that kombu understands, and what it wants to know of sentinels beside it."""
+def _broker(url: str) -> tuple[str, dict[str, object]]:
+    """Return the URL for kombu, and the transport options that Redis Sentinel needs."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise InvalidRequest(f"{parts.scheme or 'that'!r} is no protocol of a broker", hint=HINT)
     if parts.scheme != "sentinel":
         try:
-            known = all(urlsplit(each).port != 0 for each in url.split(";"))
-        except ValueError:  # which tells of the password what it takes for a port
-            known = False
-        if not known:
+            is_valid = all(urlsplit(each).port != 0 for each in url.split(";"))
+        except ValueError:  # whose message may show a part of the password
+            is_valid = False
+        if not is_valid:
             raise InvalidRequest("MALLORN_REDIS_URL is not the URL of a broker", hint=HINT)
         return url, {}
-    asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    if "master_name" not in asked:
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    if "master_name" not in query:
         raise InvalidRequest("the sentinels' URL lacks the name of what they watch", hint=HINT)
-    login, at, hosts = parts.netloc.rpartition("@")
-    places = [f"sentinel://{login}{at}{host}{parts.path}" for host in hosts.split(",")]
-    options: dict[str, object] = {"master_name": asked["master_name"]}
-    if "sentinel_password" in asked:
-        # What is said for them replaces the timeouts that they share with the broker otherwise.
-        options["sentinel_kwargs"] = {"password": asked["sentinel_password"], "socket_timeout": ANSWER_SEC}
-    return ";".join(places), options
+    login, separator, hosts = parts.netloc.rpartition("@")
+    urls = [f"sentinel://{login}{separator}{host}{parts.path}" for host in hosts.split(",")]
+    options: dict[str, object] = {"master_name": query["master_name"]}
+    if "sentinel_password" in query:
+        # These options replace the transport's timeouts for connections to sentinels.
+        options["sentinel_kwargs"] = {"password": query["sentinel_password"], "socket_timeout": ANSWER_SEC}
+    return ";".join(urls), options

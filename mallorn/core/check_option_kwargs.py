@@ -1,4 +1,4 @@
-"""What somebody asks for of a job's options: keywords that an editor completes, checked before they go."""
+"""Typed keyword arguments for a job's options, and their checks before submission."""
 
 from typing import Literal, TypedDict
 
@@ -11,7 +11,7 @@ from mallorn.core.stand_in_measurers import check_recording
 
 
 class EvaluatorAsked(TypedDict, total=False):
-    """What somebody asks for of the evaluator."""
+    """Evaluator options of a job, as keywords; missing ones have their defaults."""
 
     number: int
     repeat: int
@@ -20,7 +20,7 @@ class EvaluatorAsked(TypedDict, total=False):
 
 
 class SimulatedAsked(TypedDict, total=False):
-    """What somebody asks for of the measurer `simulated`."""
+    """Options of the measurer `simulated`, as keywords; missing ones have their defaults."""
 
     seed: int
     device_sec: float
@@ -28,7 +28,7 @@ class SimulatedAsked(TypedDict, total=False):
 
 
 class OptionKwargs(TypedDict, total=False):
-    """What somebody asks for of a job's options, as keywords or as JSON; what is left out has its default."""
+    """A job's options, as keywords or as JSON; missing ones have their defaults."""
 
     recipe: str
     precision: str
@@ -57,20 +57,20 @@ class OptionKwargs(TypedDict, total=False):
 
 
 def check_asked(asked: OptionKwargs) -> None:
-    """Raise InvalidRequest for what no job of this version may ask for."""
+    """Raise InvalidRequest for unknown options, invalid values or invalid combinations."""
     try:
         check_options(JobOptions.model_validate(asked))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted(JobOptions.model_fields))
-            raise InvalidRequest(f"there is no option {name}", hint=f"known: {known}") from None
+            known_names = ", ".join(sorted(JobOptions.model_fields))
+            raise InvalidRequest(f"there is no option {name}", hint=f"known: {known_names}") from None
         raise InvalidRequest(f"the option {name}: {first['msg']}", hint="mallorn tune --help") from None
 
 
 def check_options(options: JobOptions) -> None:
-    """Raise InvalidRequest for a choice that is not registered, and where a replay could not begin."""
+    """Raise InvalidRequest for unknown names, and for an invalid recording or mode."""
     for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
         check_name(seam, getattr(options, seam))
     check_recording(options)
@@ -78,10 +78,10 @@ def check_options(options: JobOptions) -> None:
 
 
 def check_mode(options: JobOptions, trials: int | None = None, minutes: float | None = None) -> None:
-    """Raise InvalidRequest where a job that measures nothing is asked for what only measuring brings."""
+    """Raise InvalidRequest if a mode that measures nothing has options that need measuring."""
     if options.searches:
         return
-    asked = {
+    is_set_by_option = {
         "--option measurer=detached": options.is_detached,
         f"--trials {trials}": bool(trials),
         "--minutes": minutes is not None,
@@ -89,9 +89,9 @@ def check_mode(options: JobOptions, trials: int | None = None, minutes: float | 
         "--contention on": options.beside_others,
         "task_trials": options.task_trials is not None,
     }
-    for what, is_asked in asked.items():
-        if is_asked:
+    for option, is_set in is_set_by_option.items():
+        if is_set:
             raise InvalidRequest(
-                f"{what} is for jobs that measure candidates, and {options.mode} measures none",
+                f"{option} is for jobs that measure candidates, and {options.mode} measures none",
                 hint="mallorn tune MODEL --mode search   (or leave one of both out)",
             )

@@ -1,4 +1,4 @@
-"""Limits of the CUDA architectures that nvcc 13 compiles for, and the occupancy that follows from them."""
+"""Limits of the CUDA architectures that nvcc 13 supports, and a kernel's occupancy."""
 
 import tomllib
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ GPUS: Final = tomllib.loads(Path(__file__).with_name("cuda_gpus.toml").read_text
 THREADS_PER_BLOCK: Final = 1024
 REGISTERS_PER_BLOCK: Final = 65536
 REGISTERS_PER_THREAD: Final = 255
-SHARED_RESERVED: Final = 1 << 10  # bytes that the driver takes for itself in each block, from sm_80 on
-SHARED_PER_BLOCK: Final = 48 << 10  # bytes that a kernel has without opting in to more
+SHARED_RESERVED: Final = 1 << 10  # bytes of each block that the driver reserves, from sm_80 on
+SHARED_PER_BLOCK: Final = 48 << 10  # bytes for a kernel that does not opt in to more
 WARP_SIZE: Final = 32
-_WARP_REGISTERS: Final = 256  # the unit in which a warp is given registers
-_SCHEDULERS: Final = 4  # of a multiprocessor: each has its own quarter of the registers
+_WARP_REGISTERS: Final = 256  # granularity of register allocation to a warp
+_SCHEDULERS: Final = 4  # per multiprocessor; each has a quarter of the registers
 _OLDEST: Final = 75
-_TEGRA: Final = 87  # CUDA promises no compatibility between it and desktop GPUs
+_TEGRA: Final = 87  # CUDA guarantees no binary compatibility between it and desktop GPUs
 KNOWN_ARCHS: Final = tuple(
     f"sm_{number}{suffix}"
     for number, row in GPUS["capabilities"].items()
@@ -43,12 +43,12 @@ class ComputeCapability:
 
     @property
     def shared_reserved(self) -> int:
-        """Bytes of shared memory that the driver takes for itself in each block."""
+        """Bytes of shared memory that the driver reserves in each block."""
         return SHARED_RESERVED if self.number >= 80 else 0
 
     @property
     def shared_per_block_optin(self) -> int:
-        """Bytes of shared memory that a kernel may have after `cudaFuncSetAttribute`."""
+        """Bytes of shared memory that a kernel may use after `cudaFuncSetAttribute`."""
         return self.shared_per_sm - self.shared_reserved
 
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
@@ -61,10 +61,10 @@ class ComputeCapability:
         if shared_bytes > self.shared_per_block_optin:
             return 0
         warps = -(-threads // self.warp_size)
-        of_a_warp = max(_round_up(registers * self.warp_size, _WARP_REGISTERS), _WARP_REGISTERS)
-        if of_a_warp * _round_up(warps, _SCHEDULERS) > REGISTERS_PER_BLOCK:
+        registers_per_warp = max(_round_up(registers * self.warp_size, _WARP_REGISTERS), _WARP_REGISTERS)
+        if registers_per_warp * _round_up(warps, _SCHEDULERS) > REGISTERS_PER_BLOCK:
             return 0
-        warps_with_registers = self.registers_per_sm // _SCHEDULERS // of_a_warp * _SCHEDULERS
+        warps_with_registers = self.registers_per_sm // _SCHEDULERS // registers_per_warp * _SCHEDULERS
         unit = 128 if self.number >= 80 else 256
         shared = max(_round_up(shared_bytes + self.shared_reserved, unit), 1)
         return min(
@@ -83,7 +83,7 @@ def capability(arch: str) -> ComputeCapability:
     if arch in KNOWN_ARCHS:
         number = _number(arch)
         row, types = GPUS["capabilities"][str(number)], GPUS["tensor_core_types"].items()
-        tensor = tuple(name for least, names in types if int(least) <= number for name in names)
+        tensor = tuple(name for oldest, names in types if int(oldest) <= number for name in names)
         return ComputeCapability(arch, number, row["shared_kib"] << 10, row["threads"], row["blocks"], tensor)
     hint = f"known: {', '.join(KNOWN_ARCHS)}"
     if is_obsolete(arch):
@@ -101,7 +101,7 @@ def is_obsolete(arch: str) -> bool:
 def arch_of_gpu(number: int) -> str:
     """Return the architecture to compile for on a GPU of compute capability `number` (10 * major + minor).
 
-    It is written as in TVM's tags. Raises InvalidTarget like `capability`.
+    The architecture is spelled as in TVM's tags. Raises InvalidTarget like `capability`.
     """
     row = GPUS["capabilities"].get(str(number), {"suffixes": [""]})
     return capability(f"sm_{number}{row['suffixes'][0]}").arch
@@ -110,7 +110,8 @@ def arch_of_gpu(number: int) -> str:
 def runs_on(arch: str, number: int) -> bool:
     """Return whether a GPU of compute capability `number` executes a cubin that was compiled for `arch`.
 
-    The GPU has the same major version and no lower minor one. With a suffix it is exactly this version.
+    It does if its major version is equal and its minor version not lower; with a suffix in
+    `arch`, both have to be equal.
     """
     compiled = _number(arch)
     if arch.endswith(("a", "f")) or _TEGRA in (compiled, number):

@@ -1,4 +1,4 @@
-"""Which cost models run where: told by libraries, which are looked for and not imported."""
+"""The libraries that cost models need, and which models can run here; nothing is imported."""
 
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -6,7 +6,7 @@ from typing import Final
 
 from mallorn.core.registry import REGISTRY
 
-#: What each cost model imports beside numpy. No name of a user's own is here: those are taken unseen.
+#: Libraries of each cost model besides numpy. Users' own models are assumed to have theirs.
 LIBRARIES: Final[dict[str, frozenset[str]]] = {
     "xgboost": frozenset({"xgboost"}),
     "lightgbm": frozenset({"lightgbm"}),
@@ -27,27 +27,27 @@ LIBRARIES: Final[dict[str, frozenset[str]]] = {
     "generator": frozenset({"xgboost"}),
     "automl": frozenset({"flaml", "lightgbm"}),
 }
-#: Models that are made of others.
+#: Models that consist of other models.
 PARTS: Final = {
     "ensemble": ("draft", "xgboost", "lightgbm", "forest", "mlp"),
     "moa": ("tlp",),
     "tcl": ("tlp",),
 }
-EXTRAS: Final = {"flaml": "automl", "torch": "neural"}  # of all others: `worker`
+EXTRAS: Final = {"flaml": "automl", "torch": "neural"}  # all other libraries: `worker`
 
 
 def libraries_of(cost_model: str) -> frozenset[str]:
-    """What a cost model imports, its parts included."""
+    """Return the libraries that a cost model and its parts import."""
     own = LIBRARIES.get(cost_model, frozenset())
     return own.union(*(libraries_of(part) for part in PARTS.get(cost_model, ())))
 
 
 def runnable() -> list[str]:
-    """The cost models that this process can run."""
-    there = {name for name in frozenset().union(*LIBRARIES.values()) if find_spec(name)}
-    return [name for name in REGISTRY["cost_model"] if libraries_of(name) <= there]
+    """Return the registered cost models whose libraries are installed here."""
+    installed = {name for name in frozenset().union(*LIBRARIES.values()) if find_spec(name)}
+    return [name for name in REGISTRY["cost_model"] if libraries_of(name) <= installed]
 
 
 def extras_of(libraries: Iterable[str]) -> str:
-    """The extras that have these libraries, as pip takes them."""
+    """Return the extras that install these libraries, as a comma-separated list for pip."""
     return ",".join(sorted({EXTRAS.get(name, "worker") for name in libraries}))

@@ -1,4 +1,4 @@
-"""Names of cost models, as `operator:matmul/xgboost@3` (without `@3` the active one), and their families."""
+"""Cost-model names such as `operator:matmul/xgboost@3` (without `@3`: the active version)."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,7 +13,7 @@ _CHARS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class CostModelName:
-    """Family, registered name, and the version where one is named; on a target they name one model."""
+    """Family, registered name and optional version: unique together with a target."""
 
     family: str
     name: str
@@ -25,33 +25,33 @@ class CostModelName:
 
     @property
     def is_base(self) -> bool:
-        """Whether it was pre-trained for an operator, and not for a family of a job's tasks."""
+        """Return whether the model was pretrained for an operator, not for a task family."""
         return self.family.startswith(BASE)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises InvalidRequest for anything else."""
-        line, at, version = text.partition("@")
+        """Parse FAMILY/NAME or FAMILY/NAME@VERSION. Raises InvalidRequest otherwise."""
+        line, separator, version = text.partition("@")
         family, _, name = line.rpartition("/")
-        # More digits than a column holds are no version either.
-        if not family or not name or (at and not (version.isdecimal() and len(version) < 10)):
+        # Ten digits or more may not fit the database column.
+        if not family or not name or (separator and not (version.isdecimal() and len(version) < 10)):
             raise InvalidRequest(
                 f"{text!r} does not name a cost model",
                 hint="FAMILY/NAME@VERSION, as `mallorn costmodels list` does",
             )
-        return cls(family, name, int(version) if at else None)
+        return cls(family, name, int(version) if separator else None)
 
 
 def base_family(op: str) -> str:
-    """The line of the models that were pre-trained for an operator."""
+    """Return the cost-model family that holds the models pretrained for an operator."""
     return f"{BASE}{op}"
 
 
 def scope_of(owner: str) -> str:
-    """What the families of an owner's private jobs begin with, so that nobody else's share a cost model."""
+    """Return the prefix of families of an owner's private jobs, which share no cost models."""
     return f"{PRIVATE}{sha256(owner.encode()).hexdigest()[:_CHARS]}:"
 
 
 def in_scope(family: str, scope: str) -> bool:
-    """Whether a family belongs to this scope; the empty one is everybody's."""
+    """Return whether a family is in a scope; the empty scope holds all public families."""
     return family.startswith(scope) if scope else not family.startswith(PRIVATE)

@@ -1,4 +1,4 @@
-"""What a file looks like that is not ONNX, so that the refusal can say what to do instead."""
+"""Detection of well-known formats that are not ONNX, so that an error can name the fix."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,25 +8,25 @@ _CODE: Final = "export the network as ONNX; TVM's own text forms are code and ar
 _ANOTHER: Final = "give the path of an .onnx file"
 _SOURCE: Final = "give the ONNX file it was made from"
 _PICTURES: Final = {b"\xff\xd8\xff": "JPEG", b"\x89PNG": "PNG", b"GIF8": "GIF"}
-SAMPLE_BYTES: Final = 1 << 16  # of a file's beginning and end; what its kind can be told by
+SAMPLE_BYTES: Final = 1 << 16  # bytes from a file's start and end that detection reads
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A format that is not ONNX, in words, and how to get to ONNX."""
+    """Name of a format that is not ONNX, and a hint how to get an ONNX file."""
 
     name: str
     hint: str
 
 
 def foreign_format(data: bytes) -> Foreign | None:
-    """The well-known format these bytes are in, if it is one."""
+    """Return the well-known format of these bytes; None if unknown."""
     return _binary(data) or _text(data)
 
 
 def _binary(data: bytes) -> Foreign | None:
     if data[:4] == b"PK\x03\x04":
-        # A state dict and a scripted module are both zips: the network has to be traced in Python.
+        # State dicts and scripted modules are zips; both need an export in Python.
         if b"data.pkl" in data[:4096] or b"constants.pkl" in data[-SAMPLE_BYTES:]:
             return Foreign("a PyTorch archive (.pt)", _EXPORT_TORCH)
         if b"model.weights.h5" in data:
@@ -66,5 +66,5 @@ def _text(data: bytes) -> Foreign | None:
 
 
 def _converted(name: str, suffix: str) -> Foreign:
-    """A format that the client makes ONNX of, told by the file's name."""
+    """Return a format that the client converts to ONNX, once the file has the right suffix."""
     return Foreign(name, f"mv MODEL MODEL{suffix}   (`mallorn tune` converts a file with that ending)")

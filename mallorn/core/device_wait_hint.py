@@ -1,4 +1,4 @@
-"""The words of a job that waits for a device, and the command that ends its waiting."""
+"""Reason texts of jobs that wait for a device, with the command that starts one."""
 
 import shlex
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ WAITING = (Cause.NO_DEVICE, Cause.NOT_HERE, Cause.UNLIKE)
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Where this service is: its tracker, and its data where the next command must name them."""
+    """Tracker address of this service, and ` --data DIR` unless that is the default."""
 
     tracker: str
     data: str = ""
 
     @classmethod
     def of(cls, settings: Settings) -> "ServiceAddress":
-        """As a process of the service knows it."""
+        """Read the address from the settings of a process of the service."""
         usual = settings.data_dir == default_data_dir()
         return cls(settings.tracker, "" if usual else f" --data {shlex.quote(str(settings.data_dir))}")
 
 
 def waiting_words(target: str, here: ServiceAddress, why_not_here: str = "") -> str:
-    """The reason of a job without a device: what it waits for, and below it what to type."""
+    """Return the reason of a job without a device; the second line is the command to type."""
     return f"waits for a device for {target}{_not_here(why_not_here)}\n{device_command(target, here)}"
 
 
 def command_for(reason: str, cause: str | None) -> str:
-    """What to do for a job that no device here can serve as it is; empty for all others."""
+    """Return the next command if no device here can serve the job; empty for other causes."""
     command = reason.partition("\n")[2]
     return f"next: {command}" if cause in (Cause.NOT_HERE, Cause.UNLIKE) else ""
 
@@ -40,26 +40,26 @@ def command_for(reason: str, cause: str | None) -> str:
 def paused_words(
     job_id: str, target: str, here: ServiceAddress, waited_sec: float, why_not_here: str = ""
 ) -> str:
-    """The reason of a job that was paused because no device came."""
+    """Return the reason of a job that was paused because no device came in time."""
     waited = f"{waited_sec / 60:.0f} minutes" if waited_sec >= A_WHILE_SEC else f"{waited_sec:.0f} s"
-    what = f"waited {waited} for a device for {target}{_not_here(why_not_here)}"
-    return f"{what}\n{device_command(target, here)}   (then: mallorn resume {job_id})"
+    reason = f"waited {waited} for a device for {target}{_not_here(why_not_here)}"
+    return f"{reason}\n{device_command(target, here)}   (then: mallorn resume {job_id})"
 
 
 def unlike_words(job_id: str, was: str, now: str) -> str:
-    """The reason of a job whose target has a device, of other times than the job's: they would be mixed."""
+    """Return the reason of a job whose device's times no longer compare with the job's."""
     changed = f"its times were taken on {was}; the device is {now} now, and times of the two do not compare"
     back = f"bring back governor, power, quota and TVM as they were; mallorn resume {job_id} if it is paused"
     return f"{changed}\n{back}   (or tune the model anew: that begins with all that is known)"
 
 
 def device_command(target: str, here: ServiceAddress) -> str:
-    """What to type on a machine that runs the target; first here, where others do not reach the tracker."""
-    there = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"
+    """Return the command that starts a device, after one that opens a loopback tracker."""
+    template = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"
     if is_loopback(host_and_port(here.tracker)[0]):
         start = f"mallorn up{here.data} --tracker {OTHERS_REACH}"
-        return f"{start}   (there: {there.format(target, OTHERS_REACH)})"
-    return there.format(target, here.tracker)
+        return f"{start}   (there: {template.format(target, OTHERS_REACH)})"
+    return template.format(target, here.tracker)
 
 
 def _not_here(why: str) -> str:

@@ -1,7 +1,7 @@
-"""Errors, named by what the caller must do.
+"""Error classes, each named after what the caller must do.
 
-An error's docstring is its message where none is given; `hint` is the next command to type, `suggest` the
-job options with which the same request may succeed, for whoever offers to try again.
+An error without a message uses its docstring as message. `hint` is the next command to type,
+and `suggest` holds job options with which the same request may succeed.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class MallornError(Exception):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        """What a traceback and a log show: the message, and the next step below it."""
+        """Return the message with the hint on the next line, for tracebacks and logs."""
         return f"{self.message}\nnext: {self.hint}" if self.hint else self.message
 
     @property
@@ -35,7 +35,7 @@ class MallornError(Exception):
 
     @property
     def reason(self) -> str:
-        """As a job keeps it: the message, and the next step below it."""
+        """Message and hint, as stored as a job's reason."""
         return f"{self.message}\n{self.hint}".strip()
 
     @property

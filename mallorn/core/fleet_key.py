@@ -1,4 +1,4 @@
-"""The key that a fleet shares: who knows it may register devices, ask for them, and run code on them."""
+"""The fleet's shared key: its holders may register and request devices, and run code there."""
 
 import hashlib
 import hmac
@@ -7,16 +7,16 @@ from typing import Final
 from mallorn.core.errors import InvalidRequest
 
 LEAST_CHARS: Final = 32
-#: In a data directory: the key of the parts that `mallorn up` starts there.
+#: File in a data directory with the key of the processes that `mallorn up` starts.
 KEY_FILE: Final = "rpc.key"
 HINT: Final = "MALLORN_RPC_KEY=$(openssl rand -hex 32), the same on every host of the fleet"
 
 
 class FleetKey:
-    """One key, or several while they are changed: the first proves, each is believed. False: none."""
+    """One key, or several during a change: the first signs, all verify. False without keys."""
 
     def __init__(self, text: str = "") -> None:
-        """Keys with commas between them. Raises InvalidRequest for one that can be guessed."""
+        """Split keys at commas. Raises InvalidRequest if one is too short or all are blank."""
         self._keys = tuple(each.strip().encode() for each in text.split(",") if each.strip())
         if text and not self._keys:
             raise InvalidRequest(
@@ -27,7 +27,7 @@ class FleetKey:
 
     @property
     def text(self) -> str:
-        """As it is given to a process that needs it."""
+        """Comma-separated keys, as passed to another process."""
         return ",".join(key.decode() for key in self._keys)
 
     def __bool__(self) -> bool:
@@ -37,26 +37,26 @@ class FleetKey:
         return f"FleetKey({len(self._keys)} keys)"
 
     def proof(self, purpose: str, *said: str) -> str:
-        """Shows to who shares the key that we know it: of use for this purpose and what was said, alone."""
+        """Sign the purpose and the texts with the first key; empty without keys."""
         return _signed(self._keys[0], purpose, said) if self._keys else ""
 
     def proves(self, proof: str, purpose: str, *said: str) -> bool:
-        """Whether it was made by someone who knows one of our keys; nothing is, without any."""
-        made = (_signed(key, purpose, said) for key in self._keys)
-        return any(hmac.compare_digest(each.encode(), _bytes(proof)) for each in made)
+        """Return whether `proof` was made with one of our keys; False without keys."""
+        proofs = (_signed(key, purpose, said) for key in self._keys)
+        return any(hmac.compare_digest(each.encode(), _bytes(proof)) for each in proofs)
 
     def of_session(self, match_key: str) -> list["FleetKey"]:
-        """A key that is good for one session alone: a process that runs strangers' code may have it."""
+        """Derive keys for one session, which a process that runs untrusted code may hold."""
         return [FleetKey(_signed(key, "session", (match_key,))) for key in self._keys]
 
 
-def _signed(key: bytes, purpose: str, said: tuple[str, ...]) -> str:
-    words = [purpose, *said]
-    # Lengths first: what was said cannot be cut in another way.
-    text = f"mallorn {[len(word) for word in words]} {''.join(words)}"
+def _signed(key: bytes, purpose: str, texts: tuple[str, ...]) -> str:
+    parts = [purpose, *texts]
+    # The lengths come first, so that the texts cannot be split in another way.
+    text = f"mallorn {[len(word) for word in parts]} {''.join(parts)}"
     return hmac.new(key, _bytes(text), hashlib.sha256).hexdigest()
 
 
 def _bytes(text: str) -> bytes:
-    """Of any text that JSON can bring, halves of surrogate pairs too."""
+    """Encode any text from JSON, including half surrogate pairs."""
     return text.encode(errors="surrogatepass")

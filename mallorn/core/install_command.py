@@ -1,4 +1,4 @@
-"""The line that installs an extra the way this Mallorn was installed: it is on no package index."""
+"""Commands that install extras from where this Mallorn came: it is on no package index."""
 
 import json
 from importlib import import_module
@@ -12,10 +12,10 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def install_line(extras: str) -> str:
-    """A command for `extras`, as `worker` or `server,worker`: from where this Mallorn came from."""
+    """Return the pip command that installs extras such as `server,worker`."""
     if (_ROOT / "pyproject.toml").is_file():
-        place = "." if Path.cwd() == _ROOT else str(_ROOT)
-        return f"pip install '{place}[{extras}]'"
+        source_tree = "." if Path.cwd() == _ROOT else str(_ROOT)
+        return f"pip install '{source_tree}[{extras}]'"
     source = _installed_from()
     if source:
         return f"pip install 'mallorn[{extras}] @ {source}'"
@@ -23,28 +23,28 @@ def install_line(extras: str) -> str:
 
 
 def upgrade_line() -> str:
-    """A command for the newest Mallorn of where this one came from."""
+    """Return the command that updates the checkout this Mallorn was installed from."""
     return f"git -C {_ROOT} pull" if (_ROOT / ".git").exists() else "git pull   (in a checkout of Mallorn)"
 
 
 def _installed_from() -> str:
-    """Where pip found this package (PEP 610), as pip reads it; empty where that is not known any more."""
+    """Return the URL from which pip installed this package (PEP 610); empty if unknown."""
     try:
-        told = Distribution.from_name("mallorn").read_text("direct_url.json")
+        metadata = Distribution.from_name("mallorn").read_text("direct_url.json")
     except PackageNotFoundError:
         return ""
-    if not told:
+    if not metadata:
         return ""
-    origin = json.loads(told)
+    origin = json.loads(metadata)
     url = str(origin["url"])
     if "vcs_info" in origin:
         return f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
-    is_there = not url.startswith("file://") or Path(url.removeprefix("file://")).exists()
-    return url if is_there else ""
+    exists = not url.startswith("file://") or Path(url.removeprefix("file://")).exists()
+    return url if exists else ""
 
 
 def need(module: str, what_for: str, extra: str) -> Any:
-    """The module. Raises MissingPackage, with the command that installs the extra that has it."""
+    """Import a module. Raises MissingPackage, with the command that installs its extra."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What a job may ask for, as one schema for API, CLI and table."""
+"""Schema of a job's options, shared by the API, the CLI and the database."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -22,8 +22,8 @@ from mallorn.core.states import SEARCH, ZERO_SHOT, Mode
 from mallorn.core.version import VERSION
 
 LARGEST_ROUND: Final = 64  # candidates
-DETACHED: Final = "detached"  # the measurer of jobs whose device no worker reaches
-#: Options that an earlier version had and that mean nothing any more; to remove one, name it here.
+DETACHED: Final = "detached"  # measurer of jobs whose device no worker can reach
+#: Names of removed options, which stored jobs may still have; add a name here to remove one.
 RETIRED: Final = frozenset[str]()
 MOST_PATTERNS: Final = 64
 MOST_NAMES: Final = 1024  # inputs, or free dimensions, of a model
@@ -202,12 +202,12 @@ class JobOptions(BaseModel):
 
     @property
     def beside_others(self) -> bool:
-        """Whether a version for busy machines is asked for."""
+        """Return whether the job also looks for schedules for busy machines."""
         return self.contention == "on"
 
     @property
     def waits_for_quiet(self) -> bool:
-        """Whether a round waits where others disturb its device."""
+        """Return whether a round waits while other programs disturb its device."""
         return self.wait_for_quiet == "on"
 
     @property
@@ -217,25 +217,26 @@ class JobOptions(BaseModel):
 
     @property
     def is_private(self) -> bool:
-        """Whether what it brings is kept from other owners."""
+        """Return whether the job's results are hidden from other owners."""
         return self.private == "on"
 
     @property
     def searches(self) -> bool:
-        """Whether candidates are measured, or what is known answers."""
+        """Return whether the job measures candidates, not only answers from known results."""
         return self.mode == SEARCH
 
     def timing(self) -> dict[str, object]:
-        """Return the options that must be equal for two times to compare: part of the measuring context.
+        """Return the part of the measuring context that options decide.
 
-        Of `flush_l2` auto is the cache `warm`, as it is everywhere but for some programs on GPUs.
+        Two times compare only if it is equal. `flush_l2=auto` counts as a warm cache, which it
+        is except for some programs on GPUs.
         """
         cache = {"auto": "warm", "on": "cold", "off": "kept"}[self.evaluator.flush_l2]
         timing = self.evaluator.model_dump(exclude={"flush_l2"})
         return timing | {"stopping": self.stopping, "cache": cache}
 
     def timing_inside(self, model: str, programs: int) -> dict[str, object]:
-        """Return the same for times inside one whole model, beside so many other programs."""
+        """Return the same part for times inside a whole model while `programs` others run."""
         return {"cache": "model", "beside": programs, "model": model}
 
 
@@ -258,41 +259,41 @@ class KeptOptions(JobOptions):
     def _with_patience(cls, stored: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
         problems: list[ErrorDetails] = []
         try:
-            kept = read(stored)
+            options = read(stored)
         except ValidationError as error:
-            known, problems = deepcopy(stored), error.errors()
+            valid_part, problems = deepcopy(stored), error.errors()
             for problem in problems:
-                _drop(known, problem["loc"])
-            kept = read(known)
-        extra = [each["loc"] for each in problems if each["type"] == "extra_forbidden"]
-        unknown = {".".join(map(str, place)) for place in extra}
+                _drop(valid_part, problem["loc"])
+            options = read(valid_part)
+        extra_places = [each["loc"] for each in problems if each["type"] == "extra_forbidden"]
+        unknown = {".".join(map(str, parts)) for parts in extra_places}
         if isinstance(stored, dict):
             unknown |= stored.keys() - cls.model_fields.keys() - RETIRED
-        strange = {str(each["loc"][0]) for each in problems if each["loc"] not in extra}
-        kept._strange, kept._unknown = tuple(sorted(strange)), tuple(sorted(unknown))
-        return kept
+        strange = {str(each["loc"][0]) for each in problems if each["loc"] not in extra_places}
+        options._strange, options._unknown = tuple(sorted(strange)), tuple(sorted(unknown))
+        return options
 
     def check_known(self) -> None:
-        """Raise UnknownName if this version does not know an option or its value: another has to work."""
+        """Raise UnknownName if a worker of this version cannot read an option or its value."""
         if self._unknown:
-            asked = ", ".join(self._unknown)
+            names = ", ".join(self._unknown)
             raise UnknownName(
-                f"this job has an option that version {VERSION} does not know, {asked}, and waits for a part "
+                f"this job has an option that version {VERSION} does not know, {names}, and waits for a part "
                 "of a newer version",
                 hint=ONE_VERSION,
             )
         if self._strange:
-            asked = ", ".join(self._strange)
+            names = ", ".join(self._strange)
             raise UnknownName(
-                f"this job has a value of another version for {asked}, and waits for a part of that version",
+                f"this job has a value of another version for {names}, and waits for a part of that version",
                 hint=ONE_VERSION,
             )
 
 
-def _drop(stored: Any, place: Sequence[int | str]) -> None:
-    """Take away what is at this place, or the whole list that it is in."""
-    for key in place:
-        if isinstance(stored, dict) and isinstance(stored.get(key), dict) and key != place[-1]:
+def _drop(stored: Any, path: Sequence[int | str]) -> None:
+    """Remove the value at a path; if the path leads into a list, remove the whole list."""
+    for key in path:
+        if isinstance(stored, dict) and isinstance(stored.get(key), dict) and key != path[-1]:
             stored = stored[key]
         elif isinstance(stored, dict):
             stored.pop(key, None)
@@ -300,7 +301,7 @@ def _drop(stored: Any, place: Sequence[int | str]) -> None:
 
 
 def choices(option: str) -> list[str]:
-    """The names that an option may have; none where it is no choice."""
+    """Return the names that an option accepts; empty if it takes other values."""
     annotation = JobOptions.model_fields[option].annotation
-    named = get_args(annotation) if get_origin(annotation) is Literal else sorted(REGISTRY.get(option, ()))
-    return list(named)
+    names = get_args(annotation) if get_origin(annotation) is Literal else sorted(REGISTRY.get(option, ()))
+    return list(names)

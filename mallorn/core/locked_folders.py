@@ -1,6 +1,7 @@
-"""Temporary folders whose lock tells whether their owner lives, and removing a folder whatever lies in it.
+"""Temporary folders locked by their owner process, and removal of arbitrary folder trees.
 
-The kernel takes a lock from the dead. Unlike a pid it means the same in every container that shares a disk.
+The kernel releases the lock of a dead process. Unlike a pid, a lock has the same meaning in
+all containers that share a disk.
 """
 
 import fcntl
@@ -16,7 +17,7 @@ _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def locked_folder(place: Path, prefix: str) -> Iterator[Path]:
-    """Yield a new folder that this process has locked, and remove it at the end."""
+    """Yield a new folder that this process holds a lock on, and remove it on exit."""
     folder, lock_fd = _new(place, prefix)
     try:
         yield folder
@@ -26,7 +27,7 @@ def locked_folder(place: Path, prefix: str) -> Iterator[Path]:
 
 
 def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
-    """Yield the folders of this user whose owners are dead, each locked until the next one is asked for."""
+    """Yield this user's folders whose owner is dead, each locked while the caller uses it."""
     for folder in [folder for place in places for folder in place.glob(f"{prefix}*")]:
         lock_fd = _locked(folder)
         if lock_fd is not None:
@@ -36,18 +37,18 @@ def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
                 os.close(lock_fd)
 
 
-def _new(place: Path, prefix: str) -> tuple[Path, int]:
+def _new(parent: Path, prefix: str) -> tuple[Path, int]:
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         lock_fd = _locked(folder)
         if lock_fd is not None and folder.exists():
             return folder, lock_fd
-        if lock_fd is not None:  # another's sweep was quicker than our lock
+        if lock_fd is not None:  # another process removed the folder before we locked it
             os.close(lock_fd)
 
 
 def _locked(folder: Path) -> int | None:
-    """A lock on a folder of ours; None for links, for other users' and where its owner lives."""
+    """Lock a folder; None if it is a link or another user's, or if its owner is alive."""
     try:
         lock_fd = os.open(folder, os.O_RDONLY | _FOLDER)
     except OSError:
@@ -63,47 +64,47 @@ def _locked(folder: Path) -> int | None:
 
 
 def remove_tree(root: Path) -> None:
-    """Remove a folder as far as this user can, and raise nothing.
+    """Remove a folder tree as far as this user can; never raise an error.
 
-    A child process may leave links, folders without rights, and folders in folders, deeper than a function
-    can recurse or a process can hold files open. So no link is followed, and an inner folder is moved to the
-    top before it is emptied.
+    A child process may leave links, folders without permissions, and nesting deeper than the
+    limits of recursion or open files. So links are not followed, and each inner folder is
+    moved to the top before it is emptied.
     """
     with suppress(OSError):
         root_fd = _opened(root.parent, root.name)
         try:
-            left = os.listdir(root_fd)
-            while left:
+            remaining = os.listdir(root_fd)
+            while remaining:
                 with suppress(OSError):
-                    left += _emptied(root_fd, left.pop())
+                    remaining += _emptied(root_fd, remaining.pop())
         finally:
             os.close(root_fd)
         root.rmdir()
 
 
 def _emptied(root_fd: int, name: str) -> list[str]:
-    """Remove an entry of the top; folders in it are moved to the top, and their names there returned."""
+    """Remove an entry of the top folder; move folders in it to the top, return their names."""
     with suppress(IsADirectoryError):
         os.unlink(name, dir_fd=root_fd)
         return []
-    moved: list[str] = []
+    moved_names: list[str] = []
     folder_fd = _opened(root_fd, name)
     try:
         for inner in os.listdir(folder_fd):
             try:
                 os.unlink(inner, dir_fd=folder_fd)
             except IsADirectoryError:
-                os.close(_opened(folder_fd, inner))  # who moves a folder needs the right to write it
-                moved.append(f"{os.urandom(8).hex()}-moved")
-                os.rename(inner, moved[-1], src_dir_fd=folder_fd, dst_dir_fd=root_fd)
+                os.close(_opened(folder_fd, inner))  # to move a folder, it must be writable
+                moved_names.append(f"{os.urandom(8).hex()}-moved")
+                os.rename(inner, moved_names[-1], src_dir_fd=folder_fd, dst_dir_fd=root_fd)
     finally:
         os.close(folder_fd)
     os.rmdir(name, dir_fd=root_fd)
-    return moved
+    return moved_names
 
 
 def _opened(parent: Path | int, name: str) -> int:
-    """Open a folder after giving its owner all rights to it. Raises OSError for a link."""
+    """Open a folder after giving its owner all permissions. Raises OSError for a link."""
     if isinstance(parent, Path):
         path_fd = os.open(parent / name, os.O_PATH | _FOLDER)
     else:

@@ -1,4 +1,4 @@
-"""How every process logs: a line an event on stderr, with time, level, and the job that it is about."""
+"""Logging set-up of every process: one line per event on stderr with time, level and job."""
 
 import json
 import logging
@@ -16,16 +16,16 @@ from mallorn.core.settings import Settings
 from mallorn.core.unknown_variables import unknown_variables
 
 log = logging.getLogger(__name__)
-LONGEST: Final = 8_000  # characters of a message, which may hold an address that a stranger chose
+LONGEST: Final = 8_000  # characters of a message, which may contain untrusted text
 Facts = Mapping[str, object]
 _about: ContextVar[Facts] = ContextVar("about", default=MappingProxyType({}))
 
 
 @contextmanager
 def about(**facts: object) -> Iterator[None]:
-    """What is logged inside is about this job, round or attempt.
+    """Add facts, such as job, round and attempt, to everything that is logged in the block.
 
-    A thread knows what its starter was about only if it is run in a copy of its context.
+    A thread has them only if it runs in a copy of its starter's context.
     """
     token = _about.set({**_about.get(), **facts})
     try:
@@ -35,17 +35,17 @@ def about(**facts: object) -> Iterator[None]:
 
 
 def note(**facts: object) -> None:
-    """The rest of the block of `about` is about this, too."""
+    """Add facts to everything that is logged in the rest of the enclosing `about` block."""
     _about.set({**_about.get(), **facts})
 
 
 def set_up(part: str, settings: Settings) -> None:
-    """Send what this process and the libraries in it log to stderr, as the settings say."""
+    """Send the logs of this process and its libraries to stderr in the configured format."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(part) if settings.log_format == "json" else TextLines(part))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
-    # It tells of its own plug-ins whenever a process looks at the tables' version.
+    # Alembic logs its plug-ins whenever a process reads the version of the tables.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     for sentence in unknown_variables(os.environ):
         log.warning(sentence)
@@ -71,7 +71,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line; `job`, `round` and `attempt` where there are some, `error` with a traceback."""
+    """One JSON object per line, with the facts of `about`, and `error` with a traceback."""
 
     def __init__(self, part: str) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class JsonLines(logging.Formatter):
 
 
 def _short(text: str) -> str:
-    """Return the text without secrets, cut to LONGEST characters: cut before, it would show half a secret."""
+    """Redact a text, and only then cut it to LONGEST characters: no half secret remains."""
     text = redact(text)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
 

@@ -1,6 +1,6 @@
-"""Old paths of modules that users' own classes import: the new module is loaded, with a warning.
+"""Redirects from old module paths, which users' classes may import, with a FutureWarning.
 
-They stay for one release. `workers` and `costmodels` install this when they are imported.
+Old paths are kept for one release. `workers` and `costmodels` install the redirects on import.
 """
 
 import sys
@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Final
 
-#: Longest first where one begins with another.
+#: If one old path begins with another, the longer one comes first.
 MOVED: Final = {
     "workers.search.sampler": "searchers.batch_sampler",
     "workers.search.topk": "searchers.pooled_searcher",
@@ -30,7 +30,7 @@ MOVED: Final = {
 
 
 class MovedModules(MetaPathFinder, Loader):
-    """Finds a moved module under its old name; both names are one module."""
+    """Import hook that resolves an old name to the moved module; both names are one module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -45,12 +45,12 @@ class MovedModules(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        spec = module.__spec__  # importlib wrote the old name's into it
+        spec = module.__spec__  # importlib replaced it with the spec of the old name
         module.__spec__ = spec.loader_state if spec else None
 
 
 def new_name(name: str) -> str:
-    """Where a module is now; empty where it never moved."""
+    """Return the new name of a module; empty if it was not moved."""
     for old, new in MOVED.items():
         if name == old or name.startswith(f"{old}."):
             return new + name.removeprefix(old)
@@ -58,6 +58,6 @@ def new_name(name: str) -> str:
 
 
 def install() -> None:
-    """Once a process."""
+    """Install the import hook, unless this process already has it."""
     if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
         sys.meta_path.insert(0, MovedModules())

@@ -1,4 +1,4 @@
-"""What a host refuses one of its processes, in words: room, files, handles, memory."""
+"""Errors for what the host refuses a process: disk space, file access, handles, memory."""
 
 import errno
 import os
@@ -10,14 +10,14 @@ from mallorn.core.errors import HostFault, MallornError, StorageFull
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NOT_WRITABLE: Final = frozenset({errno.EROFS, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM})
 _NO_HANDLE: Final = frozenset({errno.EMFILE, errno.ENFILE})
-# As the system, and zig's linker, say it in the words of an error.
+# Texts in errors of the system and of zig's linker.
 _NO_HANDLE_WORDS: Final = (os.strerror(errno.EMFILE), os.strerror(errno.ENFILE), "FdQuotaExceeded")
 
 
 def os_error(error: BaseException, file: str | None = None) -> MallornError | None:
-    """The sentence, and the way out, for what the host is to blame for; None for all else.
+    """Return an error with a hint if the host caused `error`; None for any other cause.
 
-    `file`: what was written, where the error may not name it.
+    `file` is the file that was accessed, for errors that do not name it.
     """
     if isinstance(error, MemoryError):
         return HostFault("this process gets no more memory", hint="free -h; then start it again")
@@ -29,17 +29,17 @@ def os_error(error: BaseException, file: str | None = None) -> MallornError | No
         return HostFault("this host has no more memory", hint="free -h; then start it again")
     if error.errno in FULL:
         return StorageFull()
-    place = error.filename or file
-    if error.errno not in _NOT_WRITABLE or place is None:
+    path = error.filename or file
+    if error.errno not in _NOT_WRITABLE or path is None:
         return None
     return StorageFull(
-        f"{place} cannot be read or written: {error.strerror}",
-        hint=f"ls -ld {place}; mount; ulimit -f; then mallorn doctor",
+        f"{path} cannot be read or written: {error.strerror}",
+        hint=f"ls -ld {path}; mount; ulimit -f; then mallorn doctor",
     )
 
 
 def no_handle(file: object = None) -> HostFault:
-    """The error for a process that may open no more files."""
+    """Return the error of a process that has too many open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return HostFault(
         f"cannot open {file or 'another file'}: too many open files (limit {soft})",
@@ -48,12 +48,12 @@ def no_handle(file: object = None) -> HostFault:
 
 
 def lacks_handles(words: str) -> bool:
-    """Whether an error of a library says that no file handle was left."""
-    return any(said in words for said in _NO_HANDLE_WORDS)
+    """Return whether the text of a library's error reports too many open files."""
+    return any(phrase in words for phrase in _NO_HANDLE_WORDS)
 
 
 def handle_left() -> bool:
-    """Whether this process may open one more file."""
+    """Return whether this process can open another file."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:

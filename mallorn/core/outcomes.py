@@ -1,12 +1,12 @@
-"""What can become of a candidate."""
+"""Outcomes of candidates."""
 
 from enum import StrEnum
 from typing import Final
 
-# To leave a candidate unbuilt is a choice: a build error whose text begins so, which is counted apart.
+# Beginning of the build error of a candidate left unbuilt on purpose, counted separately.
 NOT_COMPILED: Final = "not compiled: "
 LEFT_UNBUILT: Final = "left_unbuilt"
-#: The share of a timing in which its processors were others': more than this makes it a bound and no time.
+#: If other programs had a timing's processors for more than this share, it is an upper bound.
 QUIET_SHARE: Final = 0.05
 
 
@@ -21,14 +21,14 @@ class Outcome(StrEnum):
     WRONG_RESULT = "wrong_result"
     WORKER_LOST = "worker_lost"
     CANCELLED = "cancelled"
-    NOT_RECORDED = "not_recorded"  # a replay was asked for what its recording lacks
-    WITHDRAWN = "withdrawn"  # its device is not believed any more; the error says what it was
+    NOT_RECORDED = "not_recorded"  # the recording of a replay lacks the candidate
+    WITHDRAWN = "withdrawn"  # the device proved unreliable; the error names the former outcome
 
     @classmethod
     def read(cls, word: str) -> "Outcome":
-        """As stored; one of a newer version tells this one nothing of the candidate."""
-        known = {each.value: each for each in cls}
-        return known.get(word, cls.WORKER_LOST)
+        """Parse a stored outcome; one of a newer version becomes WORKER_LOST."""
+        outcome_by_word = {each.value: each for each in cls}
+        return outcome_by_word.get(word, cls.WORKER_LOST)
 
     @property
     def failed(self) -> bool:
@@ -36,5 +36,5 @@ class Outcome(StrEnum):
 
 
 def is_disturbed(share: float | None) -> bool:
-    """Return whether a time with this share is only an upper bound; if the share is unknown, it is none."""
+    """Return whether a time with this disturbed share is an upper bound; False if unknown."""
     return share is not None and share > QUIET_SHARE

@@ -1,4 +1,4 @@
-"""Whose fault an exception is: what a searcher or a policy raised is told as such, with its line."""
+"""Attribution of exceptions to the plugin (such as a searcher) whose code raised them."""
 
 import sys
 import traceback
@@ -12,7 +12,7 @@ from mallorn.core.registry import WORDS, resolve
 
 
 class Part(NamedTuple):
-    """A choice of a job: the seam and the name."""
+    """A plugin that a job chose: its seam and its name."""
 
     seam: str
     name: str
@@ -26,25 +26,25 @@ HINT: Final = "mend it, start its workers again, and submit the model again: wha
 
 @contextmanager
 def blame_plugins(*parts: tuple[str, str]) -> Iterator[None]:
-    """Raise PluginFailed for an exception that passed through the code of one of these (seam, name).
+    """Raise PluginFailed, with file and line, for an exception from one of these (seam, name).
 
-    What none of them had a hand in, and every MallornError, passes as it is. Raises HostFault where the host
-    gave no handle or no memory.
+    A MallornError, and an exception whose traceback contains no code of theirs, passes
+    unchanged. Raises HostFault if the host has no file handle or memory left.
     """
     try:
         yield
     except (MallornError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # whatever foreign code raises, sys.exit() too
-        known = os_error(error) if isinstance(error, OSError) else None
-        if isinstance(known, HostFault):  # a child could not start, say
-            raise known from error
+    except BaseException as error:  # plugin code may raise anything, even SystemExit
+        host_error = os_error(error) if isinstance(error, OSError) else None
+        if isinstance(host_error, HostFault):  # for example, a child could not start
+            raise host_error from error
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
             owners = (Part(*part) for part in parts if frame.filename in _files(*part))
             if (part := next(owners, None)) is not None:
-                what = f"{type(error).__name__}: {error}".removesuffix(": ")
+                description = f"{type(error).__name__}: {error}".removesuffix(": ")
                 raise PluginFailed(
-                    f"the {part} raised {what} ({frame.filename}, line {frame.lineno})",
+                    f"the {part} raised {description} ({frame.filename}, line {frame.lineno})",
                     hint=HINT,
                     seam=part.seam,
                     name=part.name,
@@ -53,10 +53,10 @@ def blame_plugins(*parts: tuple[str, str]) -> Iterator[None]:
 
 
 def _files(seam: str, name: str) -> set[str | None]:
-    """The files of a part and of its bases; none of one that cannot be loaded: that is all it raised."""
+    """Return the source files of a plugin and its base classes; empty if it does not load."""
     try:
-        found = resolve(seam, name)
+        plugin = resolve(seam, name)
     except MallornError:
         return set()
-    modules = {getattr(each, "__module__", "") for each in getattr(found, "__mro__", (found,))}
+    modules = {getattr(each, "__module__", "") for each in getattr(plugin, "__mro__", (plugin,))}
     return {getattr(sys.modules.get(module), "__file__", None) for module in modules - {"builtins", "abc"}}

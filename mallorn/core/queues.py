@@ -1,6 +1,6 @@
-"""Celery queue and task names, shared by those who send and those who serve.
+"""Names of Celery queues and tasks, for senders and receivers.
 
-Messages carry ids only: SQL is the truth and the broker merely wakes workers.
+Messages contain only ids: the state is in the database, and the broker only wakes workers.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ ROUNDS: Final = "rounds"
 TRAIN: Final = "train"
 FINISH: Final = "finish"
 WORKER_QUEUES: Final = (IMPORT, ROUNDS, FINISH, TRAIN)
-TUNING_QUEUES: Final = (ROUNDS, FINISH, TRAIN)  # of a slot beside one that imports alone
+TUNING_QUEUES: Final = (ROUNDS, FINISH, TRAIN)  # of a slot when another one only imports
 
 PLAN: Final = "control.plan"  # (job_id: str)
 SWEEP: Final = "control.sweep"  # ()
@@ -25,12 +25,12 @@ TRAIN_COST_MODEL: Final = "workers.train_cost_model"  # (job_id: str, task_id: i
 FINISH_JOB: Final = "workers.finish_job"  # (job_id: str)
 MEASURE_MACHINE: Final = "workers.measure_machine"  # (device: str)
 
-#: The loops that must live, and how often each has a turn, in seconds.
+#: Periodic tasks of the control process, with their period in seconds.
 TICKS: Final = {
     SWEEP: 5.0,
     REAP: 5.0,
     TIDY: 60.0,
-    BACK_UP: 600.0,  # looks whether the last one is a day old: a service may not run for a day
+    BACK_UP: 600.0,  # checks often for a backup a day old, as a service may not run for a day
 }
 
 _TASKS_BY_QUEUE: Final = {

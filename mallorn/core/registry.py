@@ -1,6 +1,7 @@
-"""Every name that a user can choose, and where it lives. An algorithm of ours has a line here.
+"""Registry of the names that a user can choose; each built-in algorithm has a line here.
 
-One of a user's own is named MODULE:CLASS, or as its package's entry point in the group `mallorn.SEAM`.
+A user's own class is named MODULE:CLASS, or by its package's entry point in the group
+`mallorn.SEAM`.
 """
 
 import re
@@ -100,7 +101,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
 }
 
 
-#: What a class of one's own must be; the seams that have a name for people are those that a job chooses.
+#: Base class that a user's own class must have, by seam. WORDS names the seams in messages.
 CONTRACTS: Final = {
     "search": "searchers.base:Searcher",
     "sampler": "searchers.batch_sampler:BatchSampler",
@@ -119,52 +120,53 @@ WORDS: Final = {
     "policy": "task policy",
     "families": "grouping of tasks",
 }
-_OF_ONES_OWN: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_CLASS_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
 def check_name(seam: str, name: str) -> None:
-    """Raise UnknownName, listing the known names, for what is neither registered nor MODULE:CLASS.
+    """Raise UnknownName, listing the known names, unless `name` is registered or MODULE:CLASS.
 
-    A class of one's own is not imported here: it need only be where it runs. One of ours has its name alone.
+    A user's own class is not imported here: only the process that runs it must have it.
+    Built-in classes must be given by their registered name.
     """
-    ours = {location: known for known, location in REGISTRY[seam].items()}
-    if name in ours:
-        raise UnknownName(f"{name} has a name here", hint=f"known: {ours[name]}")
-    if name in REGISTRY[seam] or (seam in CONTRACTS and (_OF_ONES_OWN.fullmatch(name) or _entry(seam, name))):
+    name_by_location = {location: registered for registered, location in REGISTRY[seam].items()}
+    if name in name_by_location:
+        raise UnknownName(f"{name} has a name here", hint=f"known: {name_by_location[name]}")
+    if name in REGISTRY[seam] or (seam in CONTRACTS and (_CLASS_PATH.fullmatch(name) or _entry(seam, name))):
         return
-    known = ", ".join(sorted(REGISTRY[seam]))
+    names = ", ".join(sorted(REGISTRY[seam]))
     also = "; or MODULE:CLASS of your own" if seam in CONTRACTS else ""
-    raise UnknownName(f"unknown {seam} {name!r}", hint=f"known: {known}{also}")
+    raise UnknownName(f"unknown {seam} {name!r}", hint=f"known: {names}{also}")
 
 
 def resolve(seam: str, name: str) -> Any:
-    """The object of a name, imported on first use.
+    """Import and return the object of a name.
 
-    Raises UnknownName, PluginFailed where a class of one's own cannot be imported, and ClassRefused where it
-    is not what the seam asks for.
+    Raises UnknownName, PluginFailed if a user's own class cannot be imported, and ClassRefused
+    if it does not implement the seam's base class.
     """
     check_name(seam, name)
     location = REGISTRY[seam].get(name)
-    return _load(location) if location else _of_ones_own(seam, name)
+    return _load(location) if location else _own_class(seam, name)
 
 
-def _of_ones_own(seam: str, name: str) -> Any:
+def _own_class(seam: str, name: str) -> Any:
     try:
-        found = _load(_entry(seam, name) or name)
+        cls = _load(_entry(seam, name) or name)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever foreign code does when it is imported, sys.exit() too
-        what = f"cannot be imported: {type(error).__name__}: {error}"
+    except BaseException as error:  # an imported module may raise anything, even SystemExit
+        problem = f"cannot be imported: {type(error).__name__}: {error}"
         hint = "put its module on the PYTHONPATH of every worker and of control, and start them again"
-        raise PluginFailed(f"the {WORDS[seam]} {name} {what}", hint=hint, seam=seam, name=name) from error
+        raise PluginFailed(f"the {WORDS[seam]} {name} {problem}", hint=hint, seam=seam, name=name) from error
     contract = _load(CONTRACTS[seam])
-    if not (isinstance(found, type) and issubclass(found, contract)):
+    if not (isinstance(cls, type) and issubclass(cls, contract)):
         why = f"is no {contract.__module__}.{contract.__name__}"
         raise ClassRefused(f"the {WORDS[seam]} {name} {why}", hint="docs/tutorials/searcher.md")
-    if undone := sorted(getattr(found, "__abstractmethods__", ())):
-        why = f"leaves part of its contract undone: {', '.join(undone)}"
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        why = f"leaves part of its contract undone: {', '.join(missing)}"
         raise ClassRefused(f"the {WORDS[seam]} {name} {why}", hint="docs/tutorials/searcher.md")
-    return found
+    return cls
 
 
 def _load(location: str) -> Any:
@@ -173,6 +175,6 @@ def _load(location: str) -> Any:
 
 
 def _entry(seam: str, name: str) -> str:
-    """Where an installed package says that it has a part of this name; empty where none does."""
-    found = entry_points(group=f"mallorn.{seam}", name=name)
-    return next((entry.value for entry in found), "")
+    """Return the MODULE:CLASS of an installed package's entry point; empty if none exists."""
+    entries = entry_points(group=f"mallorn.{seam}", name=name)
+    return next((entry.value for entry in entries), "")

@@ -1,4 +1,4 @@
-"""Settings of every process, read from the environment (`MALLORN_*`)."""
+"""Settings of all processes, read from the environment (`MALLORN_*`)."""
 
 from contextlib import suppress
 from functools import lru_cache
@@ -17,16 +17,16 @@ from mallorn.core.redaction import hide, hide_password
 SandboxMode = Literal["require", "best-effort", "off"]
 DEFAULT_URL = "http://127.0.0.1:8000"
 SECRETS: Final = ("api_key", "rpc_key", "oidc_client_secret")
-URLS: Final = ("database_url", "redis_url", "artifacts", "recordings")  # which may hold a password
+URLS: Final = ("database_url", "redis_url", "artifacts", "recordings")  # may hold a password
 
 
 def default_data_dir() -> Path:
-    """Where the embedded stack keeps its database and artifacts."""
+    """Return the folder in which the embedded stack keeps its database and artifacts."""
     return Path.home() / ".local" / "share" / "mallorn"
 
 
 class Settings(BaseSettings):
-    """One schema for client, coordinator, control, workers and devices; each reads what it needs."""
+    """Settings of client, coordinator, control, workers and devices; each uses a part."""
 
     model_config = SettingsConfigDict(env_prefix="MALLORN_", extra="ignore", hide_input_in_errors=True)
 
@@ -172,7 +172,7 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _drop_service_link(cls, values: dict[str, Any]) -> dict[str, Any]:
-        # Kubernetes sets MALLORN_PORT=tcp://10.0.0.7:8000 in each pod beside a Service named mallorn.
+        # For a Service named mallorn, Kubernetes sets MALLORN_PORT=tcp://10.0.0.7:8000.
         if "://" in str(values.get("port", "")):
             del values["port"]
         return values
@@ -233,17 +233,17 @@ class Settings(BaseSettings):
 
     @property
     def fleet_key(self) -> FleetKey:
-        """Raises InvalidRequest for a key that can be guessed, and for an empty file: that is not none."""
+        """The fleet's key. Raises InvalidRequest if it is too short or its file is empty."""
         text = self.rpc_key.get_secret_value()
-        with suppress(FileNotFoundError, NotADirectoryError):  # one that cannot be read is not none
+        with suppress(FileNotFoundError, NotADirectoryError):  # an unreadable file raises
             text = text or (self.data_dir / KEY_FILE).read_text() or "\n"
         hide(text)
         return FleetKey(text)
 
     def sandbox_mode(self, asks_for_keys: bool = False) -> SandboxMode:
-        """Return the operator's choice, or the default; `asks_for_keys` says that callers need an API key."""
-        asks = asks_for_keys or bool(self.api_keys or self.oidc_issuer)
-        return self.sandbox or ("require" if asks else "best-effort")
+        """Return the configured mode, else `require` if callers need keys or `best-effort`."""
+        needs_keys = asks_for_keys or bool(self.api_keys or self.oidc_issuer)
+        return self.sandbox or ("require" if needs_keys else "best-effort")
 
     @property
     def tracker_address(self) -> tuple[str, int]:
@@ -252,5 +252,5 @@ class Settings(BaseSettings):
 
 @lru_cache
 def settings() -> Settings:
-    """The settings of this process, read once."""
+    """Return the settings of this process, which are read once."""
     return Settings()

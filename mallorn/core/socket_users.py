@@ -1,4 +1,4 @@
-"""Asks the kernel which user of this machine holds a socket."""
+"""Queries to the kernel: which user of this machine owns a socket."""
 
 import ipaddress
 import socket
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 Address = tuple[str, int]
-End = tuple[int, int]  # the user who made a socket, and its inode
+End = tuple[int, int]  # user id of a socket's creator, and its inode
 LISTENS: Final = "0A"
 ESTABLISHED: Final = 1
 LOOKS: Final = 3
@@ -28,34 +28,34 @@ def listener_uid(port: int) -> int | None:
     """Return the user who listens at this port of 127.0.0.1; None if the kernel shows no listener."""
     listening = {row[1]: int(row[7]) for row in _rows(f" {LISTENS} ")}
     (one, mapped_one), (all_v4, mapped_all) = _written("127.0.0.1"), _written("0.0.0.0")  # noqa: S104
-    # What 127.0.0.1 reaches, the most precise first.
+    # Addresses that receive connections to 127.0.0.1, the most specific first.
     for address in (one, all_v4, mapped_one, mapped_all, *_written("::")):
-        if (found := listening.get(f"{address}:{port:04X}")) is not None:
-            return found
+        if (uid := listening.get(f"{address}:{port:04X}")) is not None:
+            return uid
     return None
 
 
 def peer_uid(ours: Address, theirs: Address) -> int | None:
     """Return the user who made the other end of a connection within this machine; None if that is unknown.
 
-    The caller has to check afterwards that its own end is connected still: only until it is not do both
-    addresses belong to this connection and to no later one.
+    The caller must check afterwards that its own end is still connected: otherwise both
+    addresses may belong to a later connection.
     """
     if sys.platform != "linux":
         return None
     ours, theirs = _plain(ours), _plain(theirs)
-    seen = _open_end(theirs, ours)
+    end = _open_end(theirs, ours)
     for _ in range(LOOKS):
-        # A socket that is being closed is root's, says the kernel: two equal answers are of an open one.
-        before, seen = seen, _open_end(theirs, ours)
-        if seen is not None and seen == before:
-            return seen[0]
+        # The kernel reports root for a closing socket; two equal answers mean that it is open.
+        previous_end, end = end, _open_end(theirs, ours)
+        if end is not None and end == previous_end:
+            return end[0]
     return None
 
 
 def user_name(uid: int) -> str:
-    """Return how messages call a user."""
-    import pwd  # which not every system has on which the client runs
+    """Return a user's name for messages, such as `user ada`."""
+    import pwd  # missing on some systems that the client supports
 
     with suppress(KeyError):
         return f"user {pwd.getpwuid(uid).pw_name}"
@@ -63,28 +63,28 @@ def user_name(uid: int) -> str:
 
 
 def _open_end(local: Address, remote: Address) -> End | None:
-    """Return the established socket between two addresses; None if there is none, or its holder closed it."""
-    with suppress(OSError):  # a kernel without socket diagnosis, as gVisor's, lists its sockets all the same
-        if (found := _diagnosed(local, remote)) is not None:
-            return found
+    """Return the established socket between two addresses; None if none or already closed."""
+    with suppress(OSError):  # a kernel without NETLINK_SOCK_DIAG, as gVisor's, still has /proc
+        if (end := _diagnosed(local, remote)) is not None:
+            return end
     places = zip(_written(local[0]), _written(remote[0]), strict=True)
-    for one, other in places:
-        for row in _rows(f" {one}:{local[1]:04X} {other}:{remote[1]:04X} {ESTABLISHED:02X} "):
+    for local_host, remote_host in places:
+        for row in _rows(f" {local_host}:{local[1]:04X} {remote_host}:{remote[1]:04X} {ESTABLISHED:02X} "):
             return _held(int(row[7]), int(row[9]))
     return None
 
 
 def _diagnosed(local: Address, remote: Address) -> End | None:
-    """Ask the kernel for this one socket: /proc lists all of them, which takes milliseconds."""
+    """Query this one socket: faster than /proc, which lists all sockets in milliseconds."""
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
     packed = [socket.inet_pton(family, host) for host, _ in (local, remote)]
-    wanted = (
+    query = (
         QUERY.pack(family, socket.IPPROTO_TCP, 0, 0, ANY)
         + ADDRESSES.pack(local[1], remote[1], *packed)
         + PLACE.pack(0, ANY, ANY)
     )
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, SOCK_DIAG) as kernel:
-        kernel.send(HEADER.pack(HEADER.size + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST, 1, 0) + wanted)
+        kernel.send(HEADER.pack(HEADER.size + len(query), SOCK_DIAG_BY_FAMILY, REQUEST, 1, 0) + query)
         answer = kernel.recv(8192)
     if HEADER.unpack_from(answer)[1] != SOCK_DIAG_BY_FAMILY:
         return None
@@ -93,27 +93,27 @@ def _diagnosed(local: Address, remote: Address) -> End | None:
 
 
 def _held(uid: int, inode: int) -> End | None:
-    return (uid, inode) if inode else None  # one without an inode has no holder any more
+    return (uid, inode) if inode else None  # a socket without an inode was closed by its owner
 
 
-def _rows(words: str) -> list[list[str]]:
-    """Return the kernel's rows of TCP sockets in which these words stand, split at spaces."""
+def _rows(text: str) -> list[list[str]]:
+    """Return the kernel's rows of TCP sockets that contain a text, split at spaces."""
     rows = []
     for table in ("tcp", "tcp6"):
-        with suppress(FileNotFoundError):  # of a system that is not Linux, or has no IPv6
+        with suppress(FileNotFoundError):  # not Linux, or no IPv6
             lines = Path("/proc/self/net", table).read_text().splitlines()[1:]
-            rows += [line.split() for line in lines if words in line]
+            rows += [line.split() for line in lines if text in line]
     return rows
 
 
 def _plain(address: Address) -> Address:
-    """Return an address without the IPv6 writing of an IPv4 one."""
+    """Return an address with an IPv4-mapped IPv6 host converted to IPv4."""
     host = ipaddress.ip_address(address[0])
     return str(getattr(host, "ipv4_mapped", None) or host), address[1]
 
 
 def _written(host: str) -> tuple[str, ...]:
-    """Return a host as the kernel's tables write it; one of IPv4 stands in that of IPv6 as well."""
+    """Return a host as written in the kernel's tables; IPv4 hosts also in the IPv6 form."""
     address = ipaddress.ip_address(host)
     if address.version == 6:
         return (_words(address.packed),)
@@ -121,5 +121,5 @@ def _written(host: str) -> tuple[str, ...]:
 
 
 def _words(packed: bytes) -> str:
-    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
-    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+    groups = (packed[start : start + 4] for start in range(0, len(packed), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in groups)

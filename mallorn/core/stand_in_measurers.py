@@ -1,7 +1,8 @@
 """Measurers that stand in for devices: `replay` of recordings, and `simulated`.
 
-Their times must never meet real ones, in no cost model, best or schedule. All of these are kept by target, so
-a job of theirs has a target of its own: TVM makes the same of it, and its `device` says who stands in.
+Their times must never mix with real ones in cost models, best times or schedules, which are
+all stored by target. So their jobs get a separate target: its `device` names the measurer, and
+TVM treats it like the original.
 """
 
 from typing import Final
@@ -10,12 +11,12 @@ from mallorn.core.errors import InvalidRequest, InvalidTarget
 from mallorn.core.job_options import DETACHED, JobOptions
 from mallorn.core.targets import Target, parse_target
 
-DEVICE: Final = "tvm"  # the measurer that stands in for nobody
-ON_DEVICES: Final = frozenset({DEVICE, DETACHED})  # measurers of what TVM built, on real devices
+DEVICE: Final = "tvm"  # the measurer on devices that workers reach
+ON_DEVICES: Final = frozenset({DEVICE, DETACHED})  # measurers on real devices
 STAND_INS: Final = frozenset({"replay", "simulated"})
 UNSAID: Final = "the measurer tells times of no device, and does not say so"
 SAY_SO: Final = 'stands_in = "simulated" in its class   (workers/measure/base.py)'
-#: As MALLORN_RECORDINGS: any file, for who is alone on a machine.
+#: Value of MALLORN_RECORDINGS that allows any file, for the only user of a machine.
 ANY_RECORDING: Final = "*"
 LONGEST_NAME: Final = 400
 
@@ -26,15 +27,15 @@ def is_built_by_tvm(options: JobOptions) -> bool:
 
 
 def stand_in(target: Target) -> str:
-    """Who measures in place of devices of this target; empty where devices do."""
+    """Return the stand-in measurer that a target names; empty for real devices."""
     named = target.attrs.get("device")
     return str(named) if named in STAND_INS else ""
 
 
 def measured_target(target: Target, measurer: str) -> Target:
-    """The target of a job that asks for this one and this measurer.
+    """Return a job's target, to which a stand-in measurer is added as its device.
 
-    Raises InvalidTarget for a target that names a device already, of TVM's or another stand-in.
+    Raises InvalidTarget if the target already names a device or another stand-in measurer.
     """
     named = target.attrs.get("device")
     if measurer in STAND_INS and named not in (None, measurer):
@@ -48,12 +49,12 @@ def measured_target(target: Target, measurer: str) -> Target:
 
 
 def real_target(target: Target) -> Target:
-    """The target without whoever stands in for its devices."""
+    """Return the target without its device, and so without a stand-in measurer."""
     return parse_target({name: value for name, value in target.attrs.items() if name != "device"})
 
 
 def check_recording(options: JobOptions) -> None:
-    """Raise InvalidRequest unless a replay names a recording as it may, and no other measurer names one."""
+    """Raise InvalidRequest if a replay has no valid recording, or another measurer has one."""
     name = options.recording
     if options.measurer != "replay":
         if name:
@@ -76,7 +77,7 @@ def check_recording(options: JobOptions) -> None:
 def recording_place(options: JobOptions, recordings: str) -> str:
     """Return the path or URL of the recording that a replay names; `recordings` is the operator's setting.
 
-    Raises InvalidRequest for a name that the setting does not allow. A URL is the operator's, never a job's.
+    Raises InvalidRequest if the setting does not allow the name; jobs cannot give a URL.
     """
     check_recording(options)
     name = options.recording
@@ -101,7 +102,7 @@ def recording_place(options: JobOptions, recordings: str) -> str:
 
 
 def measured_by(name: str) -> str:
-    """Who measured, in words; empty where devices did, which needs no word."""
+    """Return who measured as text, such as `measured by replay`; empty for real devices."""
     if not name or name in ON_DEVICES:
         return ""
     return f"measured by {name}{', on no device' if name in STAND_INS else ''}"

@@ -1,4 +1,4 @@
-"""The states of jobs, tasks and rounds, and which of them are final.
+"""States of jobs, tasks and rounds, and their transitions.
 
 job:   queued -> importing -> tuning -> finishing -> done
        any of the first four -> failed | cancelled;  queued..tuning <-> paused;  done -> tuning (more trials)
@@ -10,7 +10,7 @@ round: queued -> leased -> done;  queued|leased -> cancelled
 from enum import StrEnum
 from typing import Final, Literal
 
-# How a job comes to its schedules: by measuring candidates, or by what is known, checked or as it is.
+# How a job finds schedules: measure candidates, or use known results, checked or unchecked.
 Mode = Literal["search", "one-shot", "zero-shot"]
 SEARCH: Final = "search"
 ZERO_SHOT: Final = "zero-shot"
@@ -37,11 +37,11 @@ FINAL: Final = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 class Cause(StrEnum):
     """What a job's reason is about, for programs: its words are for people."""
 
-    OTHER = "other"  # what the words say, and nobody has to tell apart
-    OWNER = "owner"  # its owner paused it: whoever follows it waits for that person
-    NO_DEVICE = "no_device"  # no device of its target answers
-    NOT_HERE = "not_here"  # nor can the service's own machine run one
-    UNLIKE = "unlike"  # those that answer are not as the one that took the job's times
+    OTHER = "other"  # any other cause; the reason's text names it
+    OWNER = "owner"  # the owner paused the job; a client that follows it keeps waiting
+    NO_DEVICE = "no_device"  # no device of the job's target answers
+    NOT_HERE = "not_here"  # no device answers, and the service's machine cannot run one
+    UNLIKE = "unlike"  # the times of the devices that answer do not compare with the job's
 
     @classmethod
     def _missing_(cls, _of_a_newer_version: object) -> "Cause":
@@ -73,13 +73,13 @@ class RoundState(StrEnum):
 
 
 class WorkKind(StrEnum):
-    """What one process at a time does, under a lease."""
+    """Kinds of work that one process at a time does under a lease."""
 
     ROUND = "round"
     IMPORT = "import"
     FINISH = "finish"
-    PLAN = "plan"  # the planner's turn at a target
-    MACHINE = "machine"  # finding out what a device computes and moves
+    PLAN = "plan"  # plan the rounds of all jobs of a target
+    MACHINE = "machine"  # probe a device's compute rate and bandwidth
 
 
 class StageKind(StrEnum):
@@ -91,22 +91,22 @@ class StageKind(StrEnum):
 
 
 class MeasurementKind(StrEnum):
-    """Why a candidate was measured; only `trial` rows are spent from a budget."""
+    """Why a candidate was measured; only `trial` rows count against a job's budget."""
 
     TRIAL = "trial"
     FINISH = "finish"
-    FOREIGN = "foreign"  # a trial of another dataset
+    FOREIGN = "foreign"  # a trial imported from another dataset
     FOREIGN_FINISH = "foreign_finish"
 
     @property
     def foreign(self) -> "MeasurementKind":
-        """What a measurement is where it is imported: it teaches, and is never promoted."""
+        """The kind after an import: it trains cost models, but is never promoted."""
         return _IMPORTED.get(self, self)
 
     @property
     def measured(self) -> "MeasurementKind":
-        """What it was where it was measured."""
-        return next((here for here, there in _IMPORTED.items() if there is self), self)
+        """The kind in the dataset in which it was measured."""
+        return next((original for original, imported in _IMPORTED.items() if imported is self), self)
 
 
 _IMPORTED: Final = {

@@ -1,16 +1,16 @@
-"""What both databases can store: Postgres takes no NUL, JSON no infinity, and UTF-8 no half of a pair."""
+"""JSON that SQLite and Postgres can store: no NUL, infinity or half surrogate pair."""
 
 import json
 import math
 from typing import Any, Final
 
 MAX_DEPTH: Final = 20
-WIDEST: Final = 2**63  # SQLite's whole numbers end below it
+WIDEST: Final = 2**63  # SQLite's integers are smaller
 TOLD: Final = 80  # characters
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value of a stranger's text. Raises ValueError unless it is JSON that can be stored."""
+    """Parse untrusted JSON. Raises ValueError if it is invalid or cannot be stored."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -20,18 +20,18 @@ def read_json(text: str | bytes) -> Any:
 
 
 def compact_json(value: object) -> str:
-    """JSON without blanks, keys sorted: equal values are equal texts."""
+    """Return JSON without spaces and with sorted keys: equal values give equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def told(stranger: object) -> str:
-    """A stranger's word as a part of a sentence: short, in one line, without what moves a cursor."""
+    """Return untrusted text for use in a sentence: cut to TOLD characters, on one line."""
     text = str(stranger)[:TOLD]
     return text if text.isprintable() else ascii(text)
 
 
 def check_storable(value: Any, depth: int = 0) -> None:
-    """Raise ValueError for a JSON value that some database, or JSON itself, would refuse."""
+    """Raise ValueError if a database or JSON itself cannot represent the value."""
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):

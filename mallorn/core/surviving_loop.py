@@ -1,4 +1,4 @@
-"""Loops that must live: what a part of one turn raises is told, and costs that part alone."""
+"""Loops that survive errors: an error in one part of a turn is logged and ends that part."""
 
 import logging
 import math
@@ -9,23 +9,23 @@ from typing import Final
 
 from mallorn.core.errors import StorageFull, Unavailable
 
-#: One that fails in every turn would fill the log.
+#: An error that repeats in every turn would otherwise fill the log.
 TOLD_EVERY_SEC: Final = 60.0
-_told_sec: dict[tuple[str, type[Exception]], float] = {}
+_logged_sec: dict[tuple[str, type[Exception]], float] = {}
 log = logging.getLogger(__name__)
 
 
 class Turn:
-    """One turn of such a loop; `steady_sec` is for how long its turns have been coming."""
+    """One turn of such a loop, which has run regularly for `steady_sec` seconds."""
 
     def __init__(self, steady_sec: float = math.inf) -> None:
         self.steady_sec = steady_sec
         self.whole = True
-        self.away = False  # the database is: many parts of one kind need not all wait for it
+        self.away = False  # the database is unavailable, so similar parts can be skipped
 
     @contextmanager
     def part(self, words: str) -> Iterator[None]:
-        """What is done whatever became of the parts before it."""
+        """Run a part of the turn; log its error instead of raising it."""
         try:
             yield
         except Exception as error:
@@ -34,8 +34,8 @@ class Turn:
 
 
 def tell(words: str, error: Exception) -> None:
-    """Log what a loop survives, with its traceback: the same thing once a minute."""
-    now_sec, what = time.monotonic(), (words, type(error))
-    if now_sec - _told_sec.get(what, -math.inf) >= TOLD_EVERY_SEC:
-        _told_sec[what] = now_sec
+    """Log an error that a loop survives, with traceback, at most once a minute per kind."""
+    now_sec, key = time.monotonic(), (words, type(error))
+    if now_sec - _logged_sec.get(key, -math.inf) >= TOLD_EVERY_SEC:
+        _logged_sec[key] = now_sec
         log.error("%s: %s: %s", words, type(error).__name__, error, exc_info=error)

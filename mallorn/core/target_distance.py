@@ -1,4 +1,4 @@
-"""How near two targets are to each other: whose schedules and models are the better prior for a third."""
+"""Distance between targets, to select the best prior schedules and models for another one."""
 
 from math import log2
 from typing import Final, NamedTuple
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.targets import Target
 
-# LLVM's names of x86 processors with vectors of 512 bits, as their names begin; others have 256 or fewer.
+# Prefixes of LLVM's names of x86 processors with 512-bit vectors; others have 256 or fewer.
 WIDE: Final = (
     *(
         "x86-64-v4",
@@ -24,20 +24,20 @@ WIDE: Final = (
 
 
 class Distance(NamedTuple):
-    """Less is nearer: what comes first counts most."""
+    """Distance between two targets; smaller is nearer, and earlier fields weigh more."""
 
     other_vectors: bool
     other_processor: bool
-    cores: float  # doublings
+    cores: float  # absolute log2 of the ratio of core counts
 
     @property
     def cuts_alike(self) -> bool:
-        """Whether schedules for one are cut as they would be for the other: for its vectors and its cores."""
+        """Return whether both targets have equal vectors and cores, and so tile sizes."""
         return not self.other_vectors and not self.cores
 
 
 def distance(one: Target, other: Target) -> Distance | None:
-    """How far two targets are from each other; None: they are no kin."""
+    """Return the distance between two targets; None if their kinds or stand-ins differ."""
     if one.kind != other.kind or stand_in(one) != stand_in(other):
         return None
     cores = abs(log2(one.num_cores / other.num_cores))

@@ -1,4 +1,4 @@
-"""Canonical targets: one JSON text for one meaning, and the key a tracker files its devices under."""
+"""Canonical targets: one JSON text per meaning, and the key of devices in a tracker."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from mallorn.core.errors import InvalidTarget
 from mallorn.core.storable_json import TOLD, check_storable, read_json
 
 LOCAL = "local"
-CUDA: Final = "cuda"  # like `local`, resolved on a machine that has such a device
+CUDA: Final = "cuda"  # like `local`, resolved on a machine with such a device
 TargetAttrs = TypedDict(
     "TargetAttrs",
     {
@@ -59,7 +59,7 @@ EXAMPLE = '{"kind": "llvm", "mcpu": "haswell", "num-cores": 4}'
 CUDA_EXAMPLE: Final = '{"kind": "cuda", "arch": "sm_80"}'
 EXAMPLES = f"local   or   '{EXAMPLE}'   or   nvidia/nvidia-h100"
 _USE = f"--target {EXAMPLES}"
-LONGEST: Final = 2000  # characters: a database indexes no longer ones
+LONGEST: Final = 2000  # characters: databases cannot index longer texts
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _Fits = tuple[str, Callable[[object], bool]]
 _TYPES: Final[dict[Any, _Fits]] = {
@@ -73,7 +73,7 @@ _TYPES: Final[dict[Any, _Fits]] = {
 _ANYTHING: Final[_Fits] = ("value", lambda _: True)
 _LISTS: Final = frozenset({"keys", "libs", "mattr"})
 _NVIDIA: Final = "nvidia/"
-# What a kernel may use on every GPU that nvcc 13 compiles for.
+# Limits of a kernel on every GPU that nvcc 13 compiles for.
 _GPU_LIMITS: Final[TargetAttrs] = {
     "max_threads_per_block": THREADS_PER_BLOCK,
     "max_num_threads": THREADS_PER_BLOCK,
@@ -87,7 +87,7 @@ _GPU_LIMITS: Final[TargetAttrs] = {
 class Target:
     """A target in canonical form: keys sorted, no white space.
 
-    A CPU has `num-cores`. A CUDA target has no tag but an architecture and the limits of a block.
+    A CPU target has `num-cores`. A CUDA target has an architecture, block limits and no tag.
     """
 
     text: str
@@ -98,7 +98,7 @@ class Target:
 
     @cached_property
     def key(self) -> str:
-        """Names the target in tracker keys, queues and directories."""
+        """Short hash that identifies the target in tracker keys, queues and directories."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
     @property
@@ -120,8 +120,8 @@ class Target:
 def parse_target(value: str | Mapping[str, object]) -> Target:
     """Read a target given as JSON (text or dict), a TVM tag or the old `llvm -mcpu=...` form.
 
-    A CUDA target is filled up from its tag and its architecture; attributes that are given win. Raises
-    InvalidTarget naming the unknown key, the missing `num-cores` or architecture, or the unreadable text.
+    A CUDA target is completed from its tag and architecture, but given attributes win. Raises
+    InvalidTarget, naming the unknown key, missing `num-cores` or architecture, or bad text.
     """
     attrs = _attributes(value)
     try:
@@ -145,10 +145,10 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
             "a CPU target needs num-cores, a whole number above 0",
             hint=f"--target '{json.dumps({**attrs, 'num-cores': 4})}'   (for four cores)",
         )
-    for name, held in attrs.items():
-        word, fits = _TYPES.get(TargetAttrs.__annotations__[name], _ANYTHING)
-        if not fits(held):
-            raise InvalidTarget(f"the target's {name} is no {word}: {str(held)[:TOLD]!r}", hint=_USE)
+    for name, given in attrs.items():
+        expected, fits = _TYPES.get(TargetAttrs.__annotations__[name], _ANYTHING)
+        if not fits(given):
+            raise InvalidTarget(f"the target's {name} is no {expected}: {str(given)[:TOLD]!r}", hint=_USE)
     if kind == CUDA:
         attrs = _full_cuda_attributes(attrs)
     text = json.dumps(attrs, sort_keys=True, separators=(",", ":"))
@@ -188,7 +188,7 @@ def _full_cuda_attributes(given: TargetAttrs) -> TargetAttrs:
 def _tagged(tag: str | None) -> TargetAttrs:
     """Return the architecture of a GPU that TVM has a tag for. Raises InvalidTarget.
 
-    Its L2 cache, whose size TVM states for some, is left out: a GPU has one target, however it is named.
+    TVM's L2 size is omitted, so that a GPU has the same target whichever way it is named.
     """
     if tag is None:
         return {}
@@ -196,10 +196,10 @@ def _tagged(tag: str | None) -> TargetAttrs:
     name = tag.removeprefix(_NVIDIA)
     if name not in archs:
         usable = [each for each, arch in archs.items() if not is_obsolete(arch)]
-        near = [each for each in usable if name in each] or get_close_matches(name[:TOLD], usable)
-        words = ", ".join(_NVIDIA + each for each in near[:3])
+        similar = [each for each in usable if name in each] or get_close_matches(name[:TOLD], usable)
+        examples = ", ".join(_NVIDIA + each for each in similar[:3])
         raise InvalidTarget(
-            f"TVM has no GPU tag {tag[:TOLD]!r}" + (f"; it has {words}" if near else ""),
+            f"TVM has no GPU tag {tag[:TOLD]!r}" + (f"; it has {examples}" if similar else ""),
             hint=f"--target '{CUDA_EXAMPLE}'   (with the architecture of your GPU)",
         )
     return {"arch": archs[name]}

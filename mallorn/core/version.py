@@ -1,4 +1,4 @@
-"""The version of all of Mallorn, and of its API."""
+"""Version of Mallorn and of its API."""
 
 VERSION = "0.1.0"
 SUMMARY = "Mallorn tunes tensor programs for the hardware their users own."

@@ -1,1 +1,1 @@
-"""A job as HTML: a page of one file, and a card for notebooks. Nothing is fetched, no script, all escaped."""
+"""A job as HTML: a one-file page and a notebook card, escaped, without scripts or requests."""

@@ -12,23 +12,23 @@ from mallorn.wording.format_values import duration, latency
 STEPS: Final = (1, 2, 5)
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 80, 16, 14, 40
-# A line farther from the curve would flatten it: it is told in words.
+# A line farther from the curve (as a factor) would flatten it, so the chart names it as text.
 APART: Final = 4.0
 Read = Callable[[CurvePoint], float]
 
 
 def even_ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`, about so many."""
+    """Return about `about` round numbers from `low` to `high`, evenly spaced."""
     if high <= low:
         return [low]
-    rough = (high - low) / about
-    size = 10.0 ** math.floor(math.log10(rough))
-    step = next(step * size for step in (*STEPS, 10) if step * size >= rough)
-    return [at * step for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    rough_step = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(rough_step))
+    step = next(step * power for step in (*STEPS, 10) if step * power >= rough_step)
+    return [multiple * step for multiple in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """One, two and five times powers of ten; where the range is too narrow for two of them, even ones."""
+    """Return 1, 2 and 5 times powers of ten; even ticks if the range has fewer than two."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**power for power in powers for step in STEPS]
     inside = [tick for tick in ticks if low <= tick <= high]
@@ -36,21 +36,21 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def thinned(ticks: list[float], most: int = 7) -> list[float]:
-    """Every second, third, ... of too many."""
+    """Return every n-th tick, so that at most `most` remain."""
     return ticks[:: math.ceil(len(ticks) / most)]
 
 
 def padded(values: Iterable[float]) -> tuple[float, float]:
-    """The range of the values with some room above and below, on a logarithmic axis."""
-    known = list(values)
-    low, high = min(known), max(known)
-    room = max((high / low) ** 0.08, 1.01)
-    return low / room, high * room
+    """Return the range of the values with a margin on both sides, for a logarithmic axis."""
+    value_list = list(values)
+    low, high = min(value_list), max(value_list)
+    margin = max((high / low) ** 0.08, 1.01)
+    return low / margin, high * margin
 
 
 @dataclass(frozen=True)
 class XAxis:
-    """What a curve is drawn against."""
+    """X axis of a chart: its title, and how to read and format a point's value."""
 
     title: str
     read: Read
@@ -63,7 +63,7 @@ SECONDS: Final = XAxis("time since submit", lambda point: point.sec, duration)
 
 @dataclass(frozen=True)
 class _Frame:
-    """From values to places."""
+    """Mapping from values to coordinates in the SVG."""
 
     right: float
     low: float
@@ -80,27 +80,27 @@ class _Frame:
 def chart(
     points: Sequence[CurvePoint], axis: XAxis, beside_us: Mapping[str, float] | None = None
 ) -> Html | None:
-    """The curve on a logarithmic axis, with dashed lines for other latencies; None without two points."""
+    """Draw the curve on a log axis, with lines at other latencies; None without two points."""
     if len(points) < 2:
         return None
     ends_us = [point.total_us for point in (points[0], points[-1])]
-    known = beside_us or {}
-    beside = {n: us for n, us in known.items() if min(ends_us) / APART <= us <= max(ends_us) * APART}
-    low, high = padded([*ends_us, *beside.values()])
+    others_us = beside_us or {}
+    drawn_us = {n: us for n, us in others_us.items() if min(ends_us) / APART <= us <= max(ends_us) * APART}
+    low, high = padded([*ends_us, *drawn_us.values()])
     frame = _Frame(axis.read(points[-1]) or 1.0, low, high)
-    beyond = "; ".join(f"{name}, {latency(us)}" for name, us in known.items() if name not in beside)
-    place = {"x": WIDTH - RIGHT, "y": TOP + 4, "text_anchor": "end", "class_": "title"}
-    said = f"from {latency(points[0].total_us)} to {latency(points[-1].total_us)}"
+    omitted = "; ".join(f"{name}, {latency(us)}" for name, us in others_us.items() if name not in drawn_us)
+    title_place = {"x": WIDTH - RIGHT, "y": TOP + 4, "text_anchor": "end", "class_": "title"}
+    range_words = f"from {latency(points[0].total_us)} to {latency(points[-1].total_us)}"
     return el(
         "svg",
         _grid(frame, axis),
-        _beside(frame, beside),
-        el("text", f"off the picture: {beyond}", **place) if beyond else None,
+        _beside(frame, drawn_us),
+        el("text", f"off the picture: {omitted}", **title_place) if omitted else None,
         el("path", d=_path(points, axis, frame), class_="curve"),
         _marks(points, axis, frame),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
-        aria_label=f"best weighted latency against {axis.title}: {said}",
+        aria_label=f"best weighted latency against {axis.title}: {range_words}",
     )
 
 
@@ -125,7 +125,7 @@ def _beside(frame: _Frame, beside_us: Mapping[str, float]) -> Iterator[Html]:
 
 
 def _path(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> str:
-    """A line that falls in steps."""
+    """Return the SVG path of the curve, which falls in steps."""
     first, *later = points
     words = [f"M{frame.x(axis.read(first))} {frame.y(first.total_us)}"]
     words += [f"H{frame.x(axis.read(point))}V{frame.y(point.total_us)}" for point in later]
@@ -133,7 +133,7 @@ def _path(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> str:
 
 
 def _marks(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> Iterator[Html]:
-    """A dot wherever the total fell, which says when."""
+    """Yield a dot with a tooltip for each point at which the total fell."""
     before_us = math.inf
     for point in points:
         if point.total_us < before_us:

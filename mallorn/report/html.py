@@ -1,4 +1,4 @@
-"""Builds HTML from texts that are all escaped, but for what was built here."""
+"""HTML builder that escapes all texts, except HTML that it built itself."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -8,24 +8,24 @@ from mallorn.wording.format_values import Cell, Column, cell
 
 T = TypeVar("T")
 VOID: Final = frozenset({"meta"})
-Child = Any  # a text or a number, Html, None (nothing), or an iterable of such
+Child = Any  # text, number, Html, None (nothing), or an iterable of these
 
 
 class Html(str):
-    """Text that is markup already. Only `el` and constants of ours may make it."""
+    """Text that is already HTML. Only this module and constants of ours may create it."""
 
     __slots__ = ()
 
 
 def el(tag: str, /, *children: Child, **attributes: Any) -> Html:
-    """An element: `class_="x"` and `aria_label="y"` are class="x" and aria-label="y", None leaves out."""
-    known = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
-    words = "".join(f' {key}="{escape(str(value))}"' for key, value in known if value is not None)
-    return Html(f"<{tag}{words}>" if tag in VOID else f"<{tag}{words}>{join(children)}</{tag}>")
+    """Return an element; `aria_label="y"` becomes aria-label="y", and None is omitted."""
+    pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
+    text = "".join(f' {key}="{escape(str(value))}"' for key, value in pairs if value is not None)
+    return Html(f"<{tag}{text}>" if tag in VOID else f"<{tag}{text}>{join(children)}</{tag}>")
 
 
 def join(children: Iterable[Child]) -> Html:
-    """All of them, one after the other."""
+    """Concatenate the HTML of all children."""
     return Html("".join(_text(child) for child in children))
 
 
@@ -40,15 +40,15 @@ def _text(child: Child) -> str:
 
 
 def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Html:
-    """One line a value; numbers stand to the right."""
-    lines = [[column.of(value) for column in columns] for value in values]
+    """Return a table with one row per value; columns with numbers are right-aligned."""
+    rows = [[column.of(value) for column in columns] for value in values]
     heads = [
-        el("th", column.heading.replace("\n", " "), scope="col", class_=_side([line[at] for line in lines]))
-        for at, column in enumerate(columns)
+        el("th", column.heading.replace("\n", " "), scope="col", class_=_side([line[index] for line in rows]))
+        for index, column in enumerate(columns)
     ]
-    body = (el("tr", (el("td", _shown(each), class_=_side([each])) for each in line)) for line in lines)
-    whole = el("table", el("thead", el("tr", heads)), el("tbody", body))
-    return el("div", whole, class_="wide", tabindex=0)  # wider than the page, it scrolls by keyboard, too
+    body = (el("tr", (el("td", _shown(each), class_=_side([each])) for each in line)) for line in rows)
+    element = el("table", el("thead", el("tr", heads)), el("tbody", body))
+    return el("div", element, class_="wide", tabindex=0)  # focusable, to scroll by keyboard
 
 
 def _side(cells: Iterable[Cell]) -> str | None:
@@ -60,6 +60,6 @@ def _shown(value: Cell) -> str:
 
 
 def facts(known: Mapping[str, Cell]) -> Html:
-    """Names and values; what is empty is left out."""
+    """Return a description list of names and values, without empty values."""
     pairs = ((name, value) for name, value in known.items() if value not in (None, ""))
     return el("dl", (el("div", el("dt", name), el("dd", value)) for name, value in pairs))

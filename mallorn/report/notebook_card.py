@@ -1,4 +1,4 @@
-"""A job as notebooks show it: how it stands, its curve and its heaviest tasks; renewed while it runs."""
+"""A job's card for notebooks: state, curve and heaviest tasks, updated while the job runs."""
 
 import time
 from collections.abc import Sequence
@@ -20,31 +20,31 @@ UPDATE_SEC: Final = 2.0
 
 
 def verdict(known: Verdict | None) -> Html | None:
-    """What the figures mean, and the command to type next."""
+    """Return the verdict as HTML, with the next command."""
     if known is None:
         return None
-    following = el("p", "Next: ", el("code", known.next)) if known.next else None
-    return el("div", el("p", el("strong", known.summary)), following, class_=f"verdict {known.level}")
+    next_step = el("p", "Next: ", el("code", known.next)) if known.next else None
+    return el("div", el("p", el("strong", known.summary)), next_step, class_=f"verdict {known.level}")
 
 
 def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus], note: str = "") -> Html:
-    """What `_repr_html_` returns."""
+    """Return the HTML card of a job, for `_repr_html_`."""
     return el(
         "div",
         el("style", scoped(".mallorn-job")),
         el("strong", f"{job.name}, job {job.id}: {job.state}"),
         el("p", note, class_="note") if note else None,
         verdict(job.verdict),
-        facts(_standing(job)),
+        facts(_figures(job)),
         chart(curve(rounds, tasks, job.created_at), TRIALS),
         _heaviest(tasks),
         class_="mallorn-job",
     )
 
 
-def _standing(job: JobStatus) -> dict[str, Cell]:
+def _figures(job: JobStatus) -> dict[str, Cell]:
     untuned, tuned = job.median_us("untuned"), job.median_us("tuned")
-    ended = job.finished_at
+    finished_at = job.finished_at
     return {
         "Trials": spent_of(job),
         "Sum over tasks": latency(job.progress.estimated_us),
@@ -53,7 +53,7 @@ def _standing(job: JobStatus) -> dict[str, Cell]:
         "Beside onnxruntime": str(beside_onnxruntime(job.finish_report.latency_us) or ""),
         "Times faster than untuned": f"{untuned / tuned:.1f}" if untuned and tuned else None,
         "Failures": sum(job.progress.failures.values()) or None,
-        "Took": None if ended is None else duration(ended - job.created_at),
+        "Took": None if finished_at is None else duration(finished_at - job.created_at),
         "Why": first_line(job.reason),
     }
 
@@ -75,7 +75,7 @@ def _heaviest(tasks: Sequence[TaskStatus]) -> Html | None:
 
 
 class Card(Protocol):
-    """What shows itself anew each time it is looked at: a `mallorn.Job`."""
+    """Protocol of an object whose HTML is current at each call, such as `mallorn.Job`."""
 
     @property
     def status(self) -> JobStatus: ...
@@ -87,7 +87,7 @@ class Card(Protocol):
 
 
 def in_notebook() -> bool:
-    """Whether this Python is one that shows what it is given, as Jupyter's kernel."""
+    """Return whether this Python runs in a notebook kernel such as Jupyter's."""
     try:
         from IPython import get_ipython
     except ModuleNotFoundError:
@@ -105,7 +105,7 @@ def watch(job: Card) -> None:
         raise InvalidRequest("there is no notebook here to show the job in", hint="job.wait()")
     from IPython.display import HTML, display
 
-    shown = display(HTML(job._repr_html_()), display_id=True)
+    handle = display(HTML(job._repr_html_()), display_id=True)
     while not (job.stuck or job.status.state.final):
         time.sleep(UPDATE_SEC)
-        shown.update(HTML(job._repr_html_()))
+        handle.update(HTML(job._repr_html_()))

@@ -1,4 +1,4 @@
-"""The report of one job: a page of one file that needs no server."""
+"""HTML report of one job, in one file that needs no server."""
 
 from mallorn.core.version import VERSION
 from mallorn.report.html import Html, el
@@ -10,7 +10,7 @@ from mallorn.wording.format_values import moment
 
 
 def page(story: ReportData, written_at: float) -> str:
-    """The whole document."""
+    """Return the report as an HTML document; `written_at` is in seconds since the epoch."""
     title = f"{story.job.name}: job {story.job.id}"
     head = el(
         "head",

@@ -1,4 +1,4 @@
-"""All that a report tells of a job."""
+"""Data of a job's report."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from mallorn.results.best_so_far_curve import CurvePoint, curve
 from mallorn.results.decision_summary import with_totals
 from mallorn.wording.format_values import first_line
 
-FAILURES_READ: Final = 500  # of each outcome, the newest
+FAILURES_READ: Final = 500  # newest failures read for each outcome
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Candidates that failed in the same words."""
+    """Candidates that failed with the same outcome and error message."""
 
     outcome: str
     words: str
@@ -44,7 +44,7 @@ class ReportData:
         rounds: Iterable[RoundStatus],
         failed: Iterable[Record],
     ) -> "ReportData":
-        """A job, its rounds, oldest first, and its failed records."""
+        """Build the data from a job, its tasks, rounds (oldest first) and failed records."""
         return cls(job, tasks, with_totals(rounds, tasks), grouped(failed))
 
     @property
@@ -53,16 +53,16 @@ class ReportData:
 
 
 def grouped(failed: Iterable[Record]) -> list[Failure]:
-    """Failures by outcome and the first line of their text, most frequent first.
+    """Group failures by outcome and first line of the error, most frequent first.
 
-    What was left unbuilt is none: it has the outcome of those whose build failed.
+    Candidates left unbuilt on purpose are skipped, although their outcome is a build error.
     """
     groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in failed:
         if (record.error or "").startswith(NOT_COMPILED):
             continue
         groups[record.outcome, first_line(record.error or "")].append(record)
-    found = [
+    failures = [
         Failure(
             outcome,
             words,
@@ -72,4 +72,4 @@ def grouped(failed: Iterable[Record]) -> list[Failure]:
         )
         for (outcome, words), records in groups.items()
     ]
-    return sorted(found, key=lambda failure: (-failure.count, failure.outcome, failure.words))
+    return sorted(failures, key=lambda failure: (-failure.count, failure.outcome, failure.words))

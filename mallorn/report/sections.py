@@ -1,4 +1,4 @@
-"""The parts of a report, in their order; each is None where there is nothing to tell."""
+"""Sections of a report, in their order; a section without content is None."""
 
 from collections.abc import Callable
 from typing import Final
@@ -31,97 +31,97 @@ FAILED: Final = (
 
 
 def summary(story: ReportData) -> Html:
-    """What was asked for and how it stands."""
+    """Return the section on the job's options and state."""
     job, progress = story.job, story.job.progress
-    ended, measurer = job.finished_at, job.options.measurer
-    # What a stand-in for devices pretends to be is told where it stands in.
-    chosen = {n: v for n, v in job.chosen().items() if n not in STAND_INS or n == measurer}
-    known = {
+    finished_at, measurer = job.finished_at, job.options.measurer
+    # Options of a stand-in measurer are shown only if the job uses it.
+    options = {n: v for n, v in job.chosen().items() if n not in STAND_INS or n == measurer}
+    rows = {
         "State": job.state,
         "Why": job.reason,
         "Model": job.model_id,
         "Target": job.target,
         "Budget": AUTO if job.auto else None,
         "Trials": spent_of(job),
-        "Took": None if ended is None else duration(ended - job.created_at),
+        "Took": None if finished_at is None else duration(finished_at - job.created_at),
         "Tasks timed": f"{progress.tasks_measured} of {progress.tasks}",
         "Sum over tasks": None if progress.estimated_us is None else latency(progress.estimated_us),
         "Headroom": headroom(job) or None,
         "Stock's tuner": stock_words(story.tasks) or None,
-        **{name.replace("_", " "): _option(value) for name, value in chosen.items()},
+        **{name.replace("_", " "): _option(value) for name, value in options.items()},
     }
-    return el("section", el("h2", "Summary"), facts(known))
+    return el("section", el("h2", "Summary"), facts(rows))
 
 
 def _option(value: JsonValue) -> str:
-    """What nobody chose is left out."""
+    """Format an option's value; empty for None and an empty list, so that it is omitted."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {each}" for key, each in value.items())
     return "" if value is None or value == [] else str(value)
 
 
 def engines(story: ReportData) -> Html | None:
-    """The whole model, timed in each engine."""
+    """Return the section on the whole model: latency in each engine, notes; None if empty."""
     report = story.job.finish_report
     rows = latency_rows(report.latency_us)
     if not (rows or report.not_done or report.answers):
         return None
-    known = set(warnings(story.job))
-    lines = [line for line in job_facts(story.job) if line not in known]
+    known_warnings = set(warnings(story.job))
+    lines = [line for line in job_facts(story.job) if line not in known_warnings]
     if report.conditions is not None:
         lines.append(report.note or "the host was quiet while it was timed")
-    said = (el("p", line, class_="note") for line in lines)
-    timed = table(rows, ENGINE_COLUMNS) if rows else None
-    return el("section", el("h2", "The whole model"), timed, said)
+    notes = (el("p", line, class_="note") for line in lines)
+    latency_table = table(rows, ENGINE_COLUMNS) if rows else None
+    return el("section", el("h2", "The whole model"), latency_table, notes)
 
 
 def curves(story: ReportData) -> Html | None:
-    """Best so far against trials and against time."""
-    known = {ENGINES[key]: story.job.median_us(key) for key in ("untuned", "onnxruntime")}
-    beside = {name: value for name, value in known.items() if value is not None}
-    drawn = [chart(story.points, axis, beside) for axis in (TRIALS, SECONDS)]
-    if not any(drawn):
+    """Return the best-so-far charts by trials and by time; None if both are empty."""
+    median_us = {ENGINES[key]: story.job.median_us(key) for key in ("untuned", "onnxruntime")}
+    reference_us = {name: value for name, value in median_us.items() if value is not None}
+    charts = [chart(story.points, axis, reference_us) for axis in (TRIALS, SECONDS)]
+    if not any(charts):
         return None
-    words = "The sum over tasks of best latency times weight, after every round that ended."
-    return el("section", el("h2", "Best so far"), el("p", words, class_="note"), drawn)
+    caption = "The sum over tasks of best latency times weight, after every round that ended."
+    return el("section", el("h2", "Best so far"), el("p", caption, class_="note"), charts)
 
 
 def tasks(story: ReportData) -> Html | None:
-    """MetaSchedule's table."""
+    """Return MetaSchedule's table of tasks; None without tasks."""
     if not story.tasks:
         return None
     return el("section", el("h2", "Tasks"), table(story.tasks, [*task_columns(story.tasks), *FAMILIES]))
 
 
 def answers(story: ReportData) -> Html | None:
-    """What each task's schedule rests on, in a job that measured no candidates."""
+    """Return what each task's schedule is based on; None if the job measured candidates."""
     rows = story.job.finish_report.answers.items()
     return el("section", el("h2", "What answered"), table(rows, ANSWER_COLUMNS)) if rows else None
 
 
 def decisions(story: ReportData) -> Html | None:
-    """Why every round was made and what it brought."""
+    """Return why each round was planned and what it gained; None without rounds."""
     if not story.rounds:
         return None
-    found = summarise(story.job, story.tasks, story.rounds)
+    decision_summary = summarise(story.job, story.tasks, story.rounds)
     return el(
         "section",
         el("h2", "Decisions"),
-        table(top_shares(found), SHARE_COLUMNS),
-        el("ul", (el("li", line) for line in summary_lines(found))),
+        table(top_shares(decision_summary), SHARE_COLUMNS),
+        el("ul", (el("li", line) for line in summary_lines(decision_summary))),
         el("details", el("summary", "Every round"), table(log_rows(story.rounds), ROUND_COLUMNS)),
     )
 
 
 def failures(story: ReportData) -> Html:
-    """What went wrong, in its own words."""
-    left = unbuilt(story.job.progress)
-    told = table(story.failures, FAILED) if story.failures else el("p", "No candidate failed.")
-    return el("section", el("h2", "Failures"), told, el("p", f"{left}.") if left else None)
+    """Return the section on failed candidates, with their error messages."""
+    note = unbuilt(story.job.progress)
+    content = table(story.failures, FAILED) if story.failures else el("p", "No candidate failed.")
+    return el("section", el("h2", "Failures"), content, el("p", f"{note}.") if note else None)
 
 
 def trouble(story: ReportData) -> Html | None:
-    """What went wrong along the way without ending the job."""
+    """Return the job's warnings; None if there are none."""
     lines = warnings(story.job)
     return (
         el("section", el("h2", "Warnings"), el("ul", (el("li", line) for line in lines))) if lines else None
@@ -135,7 +135,7 @@ def _words(failure: Failure) -> Html | str:
 
 
 def applying(story: ReportData) -> Html:
-    """How to use what was found."""
+    """Return the commands that use the job's schedules."""
     job_id = story.job.id
     if not story.job.exported:
         words = f"The job has not exported its schedules: it is {story.job.state}."

@@ -1,4 +1,4 @@
-"""How reports and cards look, in light and in dark, and what a browser may do with a page of that style."""
+"""Style sheet of reports and cards (light and dark), and the content security policy."""
 
 import base64
 import hashlib
@@ -42,15 +42,15 @@ PAGE: Final = Html(
     "pre { background: var(--code); padding: .7rem .9rem; overflow-x: auto; }\n"
     "code, pre { font: 13px/1.45 ui-monospace, monospace; }\n" + SHARED + CHART
 )
-# By its hash, so that no other style, and no script at all, may stand in the page.
+# The policy allows this style by its hash; it forbids other styles and all scripts.
 STYLE_HASH: Final = f"'sha256-{base64.b64encode(hashlib.sha256(PAGE.encode()).digest()).decode()}'"
 POLICY: Final = f"default-src 'none'; style-src {STYLE_HASH}; base-uri 'none'; form-action 'none'"
-# A page cannot say of itself who may frame it: browsers heed that in a header alone.
+# Browsers accept frame-ancestors only in a header, not in the page's own policy.
 SERVED: Final = f"{POLICY}; frame-ancestors 'none'"
 
 
 def scoped(prefix: str) -> Html:
-    """The shared rules for what stands inside `prefix`, which is put on another's page."""
+    """Return the shared style rules limited to `prefix`, for HTML inside another page."""
     rules = (line.partition("{") for line in (SHARED + CHART).splitlines() if line)
     return Html(
         "\n".join(

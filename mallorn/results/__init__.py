@@ -1,1 +1,1 @@
-"""What a job's answers say: its curve, its decisions, two jobs compared. Pure; nothing is asked for here."""
+"""Pure functions on a job's data: curve, decisions, verdict, and comparison of jobs."""

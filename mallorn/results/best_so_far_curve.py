@@ -1,4 +1,4 @@
-"""A job's way down: its best weighted total after every round that ended, against trials and seconds."""
+"""Best-so-far curve: a job's weighted total after every round, by trials and by seconds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mallorn.core.values.job import TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The job's weighted total when so many trials had an outcome, so many seconds after it was submitted."""
+    """A job's weighted total after `trials` outcomes, `sec` seconds after its submission."""
 
     trials: int
     sec: float
@@ -18,9 +18,9 @@ class CurvePoint:
 
 
 def curve(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus], created_at: float) -> list[CurvePoint]:
-    """Points in the order in which rounds ended, in whatever order they are given.
+    """Return a point for each ended round, in the order in which rounds ended.
 
-    The first is where every task has a time: before any round, where the dataset knew them all.
+    The first point is where every task has a time, at 0 trials if the dataset had all of them.
     """
     rows = sorted(rounds, key=lambda row: row.index)
     weights = {task.index: task.weight for task in timed(tasks)}
@@ -36,17 +36,17 @@ def curve(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus], created_at
 
 
 def at_trials(points: Sequence[CurvePoint], trials: int) -> float | None:
-    """The total when no more than so many trials had an outcome; None before the first point."""
+    """Return the total after at most `trials` outcomes; None before the first point."""
     return min((point.total_us for point in points if point.trials <= trials), default=None)
 
 
 def at_seconds(points: Sequence[CurvePoint], sec: float) -> float | None:
-    """The total so many seconds after the job was submitted; None before the first point."""
+    """Return the total `sec` seconds after submission; None before the first point."""
     return min((point.total_us for point in points if point.sec <= sec), default=None)
 
 
 def reached(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[int, float | None]:
-    """By task what the job's own rounds came to, with what was known when they were planned."""
+    """Return each task's best latency from the job's rounds and from what was known before."""
     rows = sorted(rounds, key=lambda row: row.index)
     best_us = at_start(rows, tasks)
     for row in rows:
@@ -55,20 +55,20 @@ def reached(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[
 
 
 def timed(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
-    """Tasks too small to matter are never measured: they would hide the total of all others."""
+    """Return the tasks with a time; tasks too small to matter never get one."""
     return [task for task in tasks if task.latency_us is not None]
 
 
 def at_start(rounds: Iterable[RoundStatus], tasks: Iterable[TaskStatus]) -> dict[int, float | None]:
-    """What was known of each task before the job's first round for it."""
-    known = {task.index: task.latency_us for task in tasks}
+    """Return each task's best latency before the job's first round for it."""
+    best_us = {task.index: task.latency_us for task in tasks}
     for row in reversed(list(rounds)):
-        known[row.task_index] = row.before_us
-    return known
+        best_us[row.task_index] = row.before_us
+    return best_us
 
 
 def total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> float | None:
-    """The sum of latency times weight; None until each task has a time."""
+    """Return the sum of latency times weight; None unless each task has a time."""
     total_us = 0.0
     for index, weight in weights.items():
         if (best := best_us[index]) is None:
@@ -78,7 +78,7 @@ def total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> fl
 
 
 def lower(one: float | None, other: float | None) -> float | None:
-    """The lesser of what is known."""
+    """Return the smaller value, ignoring None."""
     return min((value for value in (one, other) if value is not None), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Jobs beside one another: where each ended, what each had at equal effort, and task by task."""
+"""Comparison of jobs: final results, results at equal effort, and results per task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from mallorn.results.best_so_far_curve import CurvePoint, at_seconds, at_trials,
 from mallorn.results.speedup import faster_or_slower
 
 MODEL, TASKS = "the whole model", "the sum over tasks"
-# Sums of medians that are closer than this do not tell who is faster.
+# Sums of medians whose ratio is below this do not show which job is faster.
 CLOSE: Final = 1.02
-# Why the two figures may order jobs differently.
+# Reason why the two figures may rank jobs differently.
 APART: Final = "tasks are timed alone and find their data in the caches, in the model they often do not"
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """Where a job ended, and what it had at equal effort. None: it was not timed."""
+    """A job's final results, and its results at equal effort; None: not timed."""
 
     id: str
     name: str
@@ -34,7 +34,7 @@ class JobResult:
     seconds: float | None
     model_us: float | None
     interval_us: tuple[float, float] | None
-    steady: bool  # whether the host was quiet while the whole model was timed; old reports are believed
+    steady: bool  # whether the host was quiet when the model was timed; old reports: True
     untuned_us: float | None
     reached_us: float | None
     at_equal_trials_us: float | None
@@ -43,7 +43,7 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`fastest` is a job's id; None where the first two are too close to tell, or nothing was timed."""
+    """The id of the fastest job; None if the first two are too close, or a job has no time."""
 
     by: str | None
     fastest: str | None
@@ -52,29 +52,29 @@ class Judgement:
 
 
 def judge(jobs: Sequence[JobResult]) -> Judgement:
-    """The whole model decides where every job's was timed on a quiet host, else the sum over tasks."""
+    """Judge by the whole model if each job timed it undisturbed, else by the sum over tasks."""
     doubt = _doubt(jobs)
-    by, other = (TASKS, MODEL) if doubt else (MODEL, TASKS)
-    known = [(time_us, job) for job in jobs if (time_us := _figure(job, by)) is not None]
-    if len(known) < len(jobs):
+    criterion, other_criterion = (TASKS, MODEL) if doubt else (MODEL, TASKS)
+    results = [(time_us, job) for job in jobs if (time_us := _figure(job, criterion)) is not None]
+    if len(results) < len(jobs):
         return Judgement(None, None, "not every job has times yet", "")
-    (first_us, first), (second_us, second) = sorted(known, key=lambda each: each[0])[:2]
+    (first_us, first), (second_us, second) = sorted(results, key=lambda each: each[0])[:2]
     if doubt:
         close = second_us <= first_us * CLOSE
     else:
-        ours, theirs = first.interval_us, second.interval_us
-        close = ours is not None and theirs is not None and theirs[0] <= ours[1]
+        interval, runner_up = first.interval_us, second.interval_us
+        close = interval is not None and runner_up is not None and runner_up[0] <= interval[1]
     if close:
         words, note = f"{first.id} and {second.id} are too close to tell", ""
     else:
         words = f"{first.id} is the fastest, {faster_or_slower(second_us / first_us)} than {second.id}"
-        note = _note(first, second, other, doubt or APART)
-    why = f"judged by {by}{f', as {doubt}' if doubt else ''}: {words}"
-    return Judgement(by, None if close else first.id, why, note)
+        note = _note(first, second, other_criterion, doubt or APART)
+    why = f"judged by {criterion}{f', as {doubt}' if doubt else ''}: {words}"
+    return Judgement(criterion, None if close else first.id, why, note)
 
 
 def _doubt(jobs: Sequence[JobResult]) -> str:
-    """Why the whole model cannot decide."""
+    """Return why the whole model's latency cannot decide; empty if it can."""
     for job in jobs:
         if job.model_us is None:
             return f"the whole model of {job.id} was not timed"
@@ -84,39 +84,39 @@ def _doubt(jobs: Sequence[JobResult]) -> str:
     return ""
 
 
-def _figure(job: JobResult, by: str) -> float | None:
-    return job.model_us if by == MODEL else job.reached_us
+def _figure(job: JobResult, criterion: str) -> float | None:
+    return job.model_us if criterion == MODEL else job.reached_us
 
 
-def _note(first: JobResult, second: JobResult, other: str, because: str) -> str:
-    """A note for the case that the other figure puts the second first."""
-    first_us, second_us = _figure(first, other), _figure(second, other)
+def _note(first: JobResult, second: JobResult, other_criterion: str, because: str) -> str:
+    """Return a note if the other criterion would rank the second job first; else empty."""
+    first_us, second_us = _figure(first, other_criterion), _figure(second, other_criterion)
     if first_us is None or second_us is None or first_us <= second_us:
         return ""
-    return f"{other} says otherwise ({faster_or_slower(second_us / first_us)}): {because}"
+    return f"{other_criterion} says otherwise ({faster_or_slower(second_us / first_us)}): {because}"
 
 
-# Whoever differs in one of these has times that do not compare.
+# Options of which each must be equal for times of two jobs to compare.
 TIMING: Final = ("stopping", "evaluator")
 
 
 @dataclass(frozen=True)
 class Side:
-    """All that is compared of one job."""
+    """Data of one job that a comparison uses."""
 
     job: JobStatus
     tasks: Sequence[TaskStatus]
     points: Sequence[CurvePoint]
-    best_us: Mapping[int, float | None]  # by task: what this job had, whatever another job found later
+    best_us: Mapping[int, float | None]  # by task: this job's own best
 
     @classmethod
     def of(cls, job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> "Side":
-        """A job as its coordinator tells it."""
+        """Build the data from what the coordinator sends about a job."""
         return cls(job, tasks, curve(rounds, tasks, job.created_at), reached(rounds, tasks))
 
     @property
     def seconds(self) -> float | None:
-        """From submit to the end; of a job that goes on, to its newest point."""
+        """Seconds from submission to the end, or to the newest point of a running job."""
         if self.job.finished_at is not None:
             return self.job.finished_at - self.job.created_at
         return self.points[-1].sec if self.points else None
@@ -124,7 +124,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class ComparedTask:
-    """A workload in every job, in their order; None where a job has no such task."""
+    """A workload's values in every job, in the jobs' order; None if a job lacks the task."""
 
     workload: str
     name: str
@@ -135,7 +135,7 @@ class ComparedTask:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Where a list has an entry a job, they stand in the order given."""
+    """Result of a comparison; lists with an entry per job are in the order of the jobs."""
 
     jobs: list[JobResult]
     judgement: Judgement | None
@@ -146,16 +146,16 @@ class Comparison:
 
 
 def compare(sides: Sequence[Side]) -> Comparison:
-    """All of them beside one another."""
+    """Compare jobs; without a judgement if their times do not compare."""
     trials = min(side.points[-1].trials if side.points else 0 for side in sides)
     seconds = min(side.points[-1].sec if side.points else 0.0 for side in sides)
-    jobs = [_standing(side, trials, seconds) for side in sides]
+    jobs = [_result(side, trials, seconds) for side in sides]
     warnings = _warnings(sides)
     judgement = None if warnings else judge(jobs)
     return Comparison(jobs, judgement, trials, seconds, _tasks(sides), warnings)
 
 
-def _standing(side: Side, trials: int, seconds: float) -> JobResult:
+def _result(side: Side, trials: int, seconds: float) -> JobResult:
     job = side.job
     tuned = job.finish_report.latency_us.get("tuned")
     return JobResult(
@@ -179,12 +179,12 @@ def _standing(side: Side, trials: int, seconds: float) -> JobResult:
 
 
 def _tasks(sides: Sequence[Side]) -> list[ComparedTask]:
-    """One a workload, those of the first job first."""
-    found: dict[str, list[tuple[TaskStatus, float | None] | None]] = {}
-    for at, side in enumerate(sides):
+    """Return one entry per workload, those of the first job first."""
+    by_workload: dict[str, list[tuple[TaskStatus, float | None] | None]] = {}
+    for position, side in enumerate(sides):
         for task in side.tasks:
-            had = task, side.best_us[task.index]
-            found.setdefault(task.workload, [None] * len(sides))[at] = had
+            entry = task, side.best_us[task.index]
+            by_workload.setdefault(task.workload, [None] * len(sides))[position] = entry
     return [
         ComparedTask(
             workload=workload,
@@ -193,18 +193,20 @@ def _tasks(sides: Sequence[Side]) -> list[ComparedTask]:
             latency_us=[each and each[1] for each in row],
             trials=[each and each[0].trials for each in row],
         )
-        for workload, row in found.items()
+        for workload, row in by_workload.items()
     ]
 
 
 def _warnings(sides: Sequence[Side]) -> list[str]:
-    """Why the times of these jobs say little beside one another."""
-    said = []
+    """Return reasons why the times of these jobs do not compare."""
+    reasons = []
     if len({side.job.target for side in sides}) > 1:
-        said.append("the jobs have different targets: their times do not compare")
+        reasons.append("the jobs have different targets: their times do not compare")
     timings = [[side.job.chosen().get(key) for key in TIMING] for side in sides]
     if any(timing != timings[0] for timing in timings):
-        said.append("the jobs were timed in different ways (stopping, evaluator): their times do not compare")
+        reasons.append(
+            "the jobs were timed in different ways (stopping, evaluator): their times do not compare"
+        )
     if len({side.job.model_id for side in sides}) > 1:
-        said.append("the jobs have different models: compare their tasks, not their totals")
-    return said
+        reasons.append("the jobs have different models: compare their tasks, not their totals")
+    return reasons

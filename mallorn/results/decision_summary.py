@@ -1,5 +1,4 @@
-"""What a job's decision log adds up to: the weighted total along the way, who got the budget, how good
-the forecasts were."""
+"""Summary of a job's decision log: weighted totals, budget per task, quality of forecasts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ FIRST_VISITS: Final = "first-pass"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How much of the budget a task got, and what it brought for it."""
+    """A task's share of the budget and of the gain."""
 
     index: int
     name: str
@@ -30,7 +29,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How many forecasts could be judged, and how many intervals held what was found."""
+    """Number of judged forecasts, and how many of their intervals contained the result."""
 
     judged: int
     held: int
@@ -39,7 +38,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class TaskAtRest:
-    """A task that is given no more rounds, and why."""
+    """A task that gets no more rounds, with the reason."""
 
     index: int
     name: str
@@ -48,7 +47,7 @@ class TaskAtRest:
 
 @dataclass(frozen=True, slots=True)
 class DecisionSummary:
-    """How the budget was shared and what it brought, how often forecasts held, and how the job stands."""
+    """Shares of the budget and gain, calibration of the forecasts, and state of the job."""
 
     state: JobState
     reason: str
@@ -66,10 +65,10 @@ class DecisionSummary:
 
 
 def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> list[LoggedRound]:
-    """Rounds, oldest first, each with the job's weighted total before and after it.
+    """Return the rounds, oldest first, with the weighted total before and after each.
 
-    It is the sum over tasks that have a time by now, and None until each of those has one. Rounds that
-    overlapped count in the order they were planned.
+    The total is the sum over the tasks that have a time now; it is None as long as one of them
+    had none. Overlapping rounds count in the order in which they were planned.
     """
     rows = list(rounds)
     best_us = at_start(rows, tasks)
@@ -79,14 +78,14 @@ def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> l
         best_us[row.task_index] = row.before_us
         before_us = total(best_us, weights)
         best_us[row.task_index] = lower(row.before_us, row.found_us)
-        known = {name: getattr(row, name) for name in row.model_fields_set}
+        fields = {name: getattr(row, name) for name in row.model_fields_set}
         after_us = total(best_us, weights)
-        logged.append(LoggedRound(**known, total_before_us=before_us, total_after_us=after_us))
+        logged.append(LoggedRound(**fields, total_before_us=before_us, total_after_us=after_us))
     return logged
 
 
 def summarise(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> DecisionSummary:
-    """What a job's rounds come to."""
+    """Summarise a job's rounds."""
     return DecisionSummary(
         state=job.state,
         reason=job.reason,
@@ -105,14 +104,14 @@ def summarise(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[Roun
 
 
 def calibration(rounds: Iterable[RoundStatus]) -> Calibration:
-    """How well the forecasts of rounds held."""
+    """Return how many forecast intervals of these rounds contained the result."""
     judged = [row.in_interval for row in rounds if row.in_interval is not None]
-    held = sum(judged)
-    return Calibration(len(judged), held, held / len(judged) if judged else None)
+    held_count = sum(judged)
+    return Calibration(len(judged), held_count, held_count / len(judged) if judged else None)
 
 
 def _shares(tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> list[Share]:
-    """One a task, the largest share of the trials first."""
+    """Return one share per task, the one with the most trials first."""
     trials, gain_us = sum(row.trials for row in rounds), _sum_gains(rounds)
     shares = []
     for task in tasks:

@@ -1,4 +1,4 @@
-"""A tuned model compared with the fastest engine that it was timed with, in words that do not oversell."""
+"""Speed of a tuned model relative to onnxruntime, or else TVM's default build, as text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from typing import Final
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.verdict import Beside, Level
 
-# Speeds are alike where the whole interval of their ratio lies within this factor of 1.
+# Speeds are equal if the whole interval of their ratio is within this factor of 1.
 ALIKE: Final = 1.03
-# From so many times slower on, a result is poor.
+# A model that is slower by this factor or more has a poor result.
 LITTLE_SLOWER: Final = 1.2
 TUNED: Final = "tuned"
 RIVALS: Final = {"onnxruntime": "onnxruntime", "untuned": "TVM's default build, which is a naive one"}
@@ -18,17 +18,17 @@ RIVALS: Final = {"onnxruntime": "onnxruntime", "untuned": "TVM's default build, 
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """How many times as fast as its rival the tuned model is, with the 95 % interval of that ratio."""
+    """Ratio of the tuned model's speed to its rival's, with its 95 % interval."""
 
     rival: str
     times: float
     low: float
     high: float
-    pairs: int = 0  # bursts of both engines in turn that the ratio comes from; 0: from their medians
+    pairs: int = 0  # alternating bursts that give the ratio; 0: it comes from the medians
 
     @property
     def by_default_build(self) -> bool:
-        """Whether no other engine was timed: then to be faster is no more than fair."""
+        """Whether onnxruntime was not timed; a faster model is then only `fair`."""
         return self.rival != "onnxruntime"
 
     @property
@@ -37,12 +37,12 @@ class Speedup:
 
     @property
     def differs(self) -> bool:
-        """Return whether the interval of the ratio excludes 1, so that one of the two is faster."""
+        """Whether the interval of the ratio excludes 1, so that one of the two is faster."""
         return not self.even and not self.low <= 1 <= self.high
 
     @property
     def precise(self) -> bool:
-        """Return whether the interval tells a difference of 3 %, so that no more pairs are needed."""
+        """Whether the interval resolves a 3 % difference, so that no more pairs are needed."""
         return self.high <= self.low * ALIKE or self.low > ALIKE or self.high < 1 / ALIKE
 
     @property
@@ -61,20 +61,20 @@ class Speedup:
 
     @property
     def short(self) -> str:
-        """Return `1.4 times faster`, `as fast` or `0.98 to 1.12 times as fast`, without the rival's name."""
+        """Text such as `1.4 times faster` or `0.98 to 1.12 times as fast`, without a name."""
         if self.even:
             return "as fast"
         return faster_or_slower(self.times) if self.differs else f"{self._interval} times as fast"
 
     @property
     def words(self) -> str:
-        """Return a text such as `1.4 times faster than onnxruntime (ratio 1.40, 1.37 to 1.44)`."""
+        """Text such as `1.4 times faster than onnxruntime (ratio 1.40, 1.37 to 1.44)`."""
         rival, ratio = RIVALS[self.rival], figure(self.times)
-        alone = "; onnxruntime was not timed" if self.by_default_build else ""
+        note = "; onnxruntime was not timed" if self.by_default_build else ""
         if self.even or self.differs:
-            how = "as" if self.even else "than"
-            return f"{self.short} {how} {rival} (ratio {ratio}, {self._interval}{alone})"
-        return f"{ratio} ({self._interval}) times the speed of {rival} (not told apart{alone})"
+            conjunction = "as" if self.even else "than"
+            return f"{self.short} {conjunction} {rival} (ratio {ratio}, {self._interval}{note})"
+        return f"{ratio} ({self._interval}) times the speed of {rival} (not told apart{note})"
 
     @property
     def _interval(self) -> str:
@@ -82,11 +82,11 @@ class Speedup:
 
 
 def faster_or_slower(times: float) -> str:
-    """Return a ratio of speeds as `1.4 times faster` or `7 % slower`; a small one never as 1.0 times."""
-    way, factor = ("faster", times) if times >= 1 else ("slower", 1 / times)
+    """Return a ratio of speeds as `1.4 times faster`, or in percent if it is small."""
+    direction, factor = ("faster", times) if times >= 1 else ("slower", 1 / times)
     if factor < 1.1:
-        return f"{max(1, round((factor - 1) * 100))} % {way}"
-    return f"{factor:.1f} times {way}" if factor < 10 else f"{factor:.0f} times {way}"
+        return f"{max(1, round((factor - 1) * 100))} % {direction}"
+    return f"{factor:.1f} times {direction}" if factor < 10 else f"{factor:.0f} times {direction}"
 
 
 def figure(ratio: float) -> str:
@@ -97,7 +97,7 @@ def figure(ratio: float) -> str:
 def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
     """Compare the tuned model with onnxruntime, else with the default build; None without both times.
 
-    Bursts of two engines that took turns are compared pair by pair: a slow spell of the host hits both.
+    Alternating bursts are compared in pairs, because a slow phase of the host affects both.
     """
     tuned = latency_us.get(TUNED)
     rivals = ((name, latency_us.get(name)) for name in RIVALS)
@@ -111,14 +111,14 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return a 95 % interval of the median by the order of the values; of fewer than six, their range."""
+    """Return a 95 % interval of the median by order statistics; the range below six values."""
     ordered = sorted(values)
     count = len(ordered)
-    cut = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
-    return ordered[cut], ordered[-1 - cut]
+    skipped = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
+    return ordered[skipped], ordered[-1 - skipped]
 
 
 def beside_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> Beside | None:
-    """How it stands beside onnxruntime; None where that was not timed."""
+    """Compare the tuned model with onnxruntime; None if either was not timed."""
     race = raced(latency_us)
     return None if race is None or race.by_default_build else Beside(level=race.level, words=race.short)

@@ -1,4 +1,4 @@
-"""What a job's figures mean and what to type next: one judgement for terminal, page, Python and report."""
+"""Verdict on a job and the next command, for the terminal, the page, Python and reports."""
 
 import shlex
 from pathlib import PurePath
@@ -11,7 +11,7 @@ from mallorn.core.values.job import JobStatus
 from mallorn.core.values.verdict import Level, Verdict
 from mallorn.results.speedup import Speedup, beside_onnxruntime, raced
 
-# Whoever reaches this share of what the machine computes has little left to win.
+# A model at this share of the machine's peak has little left to gain.
 PEAK_ENOUGH: Final = 0.85
 DOING: Final[dict[str, str]] = {
     JobState.QUEUED: "waits for a worker",
@@ -19,39 +19,41 @@ DOING: Final[dict[str, str]] = {
     JobState.TUNING: "builds and times candidates",
     JobState.FINISHING: "measures the best again, checks what they compute, times the whole model",
 }
-# What a job did that answered from what is known.
+# What a job without a search did.
 NOT_BUILT: Final = "zero-shot: from what is known, nothing was built or checked"
 NOT_TUNED: Final = "one-shot: from what is known, built and checked"
 PARTLY: Final = "one-shot: from what is known, not every task was checked"
 
 
 def judge(job: JobStatus) -> Verdict:
-    """The verdict on a job, whatever its state."""
+    """Return the verdict on a job in any state."""
     if job.state is JobState.DONE:
         report = job.finish_report
-        race, beside = raced(report.latency_us), beside_onnxruntime(report.latency_us)
+        race, comparison = raced(report.latency_us), beside_onnxruntime(report.latency_us)
         level = Level.NONE if race is None else race.level
         if level is Level.GOOD and (not report.steady or report.not_done):
             level = Level.FAIR
-        said = [*filter(None, [measured_by(report.measured_by)]), *_standing(job, race), *_doubts(job)]
-        return Verdict(level=level, summary="; ".join(said), next=_next(job, race), beside=beside)
-    what, _, hint = job.reason.strip().partition("\n")
+        texts = [*filter(None, [measured_by(report.measured_by)]), *_performance(job, race), *_doubts(job)]
+        return Verdict(level=level, summary="; ".join(texts), next=_next(job, race), beside=comparison)
+    reason, _, hint = job.reason.strip().partition("\n")
     command = command_in(job.reason)
     if job.state is JobState.FAILED:
         advice = [hint.replace("\n", " ")] if hint and not command else []
-        words = "; ".join([f"failed: {what or 'no reason was recorded'}", *advice])
+        words = "; ".join([f"failed: {reason or 'no reason was recorded'}", *advice])
         return Verdict(level=Level.POOR, summary=words, next=command or f"mallorn show {job.id}")
     if job.state is JobState.CANCELLED:
         return Verdict(level=Level.NONE, summary="cancelled; what it measured is kept")
     if job.state is JobState.PAUSED:
-        return Verdict(level=Level.NONE, summary=what or "paused", next=command or f"mallorn resume {job.id}")
+        return Verdict(
+            level=Level.NONE, summary=reason or "paused", next=command or f"mallorn resume {job.id}"
+        )
     return Verdict(
-        level=Level.NONE, summary=what or DOING[job.state], next=command or f"mallorn watch {job.id}"
+        level=Level.NONE, summary=reason or DOING[job.state], next=command or f"mallorn watch {job.id}"
     )
 
 
-def _standing(job: JobStatus, race: Speedup | None) -> list[str]:
-    """How fast it is, for what effort, and how much is left to win."""
+def _performance(job: JobStatus, race: Speedup | None) -> list[str]:
+    """Return texts on the model's speed, the effort spent and the expected gain."""
     if race is None:
         why = job.finish_report.not_timed
         effort = _trials(job.progress.trials) if job.options.searches else _answered(job)
@@ -62,13 +64,13 @@ def _standing(job: JobStatus, race: Speedup | None) -> list[str]:
         return [race.words, *share, "done" if race.won else "more trials would hardly help"]
     if not job.options.searches:
         return [race.words, *share, _answered(job)]
-    ahead = job.finish_report.tuning_gain or job.finish_report.outlook
-    left = [ahead.left] if ahead else []
-    return [f"{race.words} after {_trials(job.progress.trials)}", *share, *left]
+    expected = job.finish_report.tuning_gain or job.finish_report.outlook
+    gain = [expected.left] if expected else []
+    return [f"{race.words} after {_trials(job.progress.trials)}", *share, *gain]
 
 
 def _answered(job: JobStatus) -> str:
-    """How far the schedules of a job that measured no candidates may be trusted."""
+    """Return how schedules of a job without a search were built and checked."""
     if job.options.mode == ZERO_SHOT:
         return NOT_BUILT
     return NOT_TUNED if all(answer.checked for answer in job.finish_report.answers.values()) else PARTLY
@@ -84,35 +86,35 @@ def _trials(count: int) -> str:
 
 
 def _doubts(job: JobStatus) -> list[str]:
-    """What keeps the figures from being the whole truth."""
-    said = []
+    """Return reservations: uncertain figures, steps not done, number of warnings."""
+    doubts = []
     if not job.finish_report.steady:
-        why = (job.finish_report.note or "the host was busy").rstrip(".")
-        said.append(f"these figures are not certain: {why}")
-    if steps := [left.step for left in job.finish_report.not_done]:
-        said.append(f"not done: {', '.join(steps)}")
+        cause = (job.finish_report.note or "the host was busy").rstrip(".")
+        doubts.append(f"these figures are not certain: {cause}")
+    if steps := [omission.step for omission in job.finish_report.not_done]:
+        doubts.append(f"not done: {', '.join(steps)}")
     if count := len(job.warnings):
-        said.append(f"{count} warning{'' if count == 1 else 's'}")
-    return said
+        doubts.append(f"{count} warning{'' if count == 1 else 's'}")
+    return doubts
 
 
 def _next(job: JobStatus, race: Speedup | None) -> str:
-    """Uncertain figures are taken again before anyone tunes for their sake."""
+    """Return the next command; uncertain figures are measured again before more tuning."""
     stem = PurePath(job.name).stem
     model = shlex.quote(f"{stem}.onnx")
     files = f"{model} --schedules {shlex.quote(f'{stem}-tuned')}"
     if race is None:
-        hints = (command_in(left.hint) for left in job.finish_report.not_done)
+        hints = (command_in(omission.hint) for omission in job.finish_report.not_done)
         return next(filter(None, hints), f"mallorn bench {files}")
     if not job.finish_report.steady:
         conditions = job.finish_report.conditions
-        times = conditions.trials if conditions else None
-        waits = times is not None and times.is_uncertain and job.options.searches
-        return f"mallorn tune {model} --wait-for-quiet" if waits else f"mallorn bench {files}"
+        disturbance = conditions.trials if conditions else None
+        is_disturbed = disturbance is not None and disturbance.is_uncertain and job.options.searches
+        return f"mallorn tune {model} --wait-for-quiet" if is_disturbed else f"mallorn bench {files}"
     gain = job.finish_report.tuning_gain
-    ahead = gain or job.finish_report.outlook
-    # Where nobody knows, a job that decides for itself soon finds out.
-    if not _at_limit(job) and (ahead is None or ahead.pays):
+    expected = gain or job.finish_report.outlook
+    # If the gain is unknown, a job with `--auto` soon finds it out.
+    if not _at_limit(job) and (expected is None or expected.pays):
         budget = f"--trials +{gain.trials}" if gain else "--auto"
         return f"mallorn resume {job.id} {budget}" if job.options.searches else f"mallorn tune {model}"
     if race.by_default_build:

@@ -1,1 +1,1 @@
-"""What a job's figures and decisions are called, for the terminal and for reports alike."""
+"""Texts and table columns for a job's figures and decisions, for the terminal and reports."""

@@ -1,4 +1,4 @@
-"""The decision log as a person reads it: lines for a pipe, rows for a terminal."""
+"""The decision log as text: lines for a pipe, table rows for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mallorn.wording.format_values import Cell, Column, first_line, latency
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """A round in words, or the heading of those of the first pass."""
+    """Table row of a round, or heading of the rounds of the first pass."""
 
     round: Cell
     task: str
@@ -38,16 +38,16 @@ ROUND_COLUMNS: Final = (
 
 
 def log_lines(rounds: Sequence[LoggedRound]) -> Iterator[str]:
-    """One line a round; the rounds of the first pass stand under one that says what they were for."""
+    """Yield a line per round; rounds of the first pass follow a heading with their reason."""
     for heading, group in _groups(rounds):
         if heading:
             yield f"first pass: {heading.why}; {heading.task}, {heading.trials} trials"
         for row in group:
-            yield f"  {_line(row, told=True)}" if heading else _line(row)
+            yield f"  {_line(row, is_under_heading=True)}" if heading else _line(row)
 
 
 def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
-    """The same as rows of a table."""
+    """Yield one table row per round; rounds of the first pass follow a heading."""
     for heading, group in _groups(rounds):
         if heading:
             yield heading
@@ -56,7 +56,7 @@ def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
                 round=row.index,
                 task=_task(row),
                 trials=_trials(row),
-                why=_why(row, told=bool(heading)),
+                why=_why(row, is_under_heading=bool(heading)),
                 expected=_expected(row),
                 found=_found(row),
                 total=_total(row),
@@ -65,7 +65,7 @@ def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
 
 
 def _groups(rounds: Sequence[LoggedRound]) -> Iterator[tuple[LogRow | None, list[LoggedRound]]]:
-    """Neighbours of the first pass with their heading; all others with none."""
+    """Group consecutive rounds of the first pass under a heading; others have None."""
     for first_pass, neighbours in groupby(rounds, key=lambda row: row.policy == FIRST_VISITS):
         group, heading = list(neighbours), None
         if first_pass and len(group) > 1:
@@ -73,26 +73,27 @@ def _groups(rounds: Sequence[LoggedRound]) -> Iterator[tuple[LogRow | None, list
                 round=f"{group[0].index} to {group[-1].index}",
                 task=f"{len({row.task_index for row in group})} tasks",
                 trials=str(sum(row.trials for row in group)),
-                why=group[0].why.partition(":")[0],  # what follows is about the one task
+                why=group[0].why.partition(":")[0],  # the rest concerns only that task
             )
         yield heading, group
 
 
-def _line(row: LoggedRound, told: bool = False) -> str:
+def _line(row: LoggedRound, is_under_heading: bool = False) -> str:
     expected = f"expected {_expected(row)}" if row.forecast else ""
     expected_and_found = ", ".join(part for part in (expected, _found(row)) if part)
     total = f"total {_total(row)}" if _total(row) else ""
-    parts = [_why(row, told), expected_and_found, total]
+    parts = [_why(row, is_under_heading), expected_and_found, total]
     spent = f" in {row.seconds:.1f} s" if row.seconds is not None else ""
-    head = f"round {row.index}  {_task(row)}  {_trials(row)} trials: "
-    return head + "; ".join(part for part in parts if part) + spent
+    prefix = f"round {row.index}  {_task(row)}  {_trials(row)} trials: "
+    return prefix + "; ".join(part for part in parts if part) + spent
 
 
-def _why(row: LoggedRound, told: bool) -> str:
-    """Why the round was made, unless its heading told, which base proposed it, and what it went without."""
+def _why(row: LoggedRound, is_under_heading: bool) -> str:
+    """Return why the round was planned, unless its heading says so, and what disturbed it."""
     without = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
-    measured = None if row.stats is None else row.stats.disturbance
-    parts = "" if told else row.why, row.proposal, *without, measured.past_words if measured else ""
+    disturbance = None if row.stats is None else row.stats.disturbance
+    why = "" if is_under_heading else row.why
+    parts = why, row.proposal, *without, disturbance.past_words if disturbance else ""
     return "; ".join(part for part in parts if part)
 
 
@@ -101,8 +102,8 @@ def _task(row: LoggedRound) -> str:
 
 
 def _trials(row: LoggedRound) -> str:
-    whole = row.state.open or row.trials == row.size
-    return str(row.size) if whole else f"{row.trials} of {row.size}"
+    is_complete = row.state.open or row.trials == row.size
+    return str(row.size) if is_complete else f"{row.trials} of {row.size}"
 
 
 def _expected(row: LoggedRound) -> str:
@@ -110,7 +111,7 @@ def _expected(row: LoggedRound) -> str:
 
 
 def _found(row: LoggedRound) -> str:
-    """What became of a round, in words."""
+    """Return the state or the result of a round as text."""
     match row.state:
         case RoundState.QUEUED:
             return "waits for a worker"
@@ -130,7 +131,7 @@ def _found(row: LoggedRound) -> str:
 
 
 def _total(row: LoggedRound) -> str:
-    """The weighted total before and after; empty while it is unknown or the round is not over."""
+    """Return the weighted total before and after; empty if unknown or if the round is open."""
     before_us, after_us = row.total_before_us, row.total_after_us
     if after_us is None or row.state.open:
         return ""
@@ -140,7 +141,7 @@ def _total(row: LoggedRound) -> str:
 
 
 def _pair(one_us: float, other_us: float, joint: str) -> str:
-    """Two latencies in one unit."""
+    """Format two latencies with the same unit."""
     if max(one_us, other_us) >= 1000:
         return f"{one_us / 1000:.3f} {joint} {other_us / 1000:.3f} ms"
     return f"{one_us:.1f} {joint} {other_us:.1f} us"
@@ -160,7 +161,7 @@ SHARE_COLUMNS: Final = (
 
 
 def top_shares(summary: DecisionSummary) -> list[Share]:
-    """The tasks that got most of the budget."""
+    """Return the TOP tasks with the largest shares of the budget."""
     return _visited(summary)[:TOP]
 
 
@@ -169,10 +170,10 @@ def _visited(summary: DecisionSummary) -> list[Share]:
 
 
 def summary_lines(summary: DecisionSummary) -> Iterator[str]:
-    """The budget, the policy, the forecasts, the tasks at rest and how the job stands; a line each."""
-    left_out = len(_visited(summary)) - TOP
-    if left_out > 0:
-        yield f"tasks:     {left_out} more; all with --json"
+    """Yield lines on the budget, the policy, forecasts, tasks at rest and the job's state."""
+    omitted = len(_visited(summary)) - TOP
+    if omitted > 0:
+        yield f"tasks:     {omitted} more; all with --json"
     limit = "" if summary.budget is None else f" of {summary.budget}"
     yield (
         f"budget:    {summary.trials}{limit} trials in {summary.rounds} rounds; "
@@ -182,9 +183,9 @@ def summary_lines(summary: DecisionSummary) -> Iterator[str]:
         yield f"no time:   {untimed} tasks count for nothing in the total"
     by_policy = ", ".join(f"{count} by {name}" for name, count in summary.rounds_by_policy.items() if name)
     yield f"policy:    {summary.policy or '-'}; rounds: {by_policy or 'none says'}"
-    found = summary.forecasts
-    held = f"{found.held} of {found.judged} held what was found"
-    share = "none to judge" if found.share is None else f"{held} ({found.share:.0%}; {INTENDED})"
+    calibration = summary.forecasts
+    held = f"{calibration.held} of {calibration.judged} held what was found"
+    share = "none to judge" if calibration.share is None else f"{held} ({calibration.share:.0%}; {INTENDED})"
     yield f"forecasts: {share}"
     for task in summary.at_rest:
         yield f"at rest:   task {task.index} {task.name}: {first_line(task.reason)}"

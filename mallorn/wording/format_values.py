@@ -1,4 +1,4 @@
-"""Values as people read them, on a terminal, in a report, in a notebook; and columns of tables of them."""
+"""Formatting of values and table columns for terminals, reports and notebooks."""
 
 import os
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from mallorn.core.values.job import JobStatus
 T = TypeVar("T")
 Cell = str | int | float | None
 NAME_LENGTH: Final = 200
-FILE_NAME_BYTES: Final = 255  # of a part of a path, as file systems have it
+FILE_NAME_BYTES: Final = 255  # usual limit of file systems for one part of a path
 CUT: Final = "..."
-# The commands with an option `--data`.
+# Commands that have an option `--data`.
 TAKE_DATA: Final = frozenset(
     (
         *("tune", "submit", "up", "jobs", "show", "tasks", "explain", "compare", "report"),
@@ -27,15 +27,15 @@ NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """One column of a table of such values."""
+    """Column of a table: heading, and function that returns a row's cell."""
 
     heading: str
     of: Callable[[T], Cell]
-    cut: bool = False  # of one long word: cut, not folded, where room is short
+    cut: bool = False  # cut cells that are too wide instead of wrapping them
 
 
 def cell(value: Cell) -> str:
-    """A value as a person reads it."""
+    """Format a cell: `-` for None, and floats with four digits."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -44,12 +44,12 @@ def cell(value: Cell) -> str:
 
 
 def first_line(text: str) -> str:
-    """What happened; what to do about it, or a compiler's whole story, follows on the other lines."""
+    """Return the first line of a message; the others hold hints or compiler output."""
     return text.strip().partition("\n")[0]
 
 
 def short_name(name: str) -> str:
-    """A name of no more characters than the service keeps; of a longer one both ends are left."""
+    """Shorten a name to the service's limit by cutting out its middle."""
     if len(name) <= NAME_LENGTH:
         return name
     half = (NAME_LENGTH - len(CUT)) // 2
@@ -57,69 +57,69 @@ def short_name(name: str) -> str:
 
 
 def file_name(name: str, ending: str) -> str:
-    """Return a file name that begins with `name`, cut where the name and `ending` are too long together."""
-    kept, room = os.fsencode(short_name(name)), FILE_NAME_BYTES - len(os.fsencode(ending))
-    return (os.fsdecode(kept) if len(kept) <= room else kept[:room].decode(errors="ignore")) + ending
+    """Return `name` plus `ending`, with the name cut if both are too long for a file name."""
+    stem, limit = os.fsencode(short_name(name)), FILE_NAME_BYTES - len(os.fsencode(ending))
+    return (os.fsdecode(stem) if len(stem) <= limit else stem[:limit].decode(errors="ignore")) + ending
 
 
 def placed(hint: str, words: str) -> str:
-    """A hint whose command finds the same data directory: `words` go behind it, before what is said of it."""
+    """Insert `words` (such as a `--data` option) after a hint's command if it accepts them."""
     command, gap, remark = hint.partition("   ")
-    called = command.split()[:2]
-    takes_it = called[:1] == ["mallorn"] and called[-1] in TAKE_DATA
-    return f"{command}{words}{gap}{remark}" if takes_it else hint
+    subcommand = command.split()[:2]
+    takes_data = subcommand[:1] == ["mallorn"] and subcommand[-1] in TAKE_DATA
+    return f"{command}{words}{gap}{remark}" if takes_data else hint
 
 
 def duration(seconds: float) -> str:
-    """`75.2` as `1:15`, from an hour on `1:01:15`."""
+    """Format seconds: `75.2` as `1:15`, and with hours as `1:01:15`."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def ago(seconds: float) -> str:
-    """`75.2` as `1:15 ago`; what was a moment ago is `now`."""
+    """Format an age in seconds: `75.2` as `1:15 ago`, and below NOW_SEC as `now`."""
     return "now" if seconds < NOW_SEC else f"{duration(seconds)} ago"
 
 
 def moment(at_sec: float) -> str:
-    """A time since the epoch as the minute in UTC."""
+    """Format seconds since the epoch as date and minute in UTC."""
     return datetime.fromtimestamp(at_sec, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def latency(value_us: float | None) -> str:
-    """Microseconds with a unit that keeps three digits readable."""
+    """Format microseconds in us, or in ms from 1000 us on; `-` for None."""
     if value_us is None:
         return "-"
     return f"{value_us / 1000:.3f} ms" if value_us >= 1000 else f"{value_us:.1f} us"
 
 
 def budget_words(job: JobStatus) -> str:
-    """What a job may spend, as `200 trials`, `60 minutes` or both; or how it does without."""
+    """Return a job's budget as text, such as `200 trials`; its mode if it does not search."""
     if not job.options.searches:
         return job.options.mode
     if job.auto:
         return AUTO
-    known = {"trials": job.trials, "minutes": job.minutes}
-    return " or ".join(f"{value:g} {unit}" for unit, value in known.items() if value is not None)
+    limits = {"trials": job.trials, "minutes": job.minutes}
+    return " or ".join(f"{value:g} {unit}" for unit, value in limits.items() if value is not None)
 
 
 def spent_of(job: JobStatus, between: str = " of ") -> str:
-    """How many trials of its budget a job has spent, as `16 of 200`; `16` where trials do not limit it."""
+    """Return trials spent and budgeted, as `16 of 200`; `16` if the budget has no trials."""
     spent = job.progress.trials
     return str(spent) if job.trials is None else f"{spent}{between}{job.trials}"
 
 
 def headroom(job: JobStatus) -> str:
-    """The tasks' latency now, what the machine takes at least, what the end may bring; empty: unknown."""
-    ahead = job.outlook
-    if ahead is None:
+    """Return the tasks' latency now, lower bound and forecast as text; empty if unknown."""
+    outlook = job.outlook
+    if outlook is None:
         return ""
-    told = [f"{latency(ahead.now_us)} now"]
-    if ahead.limit_us is not None and ahead.reached is not None:
-        least, reached = latency(ahead.limit_us), percent(ahead.reached)
-        told.append(f"this machine takes at least {least} ({reached} reached)")
-    if ahead.trials and not job.state.final:
-        end = latency(ahead.end_us)
-        told.append(f"about {end} expected after some {ahead.trials:,} more trials")
-    return "; ".join([*told, ahead.left] if ahead.left else told)
+    texts = [f"{latency(outlook.now_us)} now"]
+    if outlook.limit_us is not None and outlook.reached is not None:
+        least, reached = latency(outlook.limit_us), percent(outlook.reached)
+        texts.append(f"this machine takes at least {least} ({reached} reached)")
+    if outlook.trials and not job.state.final:
+        end = latency(outlook.end_us)
+        texts.append(f"about {end} expected after some {outlook.trials:,} more trials")
+    return "; ".join([*texts, outlook.left] if outlook.left else texts)

@@ -1,4 +1,4 @@
-"""What a finished job came to: how fast the model was, is, and would be elsewhere, and what went wrong."""
+"""Texts on a finished job: the model's speed in each engine, checks, failures and warnings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ ENGINES: Final = {
 }
 
 LEAST_TOLD_SEC: Final = 0.05
-LEAST_SHARE: Final = 0.005  # less is told as nothing: the next measurement would say otherwise
+LEAST_SHARE: Final = 0.005  # smaller gains are within the noise and are shown as none
 
 
 @dataclass(frozen=True, slots=True)
 class TimedEngine:
-    """The whole model in one engine, beside TVM's default build where that was timed."""
+    """Latency of the whole model in one engine, and in TVM's default build if timed."""
 
     engine: str
     timing: ModelLatency
@@ -41,7 +41,7 @@ ENGINE_COLUMNS: Final = (
 
 
 def latency_rows(latencies: Mapping[str, ModelLatency | None]) -> list[TimedEngine]:
-    """One row an engine that was timed."""
+    """Return one row for each engine that was timed."""
     untuned = latencies.get("untuned")
     return [
         TimedEngine(title, timing, None if key == "untuned" else untuned)
@@ -50,7 +50,7 @@ def latency_rows(latencies: Mapping[str, ModelLatency | None]) -> list[TimedEngi
     ]
 
 
-#: Of the whole model at one point of a range.
+#: Columns on the whole model at one point of a range of shapes.
 POINT_COLUMNS: Final = (
     Column[PointTimes]("AT", lambda point: " ".join(f"{name}={size}" for name, size in point.sizes.items())),
     Column[PointTimes]("TUNED", lambda point: _timed(point, "tuned")),
@@ -60,7 +60,7 @@ POINT_COLUMNS: Final = (
 
 
 def _rate(point: PointTimes, engine: str) -> str:
-    """Calls a second; of a decoder's step, tokens."""
+    """Return the model's runs per second: for one step of a decoder, tokens per second."""
     timing = point.latency_us.get(engine)
     return "" if timing is None else f"{1e6 / timing.median:,.{0 if timing.median < 1e4 else 1}f}"
 
@@ -71,7 +71,7 @@ def _timed(point: PointTimes, engine: str) -> str:
 
 
 def facts(job: JobStatus) -> list[str]:
-    """What else is known of a finished job, a line each."""
+    """Return lines on a finished job: trials, gains, checks, steps left out and warnings."""
     report = job.finish_report
     took = "-" if job.finished_at is None else duration(job.finished_at - job.created_at)
     trials = f"{job.progress.trials} trials in {took}; failures: {failures(job.progress)}"
@@ -88,24 +88,24 @@ def facts(job: JobStatus) -> list[str]:
 
 
 def failures(progress: JobProgress) -> str:
-    """How many candidates failed, by outcome, and how many nobody built."""
+    """Return the number of failed candidates by outcome, and of those left unbuilt."""
     failed = ", ".join(f"{count} {outcome}" for outcome, count in progress.failures.items()) or "none"
     return "; ".join(filter(None, [failed, unbuilt(progress)]))
 
 
 def unbuilt(progress: JobProgress) -> str:
-    """What was not built by choice; empty where that is nothing."""
+    """Return how many candidates were left unbuilt on purpose; empty if none."""
     return f"{progress.left_unbuilt} left unbuilt: they unroll too far" if progress.left_unbuilt else ""
 
 
 def left_undone(report: FinishReport | None) -> list[str]:
-    """Which steps the finish had to leave out, and why, a line each."""
+    """Return a line for each step that the finish left out, with the reason."""
     steps = report.not_done if report else ()
     return [_with_hint(f"not done: {step.step}: {step.why}", step.hint) for step in steps]
 
 
 def warnings(job: JobStatus) -> list[str]:
-    """What went wrong along the way without ending the job, a line each."""
+    """Return a line for each warning of the job."""
     return [
         _with_hint(
             f"warning: {each.source}: {each.message}{f' ({each.count} times)' if each.count > 1 else ''}",
@@ -115,64 +115,64 @@ def warnings(job: JobStatus) -> list[str]:
     ]
 
 
-def _with_hint(words: str, hint: str) -> str:
-    return f"{words}; {hint}" if hint else words
+def _with_hint(text: str, hint: str) -> str:
+    return f"{text}; {hint}" if hint else text
 
 
 def _spent(job: JobStatus) -> list[str]:
-    """Where a job without trials spent its time, the most first."""
+    """Return a line on where a job without trials spent its time, longest step first."""
     steps = job.finish_report.seconds if job.trials == 0 else {}
-    most = sorted(steps.items(), key=lambda each: -each[1].wall)
-    told = [f"{name} {step.wall:.1f}" for name, step in most if step.wall >= LEAST_TOLD_SEC]
-    return [f"seconds: {', '.join(told)}"] if told else []
+    steps_by_time = sorted(steps.items(), key=lambda each: -each[1].wall)
+    texts = [f"{name} {step.wall:.1f}" for name, step in steps_by_time if step.wall >= LEAST_TOLD_SEC]
+    return [f"seconds: {', '.join(texts)}"] if texts else []
 
 
 def _earned(report: FinishReport) -> list[str]:
-    """What trials won over a job without any, and how what is handed out was found."""
-    timed = report.inside_the_model and report.inside_the_model.beside_guesses
-    if not timed:
+    """Return a line on the gain over a job without trials, and how schedules were found."""
+    latencies = report.inside_the_model and report.inside_the_model.beside_guesses
+    if not latencies:
         return []
-    guesses_us, found_us = timed
-    won = 1 - found_us / guesses_us
+    guesses_us, exported_us = latencies
+    gain = 1 - exported_us / guesses_us
     counts = sorted(report.found_by.items(), key=lambda each: -each[1])
-    by = (
+    sources = (
         f"tasks by how their schedules were found: {', '.join(f'{means} {count}' for means, count in counts)}"
     )
-    if won < LEAST_SHARE:
-        return [f"trials won nothing over a job without trials; {by}"]
-    change = f"{latency(guesses_us)} became {latency(found_us)}, timed in turn"
-    return [f"trials won {percent(won, 1)} over a job without trials: {change}; {by}"]
+    if gain < LEAST_SHARE:
+        return [f"trials won nothing over a job without trials; {sources}"]
+    change = f"{latency(guesses_us)} became {latency(exported_us)}, timed in turn"
+    return [f"trials won {percent(gain, 1)} over a job without trials: {change}; {sources}"]
 
 
 def _inside(report: FinishReport) -> list[str]:
-    """What the pass inside the whole model changed, if it did."""
-    joint = report.inside_the_model
-    if joint is None or not joint.taken or joint.latency_us is None or joint.latency_us.after is None:
+    """Return a line on schedules exchanged inside the whole model, if they are exported."""
+    inside = report.inside_the_model
+    if inside is None or not inside.taken or inside.latency_us is None or inside.latency_us.after is None:
         return []
-    times, count = joint.latency_us, len(joint.tasks)
+    latency_us, count = inside.latency_us, len(inside.tasks)
     subject = "one task has" if count == 1 else f"{count} tasks have"
-    change = f"{latency(times.before)} became {latency(times.after)}"
+    change = f"{latency(latency_us.before)} became {latency(latency_us.after)}"
     return [f"for the whole model's sake {subject} another of the fastest schedules: {change}"]
 
 
 def _busy(report: FinishReport) -> list[str]:
-    """What the model takes beside other programs, and whether other schedules are better there."""
-    found = report.contention
-    if found is None or not found.loads:
+    """Return a line on the model's latency under load, and on schedules for that case."""
+    contention = report.contention
+    if contention is None or not contention.loads:
         return []
-    alone, full = found.loads[0], found.loads[-1]
-    beside = f"beside {_programs(full.programs)} that compute and stream memory"
-    takes = f"{beside} the model takes {latency(full.alone_us)}, {latency(alone.alone_us)} beside none"
-    if not found.tasks:
+    idle, full = contention.loads[0], contention.loads[-1]
+    load_words = f"beside {_programs(full.programs)} that compute and stream memory"
+    takes = f"{load_words} the model takes {latency(full.alone_us)}, {latency(idle.alone_us)} beside none"
+    if not contention.tasks:
         return [f"{takes}; what is fastest alone is fastest there, too"]
-    count = len(found.tasks)
-    other = (
+    count = len(contention.tasks)
+    loaded_words = (
         f"{latency(full.loaded_us)} with other schedules for {'one task' if count == 1 else f'{count} tasks'}"
     )
-    if found.wins_from is None:
-        return [f"{takes}, and {other}: too little to keep them"]
-    wins = f"which win from {_programs(found.wins_from)} on: apply.py MODEL --version loaded"
-    return [f"{takes}, and {other}, {wins}"]
+    if contention.wins_from is None:
+        return [f"{takes}, and {loaded_words}: too little to keep them"]
+    wins = f"which win from {_programs(contention.wins_from)} on: apply.py MODEL --version loaded"
+    return [f"{takes}, and {loaded_words}, {wins}"]
 
 
 def _programs(count: int) -> str:
@@ -189,5 +189,5 @@ def _checks(report: FinishReport) -> list[str]:
     if report.without_time:
         lines.append(f"without a time, as no clock saw their kernels: {', '.join(report.without_time)}")
     errors = {"TVM's default build": report.error_vs_untuned, "onnxruntime": report.error_vs_onnxruntime}
-    known = [f"{error:.1e} against {title}" for title, error in errors.items() if error is not None]
-    return [*lines, f"relative error {', '.join(known)}"] if known else lines
+    known_errors = [f"{error:.1e} against {title}" for title, error in errors.items() if error is not None]
+    return [*lines, f"relative error {', '.join(known_errors)}"] if known_errors else lines

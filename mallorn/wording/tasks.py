@@ -1,4 +1,4 @@
-"""Tables of a job's tasks: MetaSchedule's, the families they form, and what answered without a search."""
+"""Tables of a job's tasks: MetaSchedule's table, families, and answers without a search."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ ANSWER_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """Tasks that share a cost model, for one reason."""
+    """Tasks that share a cost model for the same reason."""
 
     family: str
     why: str
@@ -58,46 +58,46 @@ FAMILY_COLUMNS: Final = (
 
 
 def task_columns(tasks: Iterable[TaskStatus]) -> Sequence[Column[TaskStatus]]:
-    """The table's columns, with what stock's tuner found where logs of it tell of any task."""
+    """Return the table's columns, with one for stock MetaSchedule's times if any are known."""
     if all(task.stock_us is None for task in tasks):
         return TASK_COLUMNS
     return *TASK_COLUMNS, STOCK_COLUMN
 
 
 def stock_words(tasks: Iterable[TaskStatus]) -> str:
-    """What stock's tuner found for these tasks, weighted, beside what is known here; empty: no log tells."""
-    both = [
+    """Return the weighted latency in stock MetaSchedule's logs and here; empty if no logs."""
+    pairs = [
         (task.weight * task.stock_us, task.weight * task.latency_us)
         for task in tasks
         if task.stock_us is not None and task.latency_us is not None
     ]
-    if not both:
+    if not pairs:
         return ""
-    stock_us, here_us = (latency(sum(side)) for side in zip(*both, strict=True))
-    counted = "1 task" if len(both) == 1 else f"{len(both)} tasks"
-    return f"{stock_us} for {counted}, on a host that its logs do not name; {here_us} here"
+    stock_us, here_us = (latency(sum(side)) for side in zip(*pairs, strict=True))
+    task_count = "1 task" if len(pairs) == 1 else f"{len(pairs)} tasks"
+    return f"{stock_us} for {task_count}, on a host that its logs do not name; {here_us} here"
 
 
 def kinships(tasks: Iterable[TaskStatus]) -> list[FamilyRow]:
-    """One a family and reason; a family may have gathered its members for several."""
+    """Return one row per family and reason; a family's tasks may have different reasons."""
     members: dict[tuple[str, str], list[int]] = {}
     for task in tasks:
         if task.family:
             members.setdefault((task.family, task.family_why), []).append(task.index)
-    return [FamilyRow(family, why, tuple(found)) for (family, why), found in sorted(members.items())]
+    return [FamilyRow(family, why, tuple(indices)) for (family, why), indices in sorted(members.items())]
 
 
 def rests_on(report: FinishReport) -> list[str]:
-    """How many tasks rest on what, in the order in which sources are asked, and whether they were checked."""
+    """Return lines on what the tasks' schedules are based on and whether they were checked."""
     answers = report.answers.values()
     if not answers:
         return []
     counts = Counter(answered.source for answered in answers)
     parts = [f"{counts[source]} on {RESTS_ON[source]}" for source in Source if counts[source]]
     checked = sum(answered.checked for answered in answers)
-    done = "yes" if checked == len(answers) else f"{checked} of them" if checked else "no"
-    of = len(answers) if report.of is None else report.of
+    answer = "yes" if checked == len(answers) else f"{checked} of them" if checked else "no"
+    total = len(answers) if report.of is None else report.of
     return [
-        f"{len(answers)} of {of} tasks have a schedule, and none was timed for it: {', '.join(parts)}",
-        f"built and checked: {done}",
+        f"{len(answers)} of {total} tasks have a schedule, and none was timed for it: {', '.join(parts)}",
+        f"built and checked: {answer}",
     ]

@@ -1,1 +1,1 @@
-"""The values that tables, REST, children and the Python client share, one file a noun."""
+"""Value classes shared by the database, REST API, child processes and the Python client."""

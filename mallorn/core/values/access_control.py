@@ -1,4 +1,4 @@
-"""API keys and owners as the coordinator tells of them, who it takes somebody for, and who did what."""
+"""API keys, owners, sessions and audit entries, as the coordinator sends them."""
 
 from typing import Annotated
 

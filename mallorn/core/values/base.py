@@ -1,4 +1,4 @@
-"""What every value is: frozen, checked where it is made, and read with patience."""
+"""Base class of all values: immutable, validated, and tolerant of other versions' fields."""
 
 from typing import Self
 
@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Value(BaseModel):
-    """A value. Keys that this version does not know are passed over; those with a default may be missing.
+    """Base class of values: unknown keys are ignored, and fields with a default are optional.
 
-    Who writes one to be stored dumps what was set (`stored`), so that JSON of all versions looks alike.
+    Code that stores a value writes `stored()`, which omits fields that were not set.
     """
 
     model_config = ConfigDict(
@@ -21,10 +21,10 @@ class Value(BaseModel):
 
     @classmethod
     def from_row(cls, row: object, **others: object) -> Self:
-        """A row as a value: its columns of the same names, and the fields that it does not have."""
+        """Build a value from a row's columns of the same names and from `others`."""
         columns = {name: getattr(row, name) for name in cls.model_fields if name not in others}
         return cls.model_validate(columns | others)
 
     def stored(self) -> dict[str, object]:
-        """As JSON for a column or a file: what was set, under its stored names."""
+        """Return the fields that were set, as JSON under their stored names."""
         return self.model_dump(mode="json", exclude_unset=True)

@@ -1,4 +1,4 @@
-"""What is searched: sketches with free choices, and candidates, which take them; their only JSON codec."""
+"""Search space: sketches with free choices, candidates that decide them, and their codec."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from pydantic import JsonValue, TypeAdapter
 
 
 class ChoiceKind(StrEnum):
-    """What a free choice of a sketch is about."""
+    """Kind of a free choice in a sketch."""
 
     TILE = "tile"  # factors whose product is `extent`; the last is at most `limit`
     CATEGORICAL = "categorical"  # an index below `options`
@@ -20,27 +20,27 @@ class ChoiceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One sampling instruction of a sketch's trace."""
+    """One sampling instruction of a sketch's trace: a free choice."""
 
     kind: ChoiceKind
-    width: int  # how many integers of the decision vector it owns
+    width: int  # number of integers that the choice has in the decision vector
     extent: int = 0
     limit: int = 0
     values: tuple[int, ...] = ()  # allowed values: indices for CATEGORICAL, loop positions for LOCATION
-    labels: tuple[int, ...] = ()  # what the indices of a CATEGORICAL stand for (unroll steps, ...)
+    labels: tuple[int, ...] = ()  # values that CATEGORICAL indices select (unroll steps, ...)
     weights: tuple[float, ...] = ()  # sampling probabilities over `values`
-    suggested: tuple[int, ...] = ()  # what the rule that made the sketch would choose, if it says so
-    inner_multiple: tuple[int, int] | None = None  # (place, n): from there on factors multiply to n * any
+    suggested: tuple[int, ...] = ()  # decisions that the sketch's rule suggests, if any
+    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides the rest's product
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A schedule without decisions. `trace` is its JSON; `key` the hash of that."""
+    """A schedule without decisions. `trace` is its JSON, and `key` the hash of the trace."""
 
     key: str
     trace: str
     choices: tuple[Choice, ...]
-    ordinal: int = 0  # its place in the space that generated it
+    ordinal: int = 0  # index in the space that generated it
 
     @property
     def width(self) -> int:
@@ -48,26 +48,26 @@ class Sketch:
 
     @property
     def places(self) -> list[tuple[slice, Choice]]:
-        """Each choice, behind its columns of a decision vector."""
+        """Pairs of a slice of the decision vector and the choice that it belongs to."""
         starts = accumulate((choice.width for choice in self.choices), initial=0)
         pairs = zip(starts, self.choices, strict=False)
         return [(slice(start, start + choice.width), choice) for start, choice in pairs]
 
     def candidates(self, rows: Iterable[Sequence[int]]) -> list["Candidate"]:
-        """The candidates with these decision vectors."""
+        """Return the candidates with these decision vectors."""
         return [Candidate(self.key, tuple(row)) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Sketch + decisions, from which the full trace follows exactly."""
+    """A sketch and its decisions, which together determine the full trace."""
 
     sketch: str  # Sketch.key
     decisions: tuple[int, ...]
 
     @property
     def key(self) -> str:
-        """Names the candidate within its workload, alike on every host."""
+        """Hash that identifies the candidate within its workload, equal on all hosts."""
         text = f"{self.sketch}:{','.join(map(str, self.decisions))}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -77,16 +77,16 @@ _SKETCH: Final = TypeAdapter(Sketch)
 
 
 def pack_choices(choices: Sequence[Choice]) -> list[JsonValue]:
-    """Choices as plain values, for a column or a file."""
+    """Convert choices to JSON values, for a column or a file."""
     packed: list[JsonValue] = _CHOICES.dump_python(tuple(choices), mode="json", exclude_none=True)
     return packed
 
 
 def unpack_choices(packed: object) -> tuple[Choice, ...]:
-    """What pack_choices packed, or an earlier version; raises ValueError for anything else."""
+    """Parse choices that this or an earlier version packed. Raises ValueError if invalid."""
     return _CHOICES.validate_python(packed)
 
 
 def unpack_sketch(packed: object) -> Sketch:
-    """A sketch whose fields are plain values; raises ValueError for anything else."""
+    """Parse a sketch from JSON values. Raises ValueError if they are invalid."""
     return _SKETCH.validate_python(packed)

@@ -1,4 +1,4 @@
-"""A version of a cost model, as its coordinator tells of it, and how well it does."""
+"""A cost-model version with its metrics, as the coordinator sends it."""
 
 from typing import Annotated
 

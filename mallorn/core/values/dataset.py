@@ -1,4 +1,4 @@
-"""What the dataset holds, as its coordinator tells of it."""
+"""Contents of the dataset, as the coordinator sends them."""
 
 from datetime import date
 from typing import Annotated

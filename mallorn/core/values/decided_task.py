@@ -1,4 +1,4 @@
-"""What a finish decided for a task, as it is kept for whoever goes on with the finish."""
+"""Result of a finish for one task, stored so that another worker can continue the finish."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from mallorn.core.values.trial import Trial
 
 
 class KeptCandidate(Value):
-    """A candidate by its sketch's key."""
+    """A stored candidate: the key of its sketch, and its decisions."""
 
     sketch: str
     decisions: tuple[int, ...]
@@ -17,7 +17,7 @@ class KeptCandidate(Value):
 
 
 class DecidedWinner(Value):
-    """A candidate that may be handed out, by its place among those that were compared."""
+    """A candidate whose schedule may be exported; `slot` is its index among those compared."""
 
     slot: int
     trial: Trial
@@ -29,7 +29,7 @@ class DecidedWinner(Value):
 
 
 class DecidedTask(Value):
-    """The candidates that were compared, and who won."""
+    """The candidates of a task that were compared, and the one that won."""
 
     candidates: tuple[KeptCandidate, ...]
     guess: KeptCandidate | None = None

@@ -1,4 +1,4 @@
-"""The decision log of a job: its rounds, why each was made, what was expected of it and what it brought."""
+"""Decision log of a job: why each round was planned, its forecast and its result."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -120,7 +120,7 @@ class RoundStatus(Value):
 
 
 class LoggedRound(RoundStatus):
-    """A round with the job's weighted total before and after it; null until every task has a time."""
+    """A round with the weighted totals before and after it; null if a task has no time yet."""
 
     total_before_us: float | None = None
     total_after_us: float | None = None
@@ -128,11 +128,11 @@ class LoggedRound(RoundStatus):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRound:
-    """One round to open, and why."""
+    """A round that the planner will open, with the reason."""
 
     task_id: int
     index: int
     size: int
     seed: int
     reason: RoundNotes = field(default_factory=RoundNotes)
-    searcher: str | None = None  # None: the job's own
+    searcher: str | None = None  # None: the searcher that the job chose

@@ -1,4 +1,4 @@
-"""What others had of a device's processors while it timed, and what that cost."""
+"""How much other programs used a device's processors during timing, and its cost."""
 
 from collections.abc import Iterable
 from typing import Annotated, Final, Self
@@ -8,9 +8,9 @@ from pydantic import Field
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.base import Value
 
-NOTICEABLE: Final = 1.5  # times as long: our own service takes a processor now and then
-SOMEBODY: Final = 0.25  # programs
-FEW: Final = 0.05  # of the times of a job: so many bounds do not hide the good ones
+NOTICEABLE: Final = 1.5  # slowdown factor; our own service sometimes uses a processor
+SOMEBODY: Final = 0.25  # mean number of programs
+FEW: Final = 0.05  # share of a job's times: so few upper bounds do not hide good candidates
 HINT: Final = "use --wait-for-quiet to time candidates only while the host is quiet"
 
 
@@ -33,7 +33,7 @@ class Disturbance(Value):
 
     @classmethod
     def of_all(cls, parts: Iterable[Self]) -> "Disturbance":
-        """Of all together."""
+        """Combine the disturbances of several sets of timings."""
         parts = list(parts)
         timed = sum(part.timed for part in parts)
         return Disturbance(
@@ -50,7 +50,7 @@ class Disturbance(Value):
 
     @property
     def slower(self) -> float:
-        """How many times as long the timings took as undisturbed ones."""
+        """Factor by which disturbances made the timings take longer."""
         return 1.0 + self.lost_sec / self.kept_sec if self.kept_sec else 1.0
 
     @property
@@ -60,17 +60,17 @@ class Disturbance(Value):
 
     @property
     def words(self) -> str:
-        """Say what disturbs a running job and how many of its times are certain; empty for a quiet host."""
+        """What disturbs a running job and how many times are certain; empty if nothing."""
         return self._sentence("use", "hold", "are", "takes")
 
     @property
     def past_words(self) -> str:
-        """Say the same of a job that is done, in the past tense."""
+        """The text of `words` in the past tense, for a finished job."""
         return self._sentence("used", "held", "were", "took")
 
     @property
     def hint(self) -> str:
-        """Say what a user can do to get certain times; empty if all are certain."""
+        """What a user can do to get certain times; empty if all are certain."""
         if self.separate_locks:
             return SHARE_LOCKS
         return HINT if self.bounds else ""
@@ -80,13 +80,13 @@ class Disturbance(Value):
             return ""
         if self.separate_locks:
             return f"{SEPARATE_LOCKS}; {self.bounds} of {self.timed} times {are} only upper bounds"
-        who = f"other programs {use} {min(self.rivals, self.cores):.1f} of {self.cores} cores"
+        cause = f"other programs {use} {min(self.rivals, self.cores):.1f} of {self.cores} cores"
         if self.rivals < SOMEBODY:
-            who = f"a quota, other virtual machines or short work {hold} the processors back"
+            cause = f"a quota, other virtual machines or short work {hold} the processors back"
         certain = f"all {self.timed} times {are} certain"
         if self.bounds:
             certain = (
                 f"{self.timed - self.bounds} of {self.timed} times {are} certain, the others upper bounds"
             )
-        longer = f"timing {takes} {self.slower:.1f} times as long" if self.slower >= NOTICEABLE else ""
-        return "; ".join(filter(None, [self.gpu or who, certain, longer]))
+        slowdown = f"timing {takes} {self.slower:.1f} times as long" if self.slower >= NOTICEABLE else ""
+        return "; ".join(filter(None, [self.gpu or cause, certain, slowdown]))

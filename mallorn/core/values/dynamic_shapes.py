@@ -1,4 +1,4 @@
-"""A job for a range of shapes: which sizes are tuned, and which of them computes those between."""
+"""Shapes of a job with free dimensions: the sizes tuned, and rules for the sizes between."""
 
 from typing import Annotated
 
@@ -43,16 +43,16 @@ class Dynamic(Value):
 
     @property
     def grows(self) -> list[str]:
-        """The dimensions that points leave open: those that may be nothing, such as a cache's length."""
+        """Dimensions that points leave open: those that may be 0, such as a cache's length."""
         return [name for name, (low, _) in self.ranges.items() if low == 0]
 
     @property
     def largest(self) -> dict[str, int]:
-        """Every dimension at its largest."""
+        """The largest size of every dimension."""
         return self.points[-1] | {name: self.ranges[name][1] for name in self.grows}
 
     def shapes(self, sizes: dict[str, int]) -> dict[str, list[int]]:
-        """The shapes of inputs with free dimensions, at these sizes."""
+        """Return the shapes of the inputs that have free dimensions, at these sizes."""
         return {
             name: [_size(dim, sizes) if isinstance(dim, str) else dim for dim in dims]
             for name, dims in self.inputs.items()

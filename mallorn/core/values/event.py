@@ -1,4 +1,4 @@
-"""What happens to a job: one type an event, told apart by `kind`."""
+"""Events of a job: one class per kind of event, distinguished by `kind`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, get_args
@@ -14,16 +14,16 @@ from mallorn.core.values.job import SuggestedOptions
 
 
 class JobEvent(Value):
-    """Something that happened to a job. `kind` names the type; the rest is what was stored with it."""
+    """Base class of a job's events; `kind` names the class, other fields are its data."""
 
     kind: str
 
     def payload(self) -> dict[str, object]:
-        """As stored beside the kind."""
+        """Return the fields that are stored next to the kind: those that were set."""
         return self.model_dump(mode="json", exclude={"kind"}, exclude_unset=True)
 
     def told(self) -> dict[str, object]:
-        """As sent to who follows the job: whole, with its kind."""
+        """Return all fields with the kind, as sent to clients that follow the job."""
         return self.model_dump(mode="json")
 
 
@@ -205,7 +205,7 @@ EVENT: Final[TypeAdapter[KnownEvent]] = TypeAdapter(Annotated[KnownEvent, Field(
 
 
 class OtherEvent(JobEvent):
-    """An event of another version, as it came."""
+    """An event of another version, with its data unparsed."""
 
     data: dict[str, JsonValue]
 
@@ -217,7 +217,7 @@ class OtherEvent(JobEvent):
 
 
 def read_event(kind: str, payload: Mapping[str, object]) -> KnownEvent | OtherEvent:
-    """A stored event; one that this version does not know, or that lacks a key, is an OtherEvent."""
+    """Parse a stored event; an unknown or invalid one becomes an OtherEvent."""
     try:
         return EVENT.validate_python({**payload, "kind": kind})
     except ValidationError:

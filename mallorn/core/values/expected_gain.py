@@ -1,4 +1,4 @@
-"""What more trials are expected to bring a job, and how far its tasks are from what can be had."""
+"""Expected gain of a job from more trials, and the distance of its tasks from the limit."""
 
 from math import ceil
 from typing import Annotated, Final
@@ -8,14 +8,14 @@ from pydantic import Field
 from mallorn.core.percent_and_command_text import percent
 from mallorn.core.values.base import Value
 
-# How far a job looks ahead, in trials.
+# Number of future trials whose gain the planner predicts.
 LOOK_AHEAD: Final = 100
-# So much of the latency they must be expected to win to be worth their seconds: about one percent a minute
-# where a trial takes a quarter of a second (docs/planner.md).
+# Share of the latency that these trials must be expected to save to be worth their time: about
+# one percent a minute if a trial takes a quarter of a second (docs/planner.md).
 WORTH: Final = 0.005
-SMALLEST: Final = 0.001  # a smaller gain is not told apart from none
-_NAME_CHARS: Final = 60  # of a task in a sentence: TVM names a function after all its operators
-LITTLE: Final = 0.02  # of the latency: two jobs without trials may differ by it
+SMALLEST: Final = 0.001  # a smaller gain cannot be distinguished from none
+_NAME_CHARS: Final = 60  # of a task's name in a sentence: TVM joins the names of all operators
+LITTLE: Final = 0.02  # share of the latency by which two jobs without trials may differ
 
 
 class Outlook(Value):
@@ -39,23 +39,23 @@ class Outlook(Value):
 
     @property
     def reached(self) -> float | None:
-        """How much of what the machine computes at most the tasks reach."""
+        """Share of the machine's limit that the tasks reach; None if the limit is unknown."""
         return None if self.limit_us is None else min(1.0, self.limit_us / self.now_us)
 
     @property
     def pays(self) -> bool:
-        """Whether the next trials are expected to be worth their seconds."""
+        """Return whether the next trials are expected to be worth their time."""
         return self.gain >= WORTH
 
     @property
     def left(self) -> str:
-        """What is left to win, in words."""
+        """Gain that the next trials are expected to bring, as text."""
         gain = percent(self.gain, 1) if self.gain >= SMALLEST else f"under {percent(SMALLEST, 1)}"
         return f"the next {LOOK_AHEAD} trials would bring {gain}"
 
     @property
     def words(self) -> str:
-        """What is reached, where that is known, and what is left to win."""
+        """Share of the machine's limit reached, if known, and expected gain, as text."""
         share = self.reached
         reached = "" if share is None else f"{percent(share)} of what this machine computes for these tasks; "
         return f"{reached}{self.left}"
@@ -70,7 +70,7 @@ class GapClosed(Value):
 
     @property
     def share(self) -> float:
-        """Of what was open."""
+        """Share of the gap to the limit that trials closed (log scale), at most 1."""
         return min(1.0, self.won / self.open)
 
 
@@ -90,22 +90,22 @@ class TuningGain(Value):
 
     @property
     def pays(self) -> bool:
-        """Whether they are expected to be worth their seconds."""
+        """Return whether the trials are expected to be worth their time."""
         return self.gain >= LITTLE
 
     @property
     def left(self) -> str:
-        """What is left to win, in words."""
+        """Gain that trials are expected to bring and their duration, as text."""
         if self.high <= LITTLE:
             return f"trials would win little: nothing expected above {percent(LITTLE)}"
         minutes = ceil(self.seconds / 60)
         cost = f"in about {minutes} minute{'' if minutes == 1 else 's'}"
         gain = f"{percent(self.gain)} ({self.low * 100:.0f} to {percent(self.high)})"
         names = ", ".join(map(_short, self.tasks))
-        said = f"trials would probably win {gain} {cost}, the most in {names}"
+        sentence = f"trials would probably win {gain} {cost}, the most in {names}"
         if not self.unseen:
-            return said
-        return f"{said}; nothing is known of {', '.join(self.unseen)} on such a host, other hosts tell"
+            return sentence
+        return f"{sentence}; nothing is known of {', '.join(self.unseen)} on such a host, other hosts tell"
 
 
 def _short(name: str) -> str:

@@ -1,6 +1,6 @@
-"""The finish's report: what was found, how fast the whole model is, what was left out and why.
+"""Report of a finish: schedules found, latency of the whole model, and steps left out.
 
-Every key may be missing: a finish leaves out what it could not do, and earlier versions knew fewer.
+Every key may be missing: a finish omits what it could not do, and earlier versions had fewer.
 """
 
 from enum import StrEnum
@@ -95,12 +95,12 @@ class InsideTheModel(Value):
 
     @property
     def beside_guesses(self) -> tuple[float, float] | None:
-        """The whole model with first guesses and as it is handed out; None where that was not timed."""
-        timed = self.latency_us
-        if timed is None or timed.guesses is None:
+        """Latencies of the model with first guesses and as exported; None if not timed."""
+        latency = self.latency_us
+        if latency is None or latency.guesses is None:
             return None
-        found = timed.guesses if self.guessed else timed.after if self.taken else timed.before
-        return timed.guesses, found or timed.before
+        exported = latency.guesses if self.guessed else latency.after if self.taken else latency.before
+        return latency.guesses, exported or latency.before
 
 
 class PointTimes(Value):
@@ -138,19 +138,19 @@ class Contention(Value):
 class Source(StrEnum):
     """What a schedule rests on that was chosen without measuring."""
 
-    SAME = "same"  # measurements of the very same workload
-    NEAR = "near"  # those of the same loops in other sizes
-    LEARNED = "learned"  # a base
-    MODELLED = "modelled"  # a model of the machine that the job asked for
-    CONSTRUCTED = "constructed"  # the machine's figures alone
+    SAME = "same"  # measurements of the same workload
+    NEAR = "near"  # measurements of the same loops in other sizes
+    LEARNED = "learned"  # a pretrained cost model (base)
+    MODELLED = "modelled"  # the analytic cost model that the job chose
+    CONSTRUCTED = "constructed"  # only the machine's measured or assumed figures
 
 
 class Sure(StrEnum):
     """How much one may rely on such a schedule."""
 
-    MEASURED = "measured"  # on the job's own kind of device
-    LIKELY = "likely"  # by measurements of other devices, sizes or networks
-    GUESSED = "guessed"  # by nobody's measurements
+    MEASURED = "measured"  # measured on the job's own kind of device
+    LIKELY = "likely"  # derived from measurements of other devices, sizes or networks
+    GUESSED = "guessed"  # not based on any measurement
 
 
 class Answered(Value):
@@ -235,17 +235,17 @@ class FinishReport(Value):
 
     @property
     def steady(self) -> bool:
-        """Whether nothing disturbed the timings of the job, as far as one knows."""
+        """Return whether no disturbance of the job's timings is known."""
         return self.conditions is None or self.conditions.steady
 
     @property
     def note(self) -> str:
-        """What disturbed it, in a sentence."""
+        """Sentence that says what disturbed the timings; empty if nothing did."""
         return "" if self.conditions is None else self.conditions.note
 
     @property
     def peak_share(self) -> float | None:
-        """Share of the machine's peak that the whole model reaches, or its tasks where it was not timed."""
+        """Share of the machine's peak that the model reaches, else that its tasks reach."""
         if self.outlook is not None and self.outlook.limit_us is not None:
             tuned = self.latency_us.get("tuned")
             return self.outlook.reached if tuned is None else min(1.0, self.outlook.limit_us / tuned.median)

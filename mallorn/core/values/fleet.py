@@ -1,4 +1,4 @@
-"""Devices and workers, and what they did lately."""
+"""Devices and workers of the fleet, and their recent activity."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -65,7 +65,7 @@ class DeviceInfo(Value):
 
     @property
     def gpu_words(self) -> str:
-        """Describe the GPU for people; empty on a CPU."""
+        """Name, memory and driver of the GPU as text; empty on a CPU."""
         memory = f", {self.gpu_memory_bytes / 2**30:.0f} GiB" if self.gpu_memory_bytes else ""
         driver = f", driver {self.gpu_driver}" if self.gpu_driver else ""
         return f"{self.accelerator}{memory}{driver}"
@@ -82,7 +82,7 @@ class DeviceMachine(Value):
     ] = ""
 
     def seen_by(self, builder: str) -> Machine | None:
-        """Return the machine; one that other code measured is a mere assumption."""
+        """Return the machine, marked as assumed if another builder's code measured it."""
         if self.machine is None or self.builder == builder:
             return self.machine
         return self.machine.model_copy(update={"measured": False})
@@ -169,7 +169,7 @@ class WorkerStatus(Value):
 
 
 def separate_locks(devices: Sequence[DeviceStatus], workers: Sequence[WorkerStatus]) -> list[str]:
-    """Name each CPU device that is online and does not share its locks with a worker of its host."""
+    """Return texts that name each online CPU device whose locks differ from its worker's."""
     return [
         f"{device.name} and {worker.id}"
         for device in devices

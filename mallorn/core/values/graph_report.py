@@ -1,4 +1,4 @@
-"""The importer's report: the model's graph before and after the passes."""
+"""Report of an import: the model's graph before and after the passes."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""A job as its coordinator tells of it: state, progress, tasks and reports."""
+"""A job as the coordinator sends it: state, progress, tasks and reports."""
 
 from typing import Annotated
 
@@ -101,27 +101,27 @@ class JobStatus(Value):
 
     @property
     def auto(self) -> bool:
-        """Whether it goes on while its trials are worth their seconds."""
+        """Return whether the job has no budget and runs as long as trials are worth it."""
         return self.trials is None and self.minutes is None
 
     @property
     def expected_trials(self) -> int | None:
-        """Its budget in trials; where it has none, what is expected of it."""
+        """The job's budget in trials, else the expected number; None if unknown."""
         if self.trials is not None or self.outlook is None:
             return self.trials
         return self.progress.trials + self.outlook.trials
 
     @property
     def finish_report(self) -> FinishReport:
-        """The finish's report; an empty one before it."""
+        """Report of the finish; an empty report if there is none yet."""
         return self.report or FinishReport()
 
     def chosen(self) -> dict[str, JsonValue]:
-        """The options that its coordinator knows of, as JSON."""
+        """Return the options that the coordinator sent, as JSON."""
         return self.options.model_dump(mode="json", exclude_unset=True)
 
     def median_us(self, engine: str) -> float | None:
-        """The median of the whole model in an engine, where the finish timed it."""
+        """Return the model's median latency in an engine; None if it was not timed."""
         timing = self.finish_report.latency_us.get(engine)
         return None if timing is None else timing.median
 

@@ -1,6 +1,6 @@
-"""What a machine computes and moves at most, for one target, and what it takes for a program at least.
+"""Peak rates of a machine for a target, and the lower bound (roofline) of a program's time.
 
-At least: as if it did nothing but compute, or nothing but move data.
+The bound assumes that the machine only computes, or only moves data.
 """
 
 import re
@@ -15,7 +15,7 @@ from mallorn.core.values.base import Value
 
 BITS: Final = re.compile(r"(?<!\d)(\d+)$")
 Tensor = tuple[str, tuple[int, ...]]  # type and shape
-Argument = tuple[str, str, Sequence[int]]  # as the dataset keeps it: what it is, type and shape
+Argument = tuple[str, str, Sequence[int]]  # role, type and shape, as stored in the dataset
 
 
 class Cache(Value):
@@ -52,8 +52,8 @@ class Machine(Value):
     ] = False
 
 
-#: A usual GPU of each architecture, by compute capability, from the vendor's data sheets: multiprocessors,
-#: TFLOP/s in float32 and in float16 on tensor cores, GB/s of its memory, and MiB of its L2 cache.
+#: A typical GPU per compute capability, from the vendor's data sheets: multiprocessors,
+#: TFLOP/s in float32 and in float16 on tensor cores, GB/s of memory, and MiB of L2 cache.
 _GPUS: Final = {
     75: (40, 8.1, 65, 320, 4),
     80: (108, 19.5, 312, 1555, 40),
@@ -71,9 +71,9 @@ _MIDDLING: Final = "sm_86"
 
 
 def assumed_gpu(arch: str = _MIDDLING) -> Machine:
-    """Return a usual GPU of a CUDA architecture, or a middling one for an architecture without a row."""
-    known = arch if arch in KNOWN_ARCHS and capability(arch).number in _GPUS else _MIDDLING
-    limits = capability(known)
+    """Return a typical GPU of a CUDA architecture; sm_86 if the architecture has no row."""
+    known_arch = arch if arch in KNOWN_ARCHS and capability(arch).number in _GPUS else _MIDDLING
+    limits = capability(known_arch)
     cores, tflops, tensor_tflops, memory, l2_mib = _GPUS[limits.number]
     tflops_of = {
         "float32": tflops,
@@ -91,7 +91,7 @@ def assumed_gpu(arch: str = _MIDDLING) -> Machine:
         caches=(
             Cache(
                 bytes=limits.shared_per_sm, gbytes_per_sec=1e3 * tflops / cores / 2
-            ),  # a float32 an operation
+            ),  # one float32 per operation
             Cache(bytes=(l2_mib << 20) // cores, gbytes_per_sec=2.0 * memory / cores),
         ),
         memory_gbytes_per_sec=memory,
@@ -101,7 +101,7 @@ def assumed_gpu(arch: str = _MIDDLING) -> Machine:
 
 
 def assumed(cores: int, lanes: int) -> Machine:
-    """A middling CPU of this many cores and lanes, until a real one was measured."""
+    """Return a typical CPU with these cores and lanes, for use until one is measured."""
     registers = 28 if lanes >= 16 else 12
     core_gflops = 4.0 * lanes * 2.5
     return Machine(
@@ -112,7 +112,7 @@ def assumed(cores: int, lanes: int) -> Machine:
         core_gflops=core_gflops,
         gflops={"float32": core_gflops * cores},
         caches=(
-            Cache(bytes=32 << 10, gbytes_per_sec=2 * core_gflops),  # a vector for each operation
+            Cache(bytes=32 << 10, gbytes_per_sec=2 * core_gflops),  # one vector per operation
             Cache(bytes=1 << 20, gbytes_per_sec=80.0),
             Cache(bytes=4 << 20, gbytes_per_sec=30.0),
         ),
@@ -122,31 +122,34 @@ def assumed(cores: int, lanes: int) -> Machine:
 
 
 def limit_us(machine: Machine | None, flops: float, args: Collection[Argument]) -> float | None:
-    """Of a program; None where the machine was not measured: what is assumed of one limits nothing."""
+    """Return a program's least time in us; None unless the machine's rates were measured."""
     if machine is None or not machine.measured or not (flops or args):
         return None
     return roofline_us(machine, flops, [(str(dtype), tuple(shape)) for _, dtype, shape in args])
 
 
 def roofline_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> float:
-    """For so many operations on what goes in and out, all cores at work and the data as near as they fit."""
-    known = list(tensors)
-    peak = peak_gflops(machine, {dtype for dtype, _ in known})
-    moved = sum(element_bytes(dtype) * prod(shape) for dtype, shape in known)
-    # The nearest level that holds it all serves, each core its part.
-    fits = (cache.gbytes_per_sec for cache in machine.caches if moved / machine.cores <= cache.bytes)
-    nearest = next(fits, None)
+    """Return the least time in us of `flops` operations on these tensors.
+
+    All cores work, and the data is in the nearest cache level that holds it.
+    """
+    tensor_list = list(tensors)
+    peak = peak_gflops(machine, {dtype for dtype, _ in tensor_list})
+    total = sum(element_bytes(dtype) * prod(shape) for dtype, shape in tensor_list)
+    # Use the nearest level that holds all data when each core has an equal part.
+    rates = (cache.gbytes_per_sec for cache in machine.caches if total / machine.cores <= cache.bytes)
+    nearest = next(rates, None)
     rate = machine.memory_gbytes_per_sec if nearest is None else nearest * machine.cores
-    return max(flops / peak, moved / rate) / 1e3
+    return max(flops / peak, total / rate) / 1e3
 
 
 def peak_gflops(machine: Machine, dtypes: Iterable[str]) -> float:
-    """Of the fastest type that takes part: sums are often kept in a wider one."""
-    known = [machine.gflops[dtype] for dtype in dtypes if dtype in machine.gflops]
-    return max(known, default=machine.core_gflops * machine.cores)
+    """Return the peak GFLOPS of the fastest of these types, as sums often use a wider one."""
+    peaks = [machine.gflops[dtype] for dtype in dtypes if dtype in machine.gflops]
+    return max(peaks, default=machine.core_gflops * machine.cores)
 
 
 def element_bytes(dtype: str) -> float:
-    """Of a type by its name; one without bits in it, as bool, takes a byte."""
+    """Return an element's bytes by its type's name; 1 for a name without bits, as bool."""
     bits = BITS.search(dtype)
     return int(bits[1]) / 8 if bits else 1.0

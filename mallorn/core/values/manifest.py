@@ -1,4 +1,4 @@
-"""What stands in an export's manifest.json: one schema for who writes it and who reads it."""
+"""Schema of an export's manifest.json, for its writer and its readers."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -14,28 +14,28 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
 
 MANIFEST: Final = "manifest.json"
-# As TVM's MetaSchedule names the files of a database.
+# File names of a TVM MetaSchedule database.
 WORKLOADS: Final = "database_workload.json"
 RECORDS: Final = "database_tuning_record.json"
 DATABASE: Final = (WORKLOADS, RECORDS)
-# The run time in the record of a schedule that was not timed: TVM ignores records without a time. It takes
-# the fastest of several, so that a measured one comes before this.
+# Run time in the record of a schedule that was not timed, because TVM ignores records without
+# a time. TVM takes the fastest record, so a measured one has precedence.
 UNTIMED_SEC: Final = 1e8
 
 
 class Version(StrEnum):
-    """Which schedules: the fastest alone or, where `--contention` found others, beside programs."""
+    """Set of schedules: the fastest on a quiet host, or those that `--contention` found."""
 
     ALONE = "alone"
     LOADED = "loaded"
 
     def file(self, name: str) -> str:
-        """What its file of records is called; stock TVM looks for those that are fastest alone."""
+        """Return the file name of this version's records; stock TVM reads those of ALONE."""
         return name if self is Version.ALONE else f"{self}_{name}"
 
 
 class TunedWorkload(Value):
-    """A workload that has a schedule, and how its measurement ended."""
+    """A workload that has a schedule, with its latency and its error."""
 
     task: str
     workload: str  # its key
@@ -43,11 +43,11 @@ class TunedWorkload(Value):
     latency_us: float | None = None  # None: the schedule was not timed
     low_us: float | None = None
     high_us: float | None = None
-    max_error: float | None = None  # None: nobody checked what it computes
+    max_error: float | None = None  # None: the result was not checked
 
 
 class MeasuredOn(Value):
-    """What must be equal for other times to compare with those of the workloads."""
+    """Measuring context: other times compare with the workloads' only if it is equal."""
 
     host_class: str = "unknown"
     tvm_version: str = "unknown"
@@ -56,29 +56,29 @@ class MeasuredOn(Value):
 
 
 class Manifest(Value):
-    """What schedules were made for. Only target and recipe are there in every export."""
+    """Model, target and origin of exported schedules; only target and recipe are mandatory."""
 
     job: str = ""
     model: str = ""
     target: str | dict[str, JsonValue]
-    tuned_at: float = 0.0  # seconds since the epoch; 0: it does not say
+    tuned_at: float = 0.0  # seconds since the epoch; 0: unknown
     versions: dict[str, str] = {}
     recipe: StoredRecipe
     inputs: list[TensorSpec] = []
     outputs: list[TensorSpec] = []
-    input_shapes: dict[str, list[int]] = {}  # of inputs whose shapes the model leaves free
-    dynamic: Dynamic | None = None  # of a range of shapes; those above are the largest then
-    input_ranges: dict[str, list[int]] = {}  # of integer inputs, which the model's look-ups bound
+    input_shapes: dict[str, list[int]] = {}  # shapes of inputs that the model leaves free
+    dynamic: Dynamic | None = None  # for a range of shapes: those above are the largest
+    input_ranges: dict[str, list[int]] = {}  # least and largest value of integer inputs
     workloads: list[TunedWorkload] = []
     without_schedule: list[str] = []
     measured_on: MeasuredOn = MeasuredOn()
     mode: Mode = SEARCH  # the other modes measure nothing
-    carried: dict[str, str] = {}  # SHA-256 of what compiles the model: apply.py and the archive of passes
-    measured_by: str = "tvm"  # the measurer: others than tvm may have used no device
+    carried: dict[str, str] = {}  # SHA-256 of what compiles the model: apply.py, the passes
+    measured_by: str = "tvm"  # the measurer; only `tvm` is sure to have used a device
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Raises InvalidRequest for a file that is no manifest."""
+    """Read a manifest file. Raises InvalidRequest if it is not a valid manifest."""
     try:
         return Manifest.model_validate(read_json(path.read_bytes()))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""How good a job's result is, in one line."""
+"""Verdict on a job: how good its result is, in one line."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,7 +12,7 @@ class Level(StrEnum):
     """How good a job's result is; `none` where there is nothing to judge."""
 
     GOOD = "good"  # as fast as onnxruntime, or faster
-    FAIR = "fair"  # little slower, or uncertain, or compared with TVM's default build alone
+    FAIR = "fair"  # slightly slower, uncertain, or compared only with TVM's default build
     POOR = "poor"  # slower, or failed
     NONE = "none"
 

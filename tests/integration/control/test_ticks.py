@@ -150,7 +150,7 @@ def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     job = workshop.job()
-    monkeypatch.setattr("mallorn.core.surviving_loop._told_sec", {})
+    monkeypatch.setattr("mallorn.core.surviving_loop._logged_sec", {})
     monkeypatch.setattr("services.control.resend_messages.Rounds.withdraw", _raise(error))
     turn = Turn()
     for _ in range(3):
