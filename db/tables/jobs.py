@@ -60,7 +60,7 @@ class Job(Base):
     minutes: Mapped[float | None]
     seed: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0)
-    # Positions in fair sharing (db.repositories.fair_shares); None: no turn yet.
+    # Passes of the fair share (services.planner.fair_share); None: no turn yet.
     share_pass: Mapped[float | None]  # of the job among its owner's jobs
     owner_pass: Mapped[float | None]  # of its owner among all owners, at this job's last turn
     planned_at: Mapped[Timestamp | None]  # when the planner last looked at the job
