@@ -17,7 +17,7 @@ AHEAD_SEC: Final = 1.0
 
 class LoopTicks(Repository):
     def begin(self, name: str, every_sec: float) -> float | None:
-        """Begin a turn; return for how many seconds turns have come without a has_gap.
+        """Begin a turn; return for how many seconds turns have come without a gap.
 
         Return 0 in the first turn and after a gap or a step of the clock, None if a turn just began.
         """

@@ -73,7 +73,7 @@ class Contexts(Repository):
         return self.session.get_one(Context, context_id)
 
     def of_workload(self, workload_id: int, target_id: int, *, imported: bool = False) -> Sequence[Context]:
-        """Return the contexts in which a workload was is_timed, the one with the most times first.
+        """Return the contexts in which a workload was timed, the one with the most times first.
 
         Only times measured here count, or with `imported` only imported times.
         """
