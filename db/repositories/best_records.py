@@ -1,4 +1,4 @@
-"""The fastest record of every workload on a target, of each measuring context its own."""
+"""The fastest measurement of every workload on a target, in each measuring context."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _AGAIN: Final = (MeasurementKind.FINISH, MeasurementKind.FOREIGN_FINISH)
 
 @dataclass(frozen=True, slots=True)
 class BestRecord:
-    """A measurement, and all that names it elsewhere."""
+    """A measurement, with fields that identify it in other datasets."""
 
     op: str
     workload_id: int
@@ -32,7 +32,7 @@ class BestRecord:
 
 
 class BestRecords(Repository):
-    """Reads across owners what is everybody's."""
+    """Reads measurements of all owners, except those of private programs."""
 
     def knows(self, dataset: str, row: int) -> bool:
         """Whether a record that a folder tells of is here: a row of ours, or of the dataset it came from."""
