@@ -1,18 +1,19 @@
 """SQLAlchemy engines for SQLite and Postgres, configured so that both behave alike.
 
-SQLite: in WAL mode readers never wait. A write transaction takes the write lock when it begins (BEGIN
-IMMEDIATE), so it waits instead of failing half-way. With `synchronous=NORMAL` committed data is in the
-operating system's cache and survives kill -9 of any process; only a power cut may lose the last commits.
-Python's sqlite3 opens transactions in its own way; we switch that off and send BEGIN ourselves, which
-works the same on Python 3.11 to 3.13.
+SQLite: in WAL mode readers never wait. A write transaction takes the write lock when it begins
+(BEGIN IMMEDIATE), so it waits instead of failing half-way. With `synchronous=NORMAL` committed
+data is in the operating system's cache and survives kill -9 of any process; only a power cut
+may lose the last commits. Python's sqlite3 opens transactions in its own way; we switch that
+off and send BEGIN ourselves, which works the same on Python 3.11 to 3.13.
 
-"database is locked": SQLite waits up to BUSY_TIMEOUT_MS for the write lock. Nothing else waits or
-retries, except the switch of a new file to WAL. Transactions here take milliseconds, so a timeout means
-that something is stuck: the caller gets Unavailable, and nothing is written.
+"database is locked": SQLite waits up to BUSY_TIMEOUT_MS for the write lock. Nothing else waits
+or retries, except the switch of a new file to WAL. Transactions here take milliseconds, so a
+timeout means that something is stuck: the caller gets Unavailable, and nothing is written.
 
-Postgres: a pooler in transaction mode (pgbouncer) may run each transaction on a different connection, so
-no setting outlives a transaction and no statement is prepared (ADR 0049). After a failover an old primary
-may keep its connections open but reject writes: then the pool drops all of its connections.
+Postgres: a pooler in transaction mode (pgbouncer) may run each transaction on a different
+connection, so no setting outlives a transaction and no statement is prepared (ADR 0049). After
+a failover an old primary may keep its connections open but reject writes: then the pool drops
+all of its connections.
 """
 
 import math
@@ -33,7 +34,8 @@ CONNECT_TIMEOUT_SEC = 10
 READ_ONLY: Final = "25006"
 WRITE = "mallorn_write"  # execution option of a connection whose transactions write
 T = TypeVar("T")
-# The server ends a statement at its limit and releases its locks; the client waits this much longer.
+# The server ends a statement at its limit and releases its locks; the client waits this much
+# longer.
 GRACE_SEC: Final = 1.0
 LOOK_EVERY_SEC: Final = 0.1
 
@@ -41,8 +43,9 @@ LOOK_EVERY_SEC: Final = 0.1
 class AnsweringConnection(psycopg.Connection[Any]):
     """Postgres connection that closes and raises OperationalError if the server does not answer in time.
 
-    The sockets of a stopped server, or one behind a network that drops packets, stay open: a kernel
-    acknowledges what is sent, so keepalives and `tcp_user_timeout` notice nothing; only a clock does.
+    The sockets of a stopped server, or one behind a network that drops packets, stay open: a
+    kernel acknowledges what is sent, so keepalives and `tcp_user_timeout` notice nothing; only
+    a clock does.
     """
 
     limit_sec: float | None = None
@@ -85,8 +88,9 @@ def parse_url(url: str) -> URL:
 def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | None = None) -> Engine:
     """Return an engine that connects on first use. Create it in the process that uses it, after any fork.
 
-    `answer_sec` limits how long Postgres may take to connect and to run a statement; None sets no limit
-    for statements, as migrations need. Raises InvalidRequest for a URL that cannot be used.
+    `answer_sec` limits how long Postgres may take to connect and to run a statement; None sets
+    no limit for statements, as migrations need. Raises InvalidRequest for a URL that cannot be
+    used.
     """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
@@ -122,7 +126,8 @@ def _prepare_postgres(engine: Engine, answer_sec: float | None) -> None:
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
-        # With `postgresql_readonly` later transactions begin with READ WRITE, which a standby rejects.
+        # With `postgresql_readonly` later transactions begin with READ WRITE, which a standby
+        # rejects.
         statements = limit + ("" if _writes(connection) else "SET TRANSACTION READ ONLY")
         if statements:
             connection.exec_driver_sql(statements)

@@ -80,9 +80,10 @@ def _has(url: str, shipped: Shipped) -> bool:
 def bring_along(url: str, folder: Path = FOLDER) -> int:
     """Store the bundled rows and base models if the database lacks them; return the number of new rows.
 
-    The base models are stored last, in one transaction, so a database that has them has the rows, too.
-    Versions that a user trained or activated stay active. Files that cannot be read are only logged, so
-    that the service still starts. Raises MallornError if the folder has no bases.json.
+    The base models are stored last, in one transaction, so a database that has them has the
+    rows, too. Versions that a user trained or activated stay active. Files that cannot be read
+    are only logged, so that the service still starts. Raises MallornError if the folder has no
+    bases.json.
     """
     try:
         shipped = _needed_list(folder)

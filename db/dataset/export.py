@@ -43,8 +43,8 @@ def export(
 ) -> dict[str, object]:
     """Write a snapshot's rows into a directory that appears once it is complete; return a summary.
 
-    Raises Conflict if `directory` is a file or is not empty, InvalidRequest if it cannot be written,
-    StorageFull if the disk is full.
+    Raises Conflict if `directory` is a file or is not empty, InvalidRequest if it cannot be
+    written, StorageFull if the disk is full.
     """
     frozen = SnapshotReader.of(database, snapshot)
     head = describe(snapshot, frozen.source)

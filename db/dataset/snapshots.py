@@ -59,8 +59,8 @@ def take_snapshot(
 ) -> Snapshot:
     """Freeze the measurements stored now as snapshot `name`, by default named after its rows' digest.
 
-    Raises InvalidRequest for an invalid name, Conflict for one that is taken, NotFound if the selection
-    names something that this dataset does not hold.
+    Raises InvalidRequest for an invalid name, Conflict for one that is taken, NotFound if the
+    selection names something that this dataset does not hold.
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidRequest(

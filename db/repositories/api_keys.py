@@ -82,8 +82,8 @@ class ApiKeys(Repository):
     def rotate(self, key: ApiKey, grace_sec: float = 0.0, by: str | None = None) -> NewApiKey:
         """Give a key a new secret with the same lifetime; accept the old one for `grace_sec` more.
 
-        `by`: the digest that the key must still have. Raises Conflict for a revoked or expired key, or
-        if its digest is no longer `by`.
+        `by`: the digest that the key must still have. Raises Conflict for a revoked or expired
+        key, or if its digest is no longer `by`.
         """
         secret, start = new_key(key.id), read_clock(self.session)
         end = None if key.expires_at is None else start + key.expires_at - key.created_at

@@ -36,8 +36,8 @@ class Audit(Repository):
         query = select(AuditRow).where(before).order_by(AuditRow.id.desc()).limit(check_limit(limit) + 1)
         if owner is not None:  # each of the two columns has its own index
             newest = select(AuditRow.id).where(before).order_by(AuditRow.id.desc()).limit(limit + 1)
-            halves = (newest.where(column == owner).subquery() for column in (AuditRow.owner, AuditRow.subject))
-            query = query.where(AuditRow.id.in_(union(*(select(half.c.id) for half in halves))))
+            ids = (newest.where(column == owner).subquery() for column in (AuditRow.owner, AuditRow.subject))
+            query = query.where(AuditRow.id.in_(union(*(select(half.c.id) for half in ids))))
         entries = [AuditEntry.from_row(row) for row in self.session.scalars(query)]
         return page(entries, limit, lambda entry: (entry.id,))
 

@@ -37,18 +37,18 @@ class WorkItems(Repository):
     def _begin_import(self, job_id: str) -> str:
         """Return the job to import for the message of `job_id`: of the owner served longest ago.
 
-        Messages arrive in the order of submission, and each names one job. If `job_id` was returned
-        during its import, return it: this message may be the only one that it gets.
+        Messages arrive in the order of submission, and each names one job. If `job_id` was
+        returned during its import, return it: this message may be the only one that it gets.
         """
         is_free = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None), LeaseRow.sent_at.is_not(None)
         is_importing = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
-        returned_job = select(Job.id).where(*is_importing, *is_free)
+        returned = select(Job.id).where(*is_importing, *is_free)
         last_starts = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
         turn = last_starts.group_by(Job.owner).subquery()
         queued = select(Job.id).join(turn, turn.c.owner == Job.owner).where(Job.state == JobState.QUEUED)
         order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
-        first_queued = queued.order_by(*order).limit(1)
-        while self.session.scalar(returned_job) is None and (next_id := self.session.scalar(first_queued)) is not None:
+        first = queued.order_by(*order).limit(1)
+        while self.session.scalar(returned) is None and (next_id := self.session.scalar(first)) is not None:
             if Jobs(self.session).move(next_id, [JobState.QUEUED], JobState.IMPORTING):
                 return next_id
         return job_id
@@ -94,8 +94,8 @@ class WorkItems(Repository):
     def leave_to_another_host(self, hold: LeaseToken, error: MallornError) -> None:
         """Return work that this worker's host cannot do, without counting a loss.
 
-        If three hosts could not do a round, or three attempts on all able workers failed, pause its job
-        until a user has repaired a host.
+        If three hosts could not do a round, or three attempts on all able workers failed,
+        pause its job until a user has repaired a host.
         """
         if hold.item.kind is not WorkKind.ROUND:
             self.give_back(hold, error)

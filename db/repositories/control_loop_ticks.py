@@ -9,7 +9,8 @@ from db.database_clock import now
 from db.repositories.base import Repository, until
 from db.tables import Device, Job, LeaseRow, Tick, Worker
 
-#: A longer time without a turn is a gap: no process ran the loop, or the clock was set forward.
+#: A longer time without a turn is a gap: no process ran the loop, or the clock was set
+#: forward.
 GAP_SEC: Final = 30.0
 #: A stored time further in the future than this means that the clock was set back.
 AHEAD_SEC: Final = 1.0
@@ -19,17 +20,18 @@ class LoopTicks(Repository):
     def begin(self, name: str, every_sec: float) -> float | None:
         """Begin a turn; return for how many seconds turns have come without a gap.
 
-        Return 0 in the first turn and after a gap or a step of the clock, None if a turn just began.
+        Return 0 in the first turn and after a gap or a step of the clock, None if a turn just
+        began.
         """
         insert = self.insert(Tick).values(name=name, begun_at=now(), since=now())
-        begin_time = insert.excluded.begun_at
-        is_set_back = Tick.begun_at > begin_time + AHEAD_SEC
+        start = insert.excluded.begun_at
+        is_set_back = Tick.begun_at > start + AHEAD_SEC
         # A second gap in a row does not reset `since`, so that rare turns count, too.
-        has_gap = and_(Tick.since < Tick.begun_at, Tick.begun_at < begin_time - GAP_SEC)
+        has_gap = and_(Tick.since < Tick.begun_at, Tick.begun_at < start - GAP_SEC)
         upsert = insert.on_conflict_do_update(
             index_elements=["name"],
-            set_={"begun_at": begin_time, "since": case((or_(is_set_back, has_gap), begin_time), else_=Tick.since)},
-            where=or_(is_set_back, Tick.begun_at < begin_time - every_sec / 2),
+            set_={"begun_at": start, "since": case((or_(is_set_back, has_gap), start), else_=Tick.since)},
+            where=or_(is_set_back, Tick.begun_at < start - every_sec / 2),
         )
         statement = upsert.returning(Tick.begun_at - Tick.since)
         steady_sec: float | None = self.session.scalar(statement)

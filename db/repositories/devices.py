@@ -56,7 +56,8 @@ class Devices(Repository):
 
     def seen_all(self, devices: Iterable[SeenDevice], within_sec: float = 0.0) -> None:
         """Record that devices answer now; skip unchanged rows that are newer than `within_sec`."""
-        # One row per name, in the same order for all writers, so that two writers never deadlock.
+        # One row per name, in the same order for all writers, so that two writers never
+        # deadlock.
         by_name = {device.name: device for device in sorted(devices, key=lambda device: device.name)}
         fresh = (Device.last_seen > until(-within_sec)).label("fresh")
         query = select(Device, fresh).options(defer(Device.machine)).where(Device.name.in_(by_name))
@@ -95,7 +96,8 @@ class Devices(Repository):
 
     def machine_of(self, like: MachineKey) -> DeviceMachine | None:
         """Return what is known of these devices' machine; None if no worker tried to measure it."""
-        # Pods with new names leave thousands of rows, and newer rows were given what was known.
+        # Pods with new names leave thousands of rows, and newer rows were given what was
+        # known.
         latest = select(Device.machine).where(alike(like)).order_by(Device.last_seen.desc()).limit(LATEST)
         machines = self.session.scalars(latest)
         return max(
@@ -113,8 +115,8 @@ class Devices(Repository):
     def fresh_machine_of(self, like: MachineKey, again_sec: float, builder: str) -> DeviceMachine | None:
         """Return what is known of these devices' machine; None if it must be measured (again).
 
-        It must if other code measured it. If measuring failed or was disturbed, it must once that is
-        more than `again_sec` ago.
+        It must if other code measured it. If measuring failed or was disturbed, it must once
+        that is more than `again_sec` ago.
         """
         result = self.machine_of(like)
         if result is None:

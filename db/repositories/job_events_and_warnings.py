@@ -18,8 +18,9 @@ EventType = TypeVar("Known", bound=JobEvent)
 class Events(Repository):
     """The event log of a job.
 
-    An event's number comes from the job's row, which stays locked until the transaction ends: a reader
-    that sees event n sees all earlier events, so a reader that resumes after n skips nothing.
+    An event's number comes from the job's row, which stays locked until the transaction ends:
+    a reader that sees event n sees all earlier events, so a reader that resumes after n skips
+    nothing.
     """
 
     def append(self, job_id: str, event: JobEvent) -> int:

@@ -30,7 +30,8 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 
 ENDED: Final = tuple(state for state in JobState if state.final)
-# Texts and reports of a job, which its deletion clears; columns that its measurements need remain.
+# Texts and reports of a job, which its deletion clears; columns that its measurements need
+# remain.
 WORDS: Final[dict[str, object]] = {
     "name": "",
     **said(""),
@@ -66,17 +67,18 @@ class Removals(Jobs):
     def delete(self, job_id: str, owner: str | None) -> None:
         """Delete an ended job: hide its row, clear its texts and logs, and keep its measurements.
 
-        The caller removes its exported files, once `forget_export` allows it. Raises NotFound if there is
-        no such job, Conflict if it has not ended.
+        The caller removes its exported files, once `forget_export` allows it. Raises NotFound
+        if there is no such job, Conflict if it has not ended.
         """
         self._change_ended(job_id, owner, "deleted", deleted_at=now(), **WORDS)
         rounds = update(Round).where(Round.job_id == job_id)
         self.changed(rounds.values(reason={}, error="", worker=None))
         self._forget_log(job_id)
-        # Delete features of workloads that only private jobs used and that no job uses any more.
-        live_tasks = select(Task.id).join(Job).where(Job.deleted_at.is_(None), Task.workload_id == Workload.id)
-        own_workloads = select(Task.workload_id).where(Task.job_id == job_id)
-        unused = select(Workload.id).where(Workload.id.in_(own_workloads), Workload.kept_upto == KEPT, ~exists(live_tasks))
+        # Delete features of workloads that only private jobs used and that no job uses any
+        # more.
+        living = select(Task.id).join(Job).where(Job.deleted_at.is_(None), Task.workload_id == Workload.id)
+        ids = select(Task.workload_id).where(Task.job_id == job_id)
+        unused = select(Workload.id).where(Workload.id.in_(ids), Workload.kept_upto == KEPT, ~exists(living))
         self.changed(delete(FeatureRow).where(FeatureRow.workload_id.in_(unused)))
 
     def _change_ended(self, job_id: str, owner: str | None, verb: str, **changes: object) -> None:
@@ -98,7 +100,8 @@ class Removals(Jobs):
     def delete_export(self, job_id: str, owner: str | None) -> None:
         """Mark the exported files of an ended job as deleted; the next cleanup removes them.
 
-        Raises NotFound if there is no such job, Conflict if it has not ended or has no exported files.
+        Raises NotFound if there is no such job, Conflict if it has not ended or has no
+        exported files.
         """
         job = self.get(job_id, owner)
         if job.export_uri is None or job.export_deleted_at is not None:
@@ -116,8 +119,8 @@ class Removals(Jobs):
 
     def ended_before(self, days: float, limit: int) -> Sequence[str]:
         """Return the ids of up to `limit` jobs that ended more than `days` days ago, oldest first."""
-        conditions = _has_ended_before(days), Job.deleted_at.is_(None)
-        return self.session.scalars(select(Job.id).where(*conditions).order_by(Job.finished_at).limit(limit)).all()
+        ended = _has_ended_before(days), Job.deleted_at.is_(None)
+        return self.session.scalars(select(Job.id).where(*ended).order_by(Job.finished_at).limit(limit)).all()
 
     def over(self, job_ids: Collection[str], days: float) -> Sequence[str]:
         """Return which of these jobs were deleted, or ended more than `days` days ago."""
@@ -137,12 +140,13 @@ class Removals(Jobs):
     def forget_unmeasured(self, days: float, limit: int) -> int:
         """Delete the rows of jobs deleted over `days` days ago that measured nothing; return how many.
 
-        Also delete targets that no other row names, so that cheap requests leave nothing permanent.
+        Also delete targets that no other row names, so that cheap requests leave nothing
+        permanent.
         """
-        conditions = Job.deleted_at < until(-days * 86400), Job.context_id.is_(None), Job.export_uri.is_(None)
+        deleted = Job.deleted_at < until(-days * 86400), Job.context_id.is_(None), Job.export_uri.is_(None)
         rows = (Measurement.job_id, Round.job_id, Schedule.job_id)
         unused = [~exists().where(column == Job.id) for column in rows]
-        query = select(Job.id, Job.target_id).where(*conditions, *unused).order_by(Job.deleted_at).limit(limit)
+        query = select(Job.id, Job.target_id).where(*deleted, *unused).order_by(Job.deleted_at).limit(limit)
         jobs = self.session.execute(query).all()
         job_ids = [job_id for job_id, _ in jobs]
         for table in (FinishStep, Event, StageRun, LeaseRow, Task):

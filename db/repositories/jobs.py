@@ -30,7 +30,8 @@ STAGES: Final = {
 }
 #: The state of a job while this work is being done.
 STATES: Final = {WorkKind.IMPORT: JobState.IMPORTING, WorkKind.FINISH: JobState.FINISHING}
-# Resets a job's turns: after a change of state it is new to the fair share of its target, or not in it.
+# Resets a job's turns: after a change of state it is new to the fair share of its target, or
+# not in it.
 NO_TURN: Final = {"share_pass": None, "owner_pass": None, "planned_at": None}
 
 
@@ -202,8 +203,9 @@ class Jobs(Repository):
     def resume(self, job_id: str, owner: str | None, more_trials: int = 0, *, auto: bool = False) -> Job:
         """Resume a paused job, or one that came to its finish and is given more trials, or `auto`.
 
-        Without either, repeat a finish that failed or left something out. More trials give a job without
-        a trial limit one, unless it is paused and limited by minutes. Raises NotFound, Conflict.
+        Without either, repeat a finish that failed or left something out. More trials give a
+        job without a trial limit one, unless it is paused and limited by minutes. Raises
+        NotFound, Conflict.
         """
         job = self.get(job_id, owner)
         state: JobState = JobState.PAUSED

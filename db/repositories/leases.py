@@ -18,7 +18,8 @@ MAX_LOSSES: Final = 3
 MAX_DEATHS: Final = 10
 RESTING: Final = {"holder": None, "until": None, "sent_at": None}
 NOBODY: Final = ""
-# Work without a message, such as planning, still has none; the next sweep sends all other work.
+# Work without a message, such as planning, still has none; the next sweep sends all other
+# work.
 FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 
@@ -42,8 +43,8 @@ class WorkItem:
 class Token:
     """Fencing token of a lease: rejects older attempts, and equal attempt numbers of other holders.
 
-    A restored database repeats the numbers of rounds and attempts, while holders from before the restore
-    may still be working.
+    A restored database repeats the numbers of rounds and attempts, while holders from before
+    the restore may still be working.
     """
 
     attempt: int
@@ -141,20 +142,20 @@ class Leases(Repository):
 
         An owner's work is ordered by its job's priority, then by age.
         """
-        conditions = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-older_than_sec), LeaseRow.kind.in_(WorkKind)
+        due = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-older_than_sec), LeaseRow.kind.in_(WorkKind)
         # The ids of rounds are in the order of their planning; the age of their jobs is not.
         age = case((LeaseRow.kind != WorkKind.ROUND, Job.created_at), else_=0.0)
         order = Job.priority.desc(), age, func.length(LeaseRow.subject), LeaseRow.subject
         query = select(LeaseRow.kind, LeaseRow.subject).join(Job, Job.id == LeaseRow.job_id)
         place = func.row_number().over(partition_by=(LeaseRow.kind, Job.owner), order_by=order)
-        rows = self.session.execute(query.where(*conditions).order_by(place, *order).limit(most))
+        rows = self.session.execute(query.where(*due).order_by(place, *order).limit(most))
         return [WorkItem(WorkKind(kind), subject) for kind, subject in rows]
 
     def others_wait(self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float) -> bool:
         """Return whether other jobs' work of these kinds has waited longer than this for a worker."""
-        is_waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-longer_than_sec)
-        is_other_work = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
-        return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*is_waiting, *is_other_work)))))
+        waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-longer_than_sec)
+        others = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
+        return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waiting, *others)))))
 
     def mark_sent(self, items: Collection[WorkItem]) -> None:
         """Record that messages for this work are sent now."""
@@ -185,7 +186,8 @@ class Leases(Repository):
 
 
 def _has_expired() -> ColumnElement[bool]:
-    # Kinds of work that only a newer version knows are taken back by that version's control process.
+    # Kinds of work that only a newer version knows are taken back by that version's control
+    # process.
     return and_(LeaseRow.until < now(), LeaseRow.kind.in_(WorkKind))
 
 

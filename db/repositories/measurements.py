@@ -39,8 +39,8 @@ class Measurements(Repository):
     def add_batch(self, round_id: int, token: Token, rows: Sequence[NewMeasurement]) -> int:
         """Store trials of a round, one per slot, and return how many were new.
 
-        Raises LeaseLost if `token` no longer holds the round, so that a worker that lost its lease cannot
-        write after its successor.
+        Raises LeaseLost if `token` no longer holds the round, so that a worker that lost its
+        lease cannot write after its successor.
         """
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
         hold = LeaseToken(WorkItem.round(round_id), token)

@@ -27,7 +27,8 @@ class Contexts(Repository):
     ) -> Context:
         """Return the context with these fields; insert it if it is new.
 
-        `built_by` names the builder by TVM's version and the digest of its code. None: not reported.
+        `built_by` names the builder by TVM's version and the digest of its code. None: not
+        reported.
         """
         fields: dict[str, object] = {
             "target_id": target_id,
@@ -54,8 +55,8 @@ class Contexts(Repository):
     def built_otherwise(self, context_id: int) -> Sequence[int]:
         """Return the contexts that differ from this one only in builder or device's TVM."""
         own = self.get(context_id)
-        same_machine = Context.target_id == own.target_id, Context.host_class == own.host_class
-        others = select(Context).where(*same_machine, Context.threads == own.threads, Context.id != context_id)
+        machine = Context.target_id == own.target_id, Context.host_class == own.host_class
+        others = select(Context).where(*machine, Context.threads == own.threads, Context.id != context_id)
         return [row.id for row in self.session.scalars(others) if row.evaluator == own.evaluator]
 
     def has_measured(self, context_id: int, job_id: str) -> bool:

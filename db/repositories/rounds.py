@@ -23,7 +23,7 @@ class Rounds(Repository):
     def add(self, job: Job, workload_id: int, planned: PlannedRound, searcher: str) -> Round | None:
         """Queue a round; None while the workload has another round in flight on this target."""
         self.lock_job(job.id)
-        insert = self.insert(Round).values(
+        new = self.insert(Round).values(
             job_id=job.id,
             task_id=planned.task_id,
             workload_id=workload_id,
@@ -37,11 +37,12 @@ class Rounds(Repository):
             state=RoundState.QUEUED,
             error="",
         )
-        insert = insert.on_conflict_do_nothing(index_elements=["workload_id", "target_id"], index_where=IN_FLIGHT)
-        round_id = self.session.scalar(insert.returning(Round.id))
+        new = new.on_conflict_do_nothing(index_elements=["workload_id", "target_id"], index_where=IN_FLIGHT)
+        round_id = self.session.scalar(new.returning(Round.id))
         if round_id is None:
             return None
-        # Read after this round is the one in flight, so that no other round can still commit rows.
+        # Read after this round is the one in flight, so that no other round can still commit
+        # rows.
         newest = newest_of(workload_id, job.target_id).scalar_subquery()
         self.changed(update(Round).where(Round.id == round_id).values(seen_upto=newest))
         Leases(self.session).open(WorkItem.round(round_id), job.id)

@@ -13,7 +13,8 @@ from db.tables import Context, Job, Measurement, Schedule, TargetRow, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 
-# A schedule, its workload's key and name, its target, whether its time is an upper bound, the evaluator.
+# A schedule, its workload's key and name, its target, whether its time is an upper bound, the
+# evaluator.
 Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]
 
 
@@ -43,8 +44,8 @@ class Schedules(Repository):
     def promote(self, new: NewSchedule) -> Schedule:
         """Store a verified best measurement; a second call for the same measurement changes nothing."""
         values = asdict(new) | {"trace": pack_text(new.trace), "run_us": pack_times(new.run_us)}
-        insert = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
-        self.session.execute(insert)
+        row = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
+        self.session.execute(row)
         stored = select(Schedule).where(Schedule.measurement_id == new.measurement_id)
         return self.session.scalars(stored).one()
 
@@ -60,8 +61,8 @@ class Schedules(Repository):
     ) -> Page[VerifiedSchedule]:
         """Return a page of the fastest schedules per workload, target and context, by name.
 
-        `workload` and `target` are keys. An owner sees schedules that their own jobs promoted. `beaten`
-        adds slower schedules, fastest first.
+        `workload` and `target` are keys. An owner sees schedules that their own jobs promoted.
+        `beaten` adds slower schedules, fastest first.
         """
         query = _named(owner).options(defer(Schedule.trace), defer(Schedule.run_us))
         query = query.order_by(*PLACE).limit(check_limit(limit) + 1)

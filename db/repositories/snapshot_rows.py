@@ -46,8 +46,9 @@ class SnapshotRows(Repository):
     def settled_mark(self) -> int:
         """Return the newest id below which no more rows can be committed. Needs a write transaction."""
         if self.session.get_bind().dialect.name == "postgresql":
-            # Rows get their ids before the commit: wait briefly for transactions that have some. The lock
-            # excludes itself, because two holders that then write rows would wait for each other.
+            # Rows get their ids before the commit: wait briefly for transactions that have
+            # some. The lock excludes itself, because two holders that then write rows would
+            # wait for each other.
             self.session.execute(text("LOCK TABLE measurements IN SHARE ROW EXCLUSIVE MODE"))
         return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
 
@@ -60,13 +61,14 @@ class SnapshotRows(Repository):
     def page(self, selection: Selection, after: int, upto: int) -> Columns:
         """Return the selected rows with ids above `after` up to `upto`, in the order of their ids.
 
-        The columns are those of measurements except job, round and device, and names of related rows:
-        `source` (null: measured here), `workload`, `op`, `flops`, `target`, `sketch` and `model`.
+        The columns are those of measurements except job, round and device, and names of
+        related rows: `source` (null: measured here), `workload`, `op`, `flops`, `target`,
+        `sketch` and `model`.
         """
         # With this limit both databases use the index of the ids.
         ids = select(Measurement.id).where(*_between(after, upto)).order_by(Measurement.id)
         window = ids.limit(upto - after).subquery()
-        query = _rows_with_names(window).where(shared(), *(column == value for column, value in _filters(selection)))
+        query = _query(window).where(shared(), *(column == value for column, value in _filters(selection)))
         if selection.model is not None:
             query = query.where(~Job.private)
         if selection.since is not None:
@@ -95,7 +97,7 @@ def _filters(selection: Selection) -> list[tuple[InstrumentedAttribute[str], str
     return [(column, value) for column, value in columns if value is not None]
 
 
-def _rows_with_names(window: Subquery) -> Select[*tuple[Any, ...]]:
+def _query(window: Subquery) -> Select[*tuple[Any, ...]]:
     row = Measurement
     return (
         select(

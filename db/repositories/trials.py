@@ -43,8 +43,9 @@ class Trials(Repository):
     ) -> Sequence[Trial]:
         """Return all trials of a workload on a target up to measurement `upto`, oldest first.
 
-        With `context_id`, only trials in that context; trials that reached no device belong to every
-        context. With `limits`, failures that need not occur under them have the outcome WITHDRAWN.
+        With `context_id`, only trials in that context; trials that reached no device belong to
+        every context. With `limits`, failures that need not occur under them have the outcome
+        WITHDRAWN.
         """
         conditions = Measurement.workload_id == workload_id, Measurement.target_id == target_id
         outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome
@@ -59,8 +60,8 @@ class Trials(Repository):
     def outlines(self, family: str, target_id: int) -> Columns:
         """Return outlines of all trials of a family's workloads on a target, oldest first.
 
-        The columns, `id`, `workload_id`, `context_id`, `outcome` and `latency_us`, suffice to choose rows
-        for training. The candidates, most of a row's bytes, are left to `by_ids`.
+        The columns, `id`, `workload_id`, `context_id`, `outcome` and `latency_us`, suffice to
+        choose rows for training. The candidates, most of a row's bytes, are left to `by_ids`.
         """
         row = Measurement
         columns = row.id, row.workload_id, row.context_id, row.outcome, row.latency_us
@@ -120,10 +121,10 @@ class Trials(Repository):
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
     ) -> Sequence[Trial]:
         """Return the fastest distinct candidates of other datasets, by their times there."""
-        conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, is_imported()]
+        filters = [Measurement.workload_id == workload_id, Measurement.target_id == target_id, is_imported()]
         if context_id is not None:
-            conditions.append(Measurement.context_id == context_id)
-        return self._fastest(conditions, count)
+            filters.append(Measurement.context_id == context_id)
+        return self._fastest(filters, count)
 
     def best_incomparable(
         self, workload_id: int, target_id: int, count: int, context_id: int | None
@@ -154,7 +155,8 @@ class Trials(Repository):
         time: InstrumentedAttribute[float | None] = Measurement.latency_us,
     ) -> Sequence[Trial]:
         query = select_trials(time=time).where(*conditions).order_by(time, Measurement.id)
-        # Repeats of a candidate have similar times, so a few rows from the start of the index suffice.
+        # Repeats of a candidate have similar times, so a few rows from the start of the index
+        # suffice.
         size = _ENOUGH + 4 * count
         trials: dict[Candidate, Trial] = {}
         for start in itertools.count(0, size):
@@ -172,10 +174,12 @@ class Trials(Repository):
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
     def _of_family(self, family: str, target_id: int, after: int) -> tuple[ColumnElement[bool], ...]:
-        # Each target has its own families: on another target a workload may be in a different one.
+        # Each target has its own families: on another target a workload may be in a different
+        # one.
         is_member = Task.family == family, Job.target_id == target_id
         members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member).distinct()
-        # Read first, because with a subquery Postgres expects so many rows that it scans all measurements.
+        # Read first, because with a subquery Postgres expects so many rows that it scans all
+        # measurements.
         ids = self.session.scalars(members).all()
         of_target = Measurement.target_id == target_id, Measurement.id > after
         return self.among(Measurement.workload_id, ids), *of_target, *_learnable(), was_given_usual_time()

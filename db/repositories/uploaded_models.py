@@ -40,7 +40,8 @@ class Models(Repository):
     def delete(self, model_id: str, owner: str) -> bool:
         """Delete an owner's row of a model; return whether no owner has these bytes any more.
 
-        Raises NotFound if there is none, Conflict, naming the jobs, while the owner's jobs refer to it.
+        Raises NotFound if there is none, Conflict, naming the jobs, while the owner's jobs
+        refer to it.
         """
         self.hold(model_id)
         self.get(model_id, owner)
@@ -68,12 +69,12 @@ class Models(Repository):
     def named(self, text: str) -> str:
         """Return the id of any owner's model with this id or name. Raises NotFound, Conflict if several."""
         query = select(Model.id).where(or_(Model.id == text, Model.name == text)).distinct()
-        model_ids = self.session.scalars(query.order_by(Model.id)).all()
-        if not model_ids:
+        ids = self.session.scalars(query.order_by(Model.id)).all()
+        if not ids:
             raise NotFound(f"there is no model {text}", hint="mallorn models")
-        if len(model_ids) > 1:
-            raise Conflict(f"{len(model_ids)} models are called {text}; give an id", hint="mallorn models --json")
-        return model_ids[0]
+        if len(ids) > 1:
+            raise Conflict(f"{len(ids)} models are called {text}; give an id", hint="mallorn models --json")
+        return ids[0]
 
     def list(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[Model]:
         """Return a page of an owner's models, newest first."""

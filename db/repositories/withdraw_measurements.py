@@ -23,21 +23,22 @@ _NOT_FROM_DEVICE: Final = (Outcome.WITHDRAWN, Outcome.CANCELLED, Outcome.NOT_REC
 class Withdrawals(Repository):
     """Withdraws a device's measurements, and what was derived from them.
 
-    A withdrawn measurement has the outcome WITHDRAWN and no latency or bound, so that no query for times
-    returns it, and training on failures leaves it out (`is_not_withdrawn`). Its run times stay, and its
-    error names its former outcome. Schedules based on it are deleted. Cost models that may have been
-    trained on it become inactive, so that the next round trains new versions from the other rows.
+    A withdrawn measurement has the outcome WITHDRAWN and no latency or bound, so that no query
+    for times returns it, and training on failures leaves it out (`is_not_withdrawn`). Its run
+    times stay, and its error names its former outcome. Schedules based on it are deleted. Cost
+    models that may have been trained on it become inactive, so that the next round trains new
+    versions from the other rows.
     """
 
     def count(self, name: str, since: float | None = None) -> Withdrawn:
         """Return what `withdraw` would withdraw. Raises NotFound if there is no such device."""
         from_device = self._came_from(name, since)
         rows = self.session.scalar(select(func.count()).select_from(Measurement).where(from_device)) or 0
-        has_schedule = Schedule.measurement_id.in_(_ids(from_device))
-        jobs = select(Schedule.job_id).where(has_schedule, Schedule.job_id.is_not(None)).distinct()
+        affected = Schedule.measurement_id.in_(_ids(from_device))
+        jobs = select(Schedule.job_id).where(affected, Schedule.job_id.is_not(None)).distinct()
         return Withdrawn(
             measurements=rows,
-            schedules=self.session.scalar(select(func.count()).select_from(Schedule).where(has_schedule)) or 0,
+            schedules=self.session.scalar(select(func.count()).select_from(Schedule).where(affected)) or 0,
             cost_models=len(self._learned(from_device)),
             jobs=sorted(job for job in self.session.scalars(jobs) if job is not None),
         )
@@ -50,7 +51,8 @@ class Withdrawals(Repository):
         from_device = self._came_from(name, since)
         counts = Counts(self.session)
         counts.hold(COUNTS)
-        for target_id in self.session.scalars(select(Measurement.target_id).where(from_device).distinct()).all():
+        targets = select(Measurement.target_id).where(from_device).distinct()
+        for target_id in self.session.scalars(targets).all():
             CostModels(self.session).lock_target(target_id)  # so that no training runs meanwhile
         withdrawn = self.count(name, since)
         models = update(CostModelRow).where(self.among(CostModelRow.id, self._learned(from_device)))

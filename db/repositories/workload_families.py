@@ -58,14 +58,16 @@ class WorkloadFamilies(Repository):
         if "" in families.values():
             ops = select(Workload.op).where(self.among(Workload.id, families))
             is_related = or_(is_related, Workload.op.in_(ops))
+        has_grouping = Task.family.startswith(f"{grouping}:", autoescape=True)
         newest = (
             select(func.max(Task.id))
             .join(Job, Job.id == Task.job_id)
             .join(Workload, Workload.id == Task.workload_id)
-            .where(Job.target_id == target_id, Task.family.startswith(f"{grouping}:", autoescape=True), is_related)
+            .where(Job.target_id == target_id, has_grouping, is_related)
             .group_by(Task.workload_id)
         )
-        # The newest task represents its workload, because all of its tasks change family together.
+        # The newest task represents its workload, because all of its tasks change family
+        # together.
         query = _members(Task.family, Task.family_why, Task.family_since)
         query = query.join(Task, Task.workload_id == Workload.id).where(Task.id.in_(newest))
         members = {row[0]: FamilyMember(*row) for row in self.session.execute(query)}

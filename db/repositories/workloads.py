@@ -39,9 +39,9 @@ class Workloads(Repository):
     ) -> dict[str, int]:
         """Insert new workloads, in the order of keys, to avoid deadlocks; return all ids by key.
 
-        A workload extracted here, by `code`, replaces one that was imported or extracted by other code.
-        An imported one (`code` None) replaces nothing. A workload of private jobs becomes shared once a
-        job that is not private, or an import, adds it, too.
+        A workload extracted here, by `code`, replaces one that was imported or extracted by
+        other code. An imported one (`code` None) replaces nothing. A workload of private jobs
+        becomes shared once a job that is not private, or an import, adds it, too.
         """
         columns = {"kept_upto": KEPT if private else 0, "code": code}
         values = [
@@ -114,8 +114,8 @@ class Networks(Repository):
         )
         weights = defaultdict[str, dict[str, int]](dict)
         names: dict[str, str] = {}
-        for model_id, model_name, workload, weight in self.session.execute(query):
+        for model_id, label, workload, weight in self.session.execute(query):
             # Two networks with one name stay separate.
-            first_id = names.setdefault(model_name, model_id)
-            weights[model_name if first_id == model_id else f"{model_name} ({model_id[:8]})"][workload] = weight
+            first_id = names.setdefault(label, model_id)
+            weights[label if first_id == model_id else f"{label} ({model_id[:8]})"][workload] = weight
         return weights

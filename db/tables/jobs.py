@@ -55,7 +55,8 @@ class Job(Base):
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # of all its times
     machine: Mapped[Machine | None] = mapped_column(ValueType(Machine))  # fixed before its first round
-    # The budget, with what later resumes added. Without trials `minutes` decides; without both: `auto`.
+    # The budget, with what later resumes added. Without trials `minutes` decides; without
+    # both: `auto`.
     trials: Mapped[int | None]
     minutes: Mapped[float | None]
     seed: Mapped[int]
@@ -121,9 +122,9 @@ class Task(Base):
 class Round(Base):
     """One pull of the bandit: a batch of candidates of one task. Workers lease one round at a time.
 
-    Its proposals are a pure function of `seed`, `cost_model_id`, the SearchState of round `state_from`
-    and the workload's measurements up to `seen_upto`. LeaseRow names the round's holder; results of an
-    older attempt are rejected.
+    Its proposals are a pure function of `seed`, `cost_model_id`, the SearchState of round
+    `state_from` and the workload's measurements up to `seen_upto`. LeaseRow names the round's
+    holder; results of an older attempt are rejected.
     """
 
     __tablename__ = "rounds"
@@ -132,7 +133,8 @@ class Round(Base):
         Index("ix_rounds_state", "state"),
         Index("ix_rounds_finished", "finished_at"),
         Index("ix_rounds_workload", "workload_id", "target_id", "state"),
-        # One round in flight per workload and target, so that its proposals see all earlier results.
+        # One round in flight per workload and target, so that its proposals see all earlier
+        # results.
         partial_index(
             "uq_rounds_in_flight",
             "workload_id",
