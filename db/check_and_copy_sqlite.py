@@ -11,8 +11,7 @@ from db.engine import parse_url
 from mallorn.core.errors import Conflict, MallornError, NotFound, Unavailable
 
 RESTORE: Final = "stop the service, then: mallorn doctor --repair   (docs/runbook.md, Damage)"
-# SQLite's file format: a process with a database open in WAL mode holds a shared lock on these
-# bytes.
+# A process with a database open in WAL mode holds a shared lock on these bytes.
 SHARED_FIRST: Final = 0x40000002
 SHARED_BYTES: Final = 510
 _DAMAGE: Final = ("SQLITE_NOTADB", "SQLITE_CORRUPT")

@@ -12,8 +12,7 @@ timeout means that something is stuck: the caller gets Unavailable, and nothing 
 
 Postgres: a pooler in transaction mode (pgbouncer) may run each transaction on a different
 connection, so no setting outlives a transaction and no statement is prepared (ADR 0049). After
-a failover an old primary may keep its connections open but reject writes: then the pool drops
-all of its connections.
+a failover an old primary may keep its connections open but reject writes: the pool drops them.
 """
 
 import math
@@ -34,8 +33,7 @@ CONNECT_TIMEOUT_SEC = 10
 READ_ONLY: Final = "25006"
 WRITE = "mallorn_write"  # execution option of a connection whose transactions write
 T = TypeVar("T")
-# The server ends a statement at its limit and releases its locks; the client waits this much
-# longer.
+# The server ends a statement at its limit; the client waits for this much longer.
 GRACE_SEC: Final = 1.0
 LOOK_EVERY_SEC: Final = 0.1
 
@@ -44,8 +42,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
     """Postgres connection that closes and raises OperationalError if the server does not answer in time.
 
     The sockets of a stopped server, or one behind a network that drops packets, stay open: a
-    kernel acknowledges what is sent, so keepalives and `tcp_user_timeout` notice nothing; only
-    a clock does.
+    kernel acknowledges what is sent, so keepalives and `tcp_user_timeout` do not help.
     """
 
     limit_sec: float | None = None
@@ -89,8 +86,7 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
     """Return an engine that connects on first use. Create it in the process that uses it, after any fork.
 
     `answer_sec` limits how long Postgres may take to connect and to run a statement; None sets
-    no limit for statements, as migrations need. Raises InvalidRequest for a URL that cannot be
-    used.
+    no limit for statements, as migrations need. Raises InvalidRequest for a bad URL.
     """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
@@ -126,8 +122,7 @@ def _prepare_postgres(engine: Engine, answer_sec: float | None) -> None:
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
-        # With `postgresql_readonly` later transactions begin with READ WRITE, which a standby
-        # rejects.
+        # With `postgresql_readonly`, others begin with READ WRITE, which a standby rejects.
         statements = limit + ("" if _writes(connection) else "SET TRANSACTION READ ONLY")
         if statements:
             connection.exec_driver_sql(statements)

@@ -30,16 +30,14 @@ class OldTables(Conflict):
 def upgrade(url: str, revision: str = "head") -> None:
     """Run missing migrations in one transaction; a second process waits and then has nothing to do.
 
-    Raises Conflict if a newer Mallorn or a development version wrote the database or a row
-    lacks the row it refers to, StorageFull if the disk is full, Unavailable if the database
-    does not answer.
+    Raises Conflict for tables of a newer Mallorn or a development version, or a broken
+    reference; StorageFull; Unavailable if the database does not answer.
     """
     _create_folder(url)
     # SQLite alters a table by rebuilding it, which foreign keys would treat as a deletion.
     engine = create_engine(url, foreign_keys=False)
     try:
-        # On SQLite, BEGIN IMMEDIATE is the lock: this process reads the version after it holds
-        # the lock.
+        # On SQLite, BEGIN IMMEDIATE takes the lock, before the version is read.
         with translated(), engine.execution_options(**{WRITE: True}).begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})

@@ -22,8 +22,8 @@ class Database:
     """One database; connects on first use in a process, and again after a fork.
 
     Both blocks raise Unavailable if the database does not answer and StorageFull if its disk
-    is full. A `transaction` then stores nothing and may be run again. A statement on Postgres
-    may take `answer_sec`.
+    is full. A `transaction` then stores nothing and may be run again. On Postgres,
+    `answer_sec` limits each statement.
 
         with db.session() as session:        # reads one snapshot; writing in it is an error
             job = Jobs(session).get(job_id, owner)
@@ -44,8 +44,7 @@ class Database:
         if pid not in self._engines:
             for inherited in self._engines.values():
                 inherited.dispose(close=False)
-            # If several threads create an engine at once, one is kept; none has connections
-            # yet.
+            # If several threads create an engine at once, one is kept; none is connected yet.
             self._engines.setdefault(pid, create_engine(self.url, answer_sec=self._answer_sec))
         return self._engines[pid]
 

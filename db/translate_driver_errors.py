@@ -12,8 +12,7 @@ from db.engine import READ_ONLY
 from mallorn.core.errors import MallornError, StorageFull, Unavailable
 from mallorn.core.os_errors import handle_left, no_handle, os_error
 
-# SHMSIZE: the WAL index could not grow; with a full disk, the first read fails with this
-# error.
+# SHMSIZE: the WAL index cannot grow, the error of the first read on a full disk.
 _SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
 _SQLITE_UNREACHABLE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN")
 _SQLITE_DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
@@ -21,9 +20,8 @@ _SQLITE_NOT_WRITTEN = ("SQLITE_READONLY", "SQLITE_IOERR")
 _WRITABLE = "ls -l the file and its folder; mount; then mallorn doctor"
 _POSTGRES_FULL = "53100"
 _POSTGRES_QUERY_CANCELED = "57014"
-# Connection lost, a transaction ended by a timeout of the server, out of connections or
-# memory, a lock's timeout, a shutdown, and the two errors after which a transaction should be
-# retried.
+# Connection lost, a transaction's timeout, out of connections or memory, a lock's timeout,
+# shutdown, and the two errors after which a transaction should be retried.
 _POSTGRES_UNREACHABLE = ("08", "25P03", "25P04", "53", "55P03", "57", "40001", "40P01")
 _RESTORE = "mallorn doctor   (then docs/runbook.md, Damage)"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
@@ -36,8 +34,7 @@ def translated(writes_to: str | None = None, answer_sec: float | None = None) ->
     """Raise StorageFull if the disk is full, Unavailable if the database does not answer or is busy.
 
     `writes_to` names the database of a block that may write: there StorageFull also means that
-    the file cannot be written. `answer_sec` is the time limit of a statement on Postgres, for
-    the message.
+    its file cannot be written. `answer_sec` limits each statement on Postgres.
     """
     try:
         yield
@@ -47,8 +44,7 @@ def translated(writes_to: str | None = None, answer_sec: float | None = None) ->
         )
         name = getattr(error.orig, "sqlite_errorname", "")
         if translation is None and writes_to is not None and name.startswith(_SQLITE_NOT_WRITTEN):
-            # The host prevents writes: the file is read-only, a limit is reached, or the disk
-            # is faulty.
+            # The host prevents writes: a read-only file, a limit, or a faulty disk.
             translation = StorageFull(f"{writes_to} cannot be written: {error.orig}", hint=_WRITABLE)
         if translation is None:
             raise

@@ -82,8 +82,7 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
 
     The base models are stored last, in one transaction, so a database that has them has the
     rows, too. Versions that a user trained or activated stay active. Files that cannot be read
-    are only logged, so that the service still starts. Raises MallornError if the folder has no
-    bases.json.
+    are logged, and the service still starts. Raises MallornError if bases.json is missing.
     """
     try:
         shipped = _needed_list(folder)

@@ -54,8 +54,7 @@ class DatasetReader:
 def open_parcel(directory: Path) -> DatasetReader:
     """Check metadata, columns and checksums of all three files, and that they belong together.
 
-    Raises NotFound if a file is missing, InvalidRequest with a one-sentence message for other
-    faults.
+    Raises NotFound if a file is missing, InvalidRequest with one sentence for other faults.
     """
     files = {table.name: _open(directory, table) for table in TABLES}
     heads = [_head(directory / table.file, files[table.name]) for table in TABLES]

@@ -12,8 +12,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 
 Row = dict[str, Any]  # a row of a file, before it is checked
-# Increase it if existing readers would misread new files; tests keep example files of each
-# version.
+# Increase it if old readers would misread new files; tests keep example files per version.
 VERSION: Final = 1
 VERSION_KEY: Final = b"mallorn.schema"
 SNAPSHOT_KEY: Final = b"mallorn.snapshot"

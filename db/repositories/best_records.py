@@ -48,8 +48,7 @@ class BestRecords(Repository):
         """Return the best records by operator, workload key and latency; `own` is this dataset's key.
 
         Repeated times of a finish come before trials, which may be short by chance. Times
-        inside a model are left out if the workload was timed outside one, because TVM's
-        database would compare both.
+        inside a model are left out if the workload was timed outside one, as TVM would compare both.
         """
         place = func.row_number().over(
             partition_by=(Measurement.workload_id, Measurement.context_id),

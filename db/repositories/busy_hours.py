@@ -15,11 +15,9 @@ from db.tables import Measurement
 from mallorn.core.states import MeasurementKind
 
 HOUR_SEC: Final = 3600
-# A time is too long from this ratio to its candidate's shortest time; timings cut short differ
-# by less.
+# Ratio to its candidate's shortest time above which a time counts as too long.
 BEYOND_NOISE: Final = 1.3
-# Least share, and least number, of too long times among an hour's candidates with several
-# times.
+# Least share and number of too long times among an hour's comparable times.
 MOST: Final = 0.5
 FEWEST: Final = 3
 

@@ -9,8 +9,7 @@ from db.database_clock import now
 from db.repositories.base import Repository, until
 from db.tables import Device, Job, LeaseRow, Tick, Worker
 
-#: A longer time without a turn is a gap: no process ran the loop, or the clock was set
-#: forward.
+#: A longer time without a turn is a gap: no process ran, or the clock was set forward.
 GAP_SEC: Final = 30.0
 #: A stored time further in the future than this means that the clock was set back.
 AHEAD_SEC: Final = 1.0
@@ -20,8 +19,7 @@ class LoopTicks(Repository):
     def begin(self, name: str, every_sec: float) -> float | None:
         """Begin a turn; return for how many seconds turns have come without a gap.
 
-        Return 0 in the first turn and after a gap or a step of the clock, None if a turn just
-        began.
+        Return 0 in the first turn and after a gap or clock step, None if a turn just began.
         """
         insert = self.insert(Tick).values(name=name, begun_at=now(), since=now())
         start = insert.excluded.begun_at

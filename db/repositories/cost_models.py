@@ -81,8 +81,7 @@ class CostModels(Repository):
         """Return the active version, with the rows that the newest version has seen; None if none is active.
 
         After a rollback, the newest version has seen more rows than the active one. The next
-        training waits for more rows than that, because it would otherwise undo the rollback at
-        once.
+        training waits for more rows than that, or it would undo the rollback at once.
         """
         facts = CostModelRow.version, CostModelRow.seen_upto, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.active, *facts

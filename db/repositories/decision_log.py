@@ -41,8 +41,7 @@ def _decisions() -> Select[*tuple[Any, ...]]:
     counts = _count().label("trials"), _count(failed()).label("failures")
     best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), is_same_context())
     found_us = best.correlate(Round, Job).scalar_subquery()
-    # A workload has one round in flight, so rows up to a round's `seen_upto` are older than
-    # the round.
+    # With one round in flight per workload, rows up to `seen_upto` precede the round.
     same = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
     earlier = *same, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
     earlier_us = select(Measurement.latency_us).where(*earlier).order_by(Measurement.latency_us).limit(1)

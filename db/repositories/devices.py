@@ -56,8 +56,7 @@ class Devices(Repository):
 
     def seen_all(self, devices: Iterable[SeenDevice], within_sec: float = 0.0) -> None:
         """Record that devices answer now; skip unchanged rows that are newer than `within_sec`."""
-        # One row per name, in the same order for all writers, so that two writers never
-        # deadlock.
+        # One row per name, in one order for all writers, to prevent deadlocks.
         by_name = {device.name: device for device in sorted(devices, key=lambda device: device.name)}
         fresh = (Device.last_seen > until(-within_sec)).label("fresh")
         query = select(Device, fresh).options(defer(Device.machine)).where(Device.name.in_(by_name))
@@ -96,8 +95,7 @@ class Devices(Repository):
 
     def machine_of(self, like: MachineKey) -> DeviceMachine | None:
         """Return what is known of these devices' machine; None if no worker tried to measure it."""
-        # Pods with new names leave thousands of rows, and newer rows were given what was
-        # known.
+        # Pods leave thousands of rows, and each new row gets the newest known machine.
         latest = select(Device.machine).where(alike(like)).order_by(Device.last_seen.desc()).limit(LATEST)
         machines = self.session.scalars(latest)
         return max(

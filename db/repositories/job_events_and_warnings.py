@@ -19,8 +19,7 @@ class Events(Repository):
     """The event log of a job.
 
     An event's number comes from the job's row, which stays locked until the transaction ends:
-    a reader that sees event n sees all earlier events, so a reader that resumes after n skips
-    nothing.
+    a reader that sees event n sees all earlier events and may resume after n.
     """
 
     def append(self, job_id: str, event: JobEvent) -> int:

@@ -47,8 +47,7 @@ def progress(session: Session, job: Job) -> Progress:
 def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
     """Return the progress by job, with a few queries for any number of jobs, each from an index.
 
-    Only build errors are read as rows, because only their text shows which candidates were
-    left unbuilt.
+    Only build errors are read as rows: their text shows what was left unbuilt.
     """
     ids = [job.id for job in jobs]
     outcomes = _split_build_errors(session, count_by_outcome(session, ids))

@@ -30,8 +30,7 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 
 ENDED: Final = tuple(state for state in JobState if state.final)
-# Texts and reports of a job, which its deletion clears; columns that its measurements need
-# remain.
+# Texts and reports that the deletion of a job clears.
 WORDS: Final[dict[str, object]] = {
     "name": "",
     **said(""),
@@ -74,8 +73,7 @@ class Removals(Jobs):
         rounds = update(Round).where(Round.job_id == job_id)
         self.changed(rounds.values(reason={}, error="", worker=None))
         self._forget_log(job_id)
-        # Delete features of workloads that only private jobs used and that no job uses any
-        # more.
+        # Delete features of workloads that only private jobs used, and none still does.
         living = select(Task.id).join(Job).where(Job.deleted_at.is_(None), Task.workload_id == Workload.id)
         ids = select(Task.workload_id).where(Task.job_id == job_id)
         unused = select(Workload.id).where(Workload.id.in_(ids), Workload.kept_upto == KEPT, ~exists(living))
@@ -100,8 +98,7 @@ class Removals(Jobs):
     def delete_export(self, job_id: str, owner: str | None) -> None:
         """Mark the exported files of an ended job as deleted; the next cleanup removes them.
 
-        Raises NotFound if there is no such job, Conflict if it has not ended or has no
-        exported files.
+        Raises NotFound if there is no job, Conflict if it has not ended or has no such files.
         """
         job = self.get(job_id, owner)
         if job.export_uri is None or job.export_deleted_at is not None:
@@ -140,8 +137,7 @@ class Removals(Jobs):
     def forget_unmeasured(self, days: float, limit: int) -> int:
         """Delete the rows of jobs deleted over `days` days ago that measured nothing; return how many.
 
-        Also delete targets that no other row names, so that cheap requests leave nothing
-        permanent.
+        Also delete targets that no row names, so that cheap requests leave nothing.
         """
         deleted = Job.deleted_at < until(-days * 86400), Job.context_id.is_(None), Job.export_uri.is_(None)
         rows = (Measurement.job_id, Round.job_id, Schedule.job_id)

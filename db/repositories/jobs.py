@@ -30,8 +30,7 @@ STAGES: Final = {
 }
 #: The state of a job while this work is being done.
 STATES: Final = {WorkKind.IMPORT: JobState.IMPORTING, WorkKind.FINISH: JobState.FINISHING}
-# Resets a job's turns: after a change of state it is new to the fair share of its target, or
-# not in it.
+# Resets a job's place in the fair share of its target, after a change of state.
 NO_TURN: Final = {"share_pass": None, "owner_pass": None, "planned_at": None}
 
 

@@ -18,8 +18,7 @@ MAX_LOSSES: Final = 3
 MAX_DEATHS: Final = 10
 RESTING: Final = {"holder": None, "until": None, "sent_at": None}
 NOBODY: Final = ""
-# Work without a message, such as planning, still has none; the next sweep sends all other
-# work.
+# Work without a message, such as planning, still has none; a sweep sends all other work.
 FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 
@@ -186,8 +185,7 @@ class Leases(Repository):
 
 
 def _has_expired() -> ColumnElement[bool]:
-    # Kinds of work that only a newer version knows are taken back by that version's control
-    # process.
+    # A newer version's control process takes back the kinds of work that only it knows.
     return and_(LeaseRow.until < now(), LeaseRow.kind.in_(WorkKind))
 
 

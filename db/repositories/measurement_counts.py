@@ -27,8 +27,7 @@ from mallorn.core.outcomes import LEFT_UNBUILT
 
 DAY_SEC: Final = 86400
 COUNTS: Final = "measurement counts"  # name of the lock for changes of the counts
-# Longer than any transaction that writes measurements, because they get their ids before it
-# commits.
+# Longer than any transaction that writes measurements: they get ids before the commit.
 SETTLED_SEC: Final = 600.0
 AT_A_TIME: Final = 1_000_000  # rows counted by one call, in a second or two
 _KEY: Final = "job_id", "facet", "name"

@@ -31,8 +31,7 @@ def failed_under_other_limits(own: TrialLimits) -> ColumnElement[bool]:
     """Return SQL: whether a row is a failure that need not occur in a job with these limits.
 
     These are build failures of another builder, and timeouts under a shorter limit. Builds
-    that never reached a device count in all contexts, so their builder and limit must be
-    compared.
+    that reached no device count in all contexts, so their builder and limit are compared.
     """
     is_unmeasured = Measurement.context_id.is_(None)
     is_by_other_builder = and_(
@@ -87,8 +86,7 @@ def _refuted() -> ColumnElement[bool]:
     same_candidate = and_(
         _Refuted.workload_id == Measurement.workload_id,
         _Refuted.target_id == Measurement.target_id,
-        # A literal and no parameter, so that SQLite uses the partial index of refuted
-        # candidates.
+        # A literal, so that SQLite uses the partial index of refuted candidates.
         _Refuted.outcome == literal_column(f"'{Outcome.WRONG_RESULT}'"),
         _Refuted.sketch_id == Measurement.sketch_id,
         _Refuted.decisions == Measurement.decisions,

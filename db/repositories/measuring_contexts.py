@@ -27,8 +27,7 @@ class Contexts(Repository):
     ) -> Context:
         """Return the context with these fields; insert it if it is new.
 
-        `built_by` names the builder by TVM's version and the digest of its code. None: not
-        reported.
+        `built_by`: the builder's TVM version and code digest. None: not reported.
         """
         fields: dict[str, object] = {
             "target_id": target_id,

@@ -41,8 +41,7 @@ class Rounds(Repository):
         round_id = self.session.scalar(new.returning(Round.id))
         if round_id is None:
             return None
-        # Read after this round is the one in flight, so that no other round can still commit
-        # rows.
+        # Read once this round is in flight, so that no other round can still commit rows.
         newest = newest_of(workload_id, job.target_id).scalar_subquery()
         self.changed(update(Round).where(Round.id == round_id).values(seen_upto=newest))
         Leases(self.session).open(WorkItem.round(round_id), job.id)

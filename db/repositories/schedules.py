@@ -13,8 +13,7 @@ from db.tables import Context, Job, Measurement, Schedule, TargetRow, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 
-# A schedule, its workload's key and name, its target, whether its time is an upper bound, the
-# evaluator.
+# A schedule, its workload's key and name, target, whether its time is a bound, evaluator.
 Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]
 
 

@@ -11,8 +11,7 @@ from db.tables import FinishStep, Round, SearchState
 from mallorn.core.errors import LeaseLost
 from mallorn.core.values.decided_task import DecidedTask
 
-#: States kept per task: the last round's, and the one it started from, so that it can be
-#: recomputed.
+#: States kept per task: the last round's, and the one it started from, to recompute it.
 KEPT: Final = 2
 
 

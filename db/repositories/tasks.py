@@ -111,8 +111,7 @@ class Tasks(Repository):
 
     def summaries(self, job_id: str) -> Sequence[TaskSummary]:
         """Return every task of a job and its state, in the order of the model."""
-        # By task: committed trials, failed trials, and candidates that open rounds must still
-        # measure.
+        # By task: trials, failed trials, and candidates that open rounds must still measure.
         counts = {name: Counter[int]() for name in ("trials", "failures", "in_flight")}
         trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
         columns = Round.task_id, Round.state, Round.size
@@ -126,8 +125,7 @@ class Tasks(Repository):
             counts["trials"][task_id] += trials
             counts["failures"][task_id] += failures
             counts["in_flight"][task_id] += size - trials if RoundState(state).open else 0
-        # Only some columns, because a job may have ten thousand tasks and each workload holds
-        # its program.
+        # Only some columns: a job may have ten thousand tasks, and a workload holds a program.
         task = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.family_why, Task.retired
         workload = Workload.key.label("workload_key"), Workload.flops
         query = (

@@ -155,8 +155,7 @@ class Trials(Repository):
         time: InstrumentedAttribute[float | None] = Measurement.latency_us,
     ) -> Sequence[Trial]:
         query = select_trials(time=time).where(*conditions).order_by(time, Measurement.id)
-        # Repeats of a candidate have similar times, so a few rows from the start of the index
-        # suffice.
+        # Repeats of a candidate have similar times, so a few of the fastest rows suffice.
         size = _ENOUGH + 4 * count
         trials: dict[Candidate, Trial] = {}
         for start in itertools.count(0, size):
@@ -174,12 +173,10 @@ class Trials(Repository):
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
     def _of_family(self, family: str, target_id: int, after: int) -> tuple[ColumnElement[bool], ...]:
-        # Each target has its own families: on another target a workload may be in a different
-        # one.
+        # On another target, a workload may be in a different family.
         is_member = Task.family == family, Job.target_id == target_id
         members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member).distinct()
-        # Read first, because with a subquery Postgres expects so many rows that it scans all
-        # measurements.
+        # Read first: with a subquery, Postgres would scan all measurements.
         ids = self.session.scalars(members).all()
         of_target = Measurement.target_id == target_id, Measurement.id > after
         return self.among(Measurement.workload_id, ids), *of_target, *_learnable(), was_given_usual_time()

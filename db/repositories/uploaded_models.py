@@ -40,8 +40,7 @@ class Models(Repository):
     def delete(self, model_id: str, owner: str) -> bool:
         """Delete an owner's row of a model; return whether no owner has these bytes any more.
 
-        Raises NotFound if there is none, Conflict, naming the jobs, while the owner's jobs
-        refer to it.
+        Raises NotFound if there is none, Conflict while jobs of the owner refer to it.
         """
         self.hold(model_id)
         self.get(model_id, owner)

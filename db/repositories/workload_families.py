@@ -46,7 +46,7 @@ class WorkloadFamilies(Repository):
         return set(self.session.scalars(workloads))
 
     def seats(self, job_id: str, target_id: int, grouping: str) -> Sequence[FamilyMember]:
-        """Return members for a job's workloads and all workloads of their families.
+        """Return a job's workloads and all workloads of their families, as members.
 
         While some have no family, also return all workloads with the same operators.
         """
@@ -66,8 +66,7 @@ class WorkloadFamilies(Repository):
             .where(Job.target_id == target_id, has_grouping, is_related)
             .group_by(Task.workload_id)
         )
-        # The newest task represents its workload, because all of its tasks change family
-        # together.
+        # The newest task stands for its workload, whose tasks change family together.
         query = _members(Task.family, Task.family_why, Task.family_since)
         query = query.join(Task, Task.workload_id == Workload.id).where(Task.id.in_(newest))
         members = {row[0]: FamilyMember(*row) for row in self.session.execute(query)}

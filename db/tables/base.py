@@ -48,8 +48,7 @@ def partial_index(name: str, *columns: str, where: str, unique: bool = False) ->
 class ValueType(TypeDecorator[Kind]):
     """JSON column of a pydantic value or a list of them. Only fields that were set are stored.
 
-    Reading accepts the fields of any version; storing an unknown field raises, as it would be
-    lost later.
+    Reading accepts the fields of any version; storing an unknown field raises.
     """
 
     impl = JsonType

@@ -35,8 +35,7 @@ class Workload(Base):
     features: Mapped[Json]  # {"extents": [...]}: numbers a cost model may share between workloads
     tvm_version: Mapped[str]
     code: Mapped[str | None]  # digest of the graph compiler that extracted it here; None: imported
-    # Measurements with ids up to this date from when only private jobs used the workload; 0:
-    # none do.
+    # Largest id of measurements made while only private jobs used the workload; 0: none.
     kept_upto: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[CreatedAt]
 
@@ -90,8 +89,7 @@ class Measurement(Base):
         Index("ix_measurements_best", "workload_id", "target_id", "latency_us"),
         Index("ix_measurements_job", "job_id", "id"),
         Index("ix_measurements_outcome", "job_id", "kind", "outcome"),
-        # Finds, in the order of ids, a workload's newest measurements and those after a given
-        # id.
+        # Finds a workload's newest measurements, and those after a given id.
         Index("ix_measurements_workload", "workload_id", "target_id", "id"),
         Index("ix_measurements_device", "device_id", "id"),
         # Few rows. A fast candidate is looked up among them before it counts as the best.

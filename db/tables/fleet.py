@@ -61,8 +61,7 @@ class LeaseRow(Base):
     subject: Mapped[str] = mapped_column(primary_key=True)  # the id of a round, a job or a target
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))  # whose row is locked before this one
     attempt: Mapped[int] = mapped_column(default=0)  # fencing token: an older one is refused
-    # Since the work was first due: how often it was interrupted, and how often its holder died
-    # or hung.
+    # Since the work was opened: its interruptions, and how often its holder died or hung.
     losses: Mapped[int] = mapped_column(default=0)
     deaths: Mapped[int] = mapped_column(default=0, server_default="0")
     # Workers whose hosts were at fault.

@@ -55,8 +55,7 @@ class Job(Base):
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # of all its times
     machine: Mapped[Machine | None] = mapped_column(ValueType(Machine))  # fixed before its first round
-    # The budget, with what later resumes added. Without trials `minutes` decides; without
-    # both: `auto`.
+    # The budget, including what resumes added. The job is `auto` without trials and minutes.
     trials: Mapped[int | None]
     minutes: Mapped[float | None]
     seed: Mapped[int]
@@ -133,8 +132,7 @@ class Round(Base):
         Index("ix_rounds_state", "state"),
         Index("ix_rounds_finished", "finished_at"),
         Index("ix_rounds_workload", "workload_id", "target_id", "state"),
-        # One round in flight per workload and target, so that its proposals see all earlier
-        # results.
+        # One round in flight per workload and target, so that it sees all earlier results.
         partial_index(
             "uq_rounds_in_flight",
             "workload_id",
