@@ -81,8 +81,8 @@ def take_snapshot(
 
 def check_snapshot(database: Database, snapshot: Snapshot, progress: Progress = silent) -> bool:
     """Return whether the snapshot's rows are still those that were frozen."""
-    found = _digest(database, SnapshotReader.of(database, snapshot), progress)
-    return found == (snapshot.rows, snapshot.digest)
+    current = _digest(database, SnapshotReader.of(database, snapshot), progress)
+    return current == (snapshot.rows, snapshot.digest)
 
 
 def describe(snapshot: Snapshot, source: str) -> dict[str, object]:

@@ -68,12 +68,12 @@ def _of_hour(job_id: str, since: float) -> ColumnElement[bool]:
 def _compared() -> Select[*tuple[Any, ...]]:
     """Query trials of unknown disturbance with their candidate's shortest other time in the context."""
     names = "workload_id", "target_id", "context_id", "sketch_id", "decisions"
-    same = and_(*(getattr(_Again, name) == getattr(Measurement, name) for name in names))
-    own = _Again.id != Measurement.id, _Again.kind.in_(_TIMED), _Again.latency_us.is_not(None)
+    same_candidate = and_(*(getattr(_Again, name) == getattr(Measurement, name) for name in names))
+    other_rows = _Again.id != Measurement.id, _Again.kind.in_(_TIMED), _Again.latency_us.is_not(None)
     shortest = func.min(_Again.latency_us)
     return (
         select(Measurement.job_id, Measurement.created_at, Measurement.latency_us, shortest)
-        .join(_Again, and_(same, *own))
+        .join(_Again, and_(same_candidate, *other_rows))
         .where(Measurement.kind == MeasurementKind.TRIAL, Measurement.disturbed.is_(None))
         .where(Measurement.latency_us.is_not(None), Measurement.job_id.is_not(None))
         .group_by(Measurement.id)

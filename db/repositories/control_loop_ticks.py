@@ -59,5 +59,5 @@ class LoopTicks(Repository):
         for table in (Device, Worker):
             self._pull(table.last_seen, now(), ahead=AHEAD_SEC)
 
-    def _pull(self, column: Any, to: ColumnElement[float] | None, ahead: float) -> None:
-        self.changed(update(column.class_).where(column > until(ahead)).values({column.key: to}))
+    def _pull(self, column: Any, value: ColumnElement[float] | None, ahead: float) -> None:
+        self.changed(update(column.class_).where(column > until(ahead)).values({column.key: value}))

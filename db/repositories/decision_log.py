@@ -42,9 +42,9 @@ def _decisions() -> Select[*tuple[Any, ...]]:
     best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), is_same_context())
     found_us = best.correlate(Round, Job).scalar_subquery()
     # With one round in flight per workload, rows up to `seen_upto` precede the round.
-    same = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
-    earlier = *same, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
-    earlier_us = select(Measurement.latency_us).where(*earlier).order_by(Measurement.latency_us).limit(1)
+    same_workload = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
+    earlier_rows = *same_workload, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
+    earlier_us = select(Measurement.latency_us).where(*earlier_rows).order_by(Measurement.latency_us).limit(1)
     before_us = earlier_us.correlate(Round, Job).scalar_subquery()
     times = before_us.label("before_us"), found_us.label("found_us")
     query = select(Round, *model, *task, *counts, *times, LeaseRow.attempt)

@@ -131,8 +131,8 @@ class Devices(Repository):
 
     def found_out(self, like: MachineKey, machine: Machine | None, why: str, builder: str) -> DeviceMachine:
         """Store for all devices with this key what probes of `builder` measured, or why they failed."""
-        at = self.session.execute(select(now())).scalar_one()
-        result = DeviceMachine(machine=machine, why=why, at=at, builder=builder)
+        time = self.session.execute(select(now())).scalar_one()
+        result = DeviceMachine(machine=machine, why=why, at=time, builder=builder)
         self.changed(update(Device).where(alike(like)).values(machine=result))
         return result
 

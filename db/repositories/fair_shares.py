@@ -32,8 +32,8 @@ class FairShares(Repository):
         """Return claims of all jobs that tune for a target, without reading rounds or measurements."""
         columns = Job.id, Job.owner, Job.priority, Job.share_pass, Job.owner_pass
         tuning = Job.state == JobState.TUNING, Job.target_id == target_id
-        free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()
-        able = exists(select(Task.id).where(*free).correlate(Job))
+        is_free = Task.job_id == Job.id, Task.retired == "", ~workload_is_busy()
+        able = exists(select(Task.id).where(*is_free).correlate(Job))
         rows = self.session.execute(select(*columns, able).where(*tuning).order_by(Job.id))
         return [Claim(*row) for row in rows]
 
@@ -49,8 +49,8 @@ class FairShares(Repository):
     def due(self, per_target: int) -> Sequence[str]:
         """Return tuning jobs with news, and per target the `per_target` jobs planned longest ago."""
         place = func.row_number().over(partition_by=Job.target_id, order_by=(Job.planned_at, Job.id))
-        closed = Round.job_id == Job.id, Round.finished_at > Job.planned_at
-        has_closed = exists(select(Round.id).where(*closed).correlate(Job))
+        closed_rounds = Round.job_id == Job.id, Round.finished_at > Job.planned_at
+        has_closed = exists(select(Round.id).where(*closed_rounds).correlate(Job))
         news = or_(Job.planned_at.is_(None), has_closed, _seconds_left() < 0)
         tuning = select(Job.id, news.label("news"), place.label("place")).where(Job.state == JobState.TUNING)
         waiting = tuning.subquery()

@@ -45,8 +45,8 @@ class Events(Repository):
     def newest_of(self, job_ids: Sequence[str], kind: type[EventType]) -> dict[str, EventType]:
         """Return the last event of a kind by job, without jobs that have none this version can read."""
         name = kind.model_fields["kind"].default
-        last = select(Event.payload).where(Event.job_id == Job.id, Event.kind == name)
-        payload = last.order_by(Event.seq.desc()).limit(1).correlate(Job).scalar_subquery()
+        last_event = select(Event.payload).where(Event.job_id == Job.id, Event.kind == name)
+        payload = last_event.order_by(Event.seq.desc()).limit(1).correlate(Job).scalar_subquery()
         rows = self.session.execute(select(Job.id, payload).where(Job.id.in_(job_ids)))
         events = {job_id: read_event(name, fields) for job_id, fields in rows if fields is not None}
         return {job_id: event for job_id, event in events.items() if isinstance(event, kind)}

@@ -104,8 +104,8 @@ def _in_flight(session: Session, job_ids: Sequence[str]) -> dict[str, int]:
     trial = Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL
     committed = select(func.count()).where(*trial).correlate(Round).scalar_subquery()
     remaining: Counter[str] = Counter()
-    for job_id, size, done in session.execute(select(Round.job_id, Round.size, committed).where(*is_open)):
-        remaining[job_id] += max(0, size - done)
+    for job_id, size, count in session.execute(select(Round.job_id, Round.size, committed).where(*is_open)):
+        remaining[job_id] += max(0, size - count)
     return remaining
 
 

@@ -107,9 +107,9 @@ class Jobs(Repository):
 
     def imported_before(self, job: Job) -> Sequence[Job]:
         """Return the owner's latest other jobs with an imported model, for this model and target."""
-        same = Job.owner == job.owner, Job.model_id == job.model_id, Job.target_id == job.target_id
-        others = Job.id != job.id, Job.graph.is_not(None), Job.deleted_at.is_(None)
-        query = select(Job).where(*same, *others).order_by(Job.created_at.desc())
+        same_model = Job.owner == job.owner, Job.model_id == job.model_id, Job.target_id == job.target_id
+        was_imported = Job.id != job.id, Job.graph.is_not(None), Job.deleted_at.is_(None)
+        query = select(Job).where(*same_model, *was_imported).order_by(Job.created_at.desc())
         return self.session.scalars(query.limit(LATEST)).all()
 
     def marks(self, job_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
@@ -120,8 +120,8 @@ class Jobs(Repository):
 
     def reports(self, context_id: int | None) -> Sequence[tuple[FinishReport, float]]:
         """Return the reports of the newest public jobs done in a context, with the jobs' seconds."""
-        ended = Job.context_id == context_id, Job.state == JobState.DONE, ~Job.private
-        query = select(Job.report, Job.finished_at - Job.started_at).where(*ended)
+        is_done = Job.context_id == context_id, Job.state == JobState.DONE, ~Job.private
+        query = select(Job.report, Job.finished_at - Job.started_at).where(*is_done)
         rows = self.session.execute(query.order_by(Job.finished_at.desc()).limit(NEWEST))
         return [(report, took_sec) for report, took_sec in rows if report and took_sec]
 

@@ -142,11 +142,11 @@ class ForeignRows(Repository):
 
     def _without_own(self, rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
         """Drop rows that were measured here, compared by date, too: a copy of this database reuses ids."""
-        own = self.session.scalar(select(SourceDataset.id).where(SourceDataset.own))
-        own_ids = [row["source_row"] for row in rows if row["source_id"] == own]
+        own_id = self.session.scalar(select(SourceDataset.id).where(SourceDataset.own))
+        own_ids = [row["source_row"] for row in rows if row["source_id"] == own_id]
         if not own_ids:
             return [dict(row) for row in rows]
         is_own = self.among(Measurement.id, own_ids), Measurement.source_id.is_(None)
         pairs = self.session.execute(select(Measurement.id, Measurement.created_at).where(*is_own))
-        own_rows = {(own, *pair) for pair in pairs}
+        own_rows = {(own_id, *pair) for pair in pairs}
         return [dict(row) for row in rows if tuple(row[name] for name in IDENTITY) not in own_rows]

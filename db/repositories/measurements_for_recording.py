@@ -33,12 +33,12 @@ class Recordings(Repository):
 
     def trials(self, of: MeasuredTask) -> Sequence[Trial]:
         """Return a task's trials, oldest first; trials that reached no device belong to all contexts."""
-        same = Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id
+        same_task = Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id
         is_in_context = or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None))
         query = (
             select_trials(Measurement.run_us, Measurement.error)
             .join(Workload, Workload.id == Measurement.workload_id)
-            .where(*same, is_in_context, _is_trial(), shared(), is_not_withdrawn(), undisturbed())
+            .where(*same_task, is_in_context, _is_trial(), shared(), is_not_withdrawn(), undisturbed())
             .order_by(Measurement.id)
         )
         return [trial_of(row) for row in self.session.execute(query)]

@@ -79,10 +79,10 @@ class Contexts(Repository):
         """
         origin = Measurement.kind.in_(IMPORTED) if imported else Measurement.kind.not_in(IMPORTED)
         is_timed = func.coalesce(Measurement.latency_us, Measurement.bound_us).is_not(None)
-        same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
+        same_workload = Measurement.workload_id == workload_id, Measurement.target_id == target_id
         counts = (
             select(Measurement.context_id, func.count().label("rows"))
-            .where(*same, is_timed, origin)
+            .where(*same_workload, is_timed, origin)
             .group_by(Measurement.context_id)
             .subquery()
         )

@@ -89,13 +89,13 @@ def treat(database: Database, deed: OwnerDeed, owner: str) -> OwnerStatus:
     """Sign out, ban, readmit or erase an owner, in several transactions; return the owner's new status."""
     with database.transaction() as session:
         BEGINS[deed](Owners(session), owner)
-        at = session.scalar(select(PutOut.at).where(PutOut.owner_digest == digest_of(owner)))
-    if at is not None:
+        ban_time = session.scalar(select(PutOut.at).where(PutOut.owner_digest == digest_of(owner)))
+    if ban_time is not None:
         _repeat(database, lambda owners: owners.cancel(owner))
     name = f"erased-{new_id()}" if deed is OwnerDeed.ERASE else owner
     for column in NAMED if deed is OwnerDeed.ERASE else ():
         _repeat(database, partial(Owners.rename, column=column, owner=owner, name=name))
-    return OwnerStatus(owner=name, put_out_at=at)
+    return OwnerStatus(owner=name, put_out_at=ban_time)
 
 
 def _repeat(database: Database, step: Callable[[Owners], bool]) -> None:

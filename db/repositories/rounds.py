@@ -146,5 +146,5 @@ class Rounds(Repository):
 
 def newest_of(workload_id: int, target_id: int) -> Select[int]:
     """Return the query for the id of a workload's newest measurement on a target, or 0."""
-    same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
-    return select(func.coalesce(func.max(Measurement.id), 0)).where(*same)
+    conditions = Measurement.workload_id == workload_id, Measurement.target_id == target_id
+    return select(func.coalesce(func.max(Measurement.id), 0)).where(*conditions)

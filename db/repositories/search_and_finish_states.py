@@ -20,8 +20,8 @@ class SearchStates(Repository):
 
     def newest(self, task_id: int, searcher: str) -> int | None:
         """Return the last round of a task for which this searcher stored a state."""
-        same = SearchState.task_id == task_id, SearchState.searcher == searcher
-        round_id: int | None = self.session.scalar(select(func.max(SearchState.round_id)).where(*same))
+        conditions = SearchState.task_id == task_id, SearchState.searcher == searcher
+        round_id: int | None = self.session.scalar(select(func.max(SearchState.round_id)).where(*conditions))
         return round_id
 
     def left_by(self, round_id: int | None) -> bytes | None:
@@ -35,8 +35,8 @@ class SearchStates(Repository):
         self.session.execute(self.insert(SearchState).values(**values))
         of_task = select(SearchState.round_id).where(SearchState.task_id == row.task_id)
         newest = of_task.order_by(SearchState.round_id.desc()).limit(KEPT).subquery()
-        old = SearchState.round_id.not_in(select(newest.c.round_id))
-        self.changed(delete(SearchState).where(SearchState.task_id == row.task_id, old))
+        is_old = SearchState.round_id.not_in(select(newest.c.round_id))
+        self.changed(delete(SearchState).where(SearchState.task_id == row.task_id, is_old))
 
 
 class FinishSteps(Repository):
@@ -48,8 +48,8 @@ class FinishSteps(Repository):
         With more trials, or other generated code, other candidates may win.
         """
         query = select(FinishStep.task_id, FinishStep.decided)
-        same = FinishStep.job_id == job_id, FinishStep.trials == trials
-        rows = self.session.execute(query.where(*same))
+        conditions = FinishStep.job_id == job_id, FinishStep.trials == trials
+        rows = self.session.execute(query.where(*conditions))
         return {row.task_id: row.decided for row in rows if row.decided.code == code}
 
     def keep(self, hold: LeaseToken, task_id: int, trials: int, decided: DecidedTask) -> None:

@@ -90,10 +90,10 @@ class StoredFiles(Repository):
 
     def cost_models_before(self, version_id: int) -> Iterator[StoredCostModel]:
         """Yield the earlier versions of the same cost model, newest first."""
-        own = self.session.get_one(CostModelRow, version_id)
-        same = CostModelRow.family == own.family, CostModelRow.target_id == own.target_id
-        earlier = CostModelRow.name == own.name, CostModelRow.version < own.version
-        query = select(CostModelRow.id).where(*same, *earlier)
+        version = self.session.get_one(CostModelRow, version_id)
+        same_family = CostModelRow.family == version.family, CostModelRow.target_id == version.target_id
+        is_earlier = CostModelRow.name == version.name, CostModelRow.version < version.version
+        query = select(CostModelRow.id).where(*same_family, *is_earlier)
         return self._one_by_one(query.order_by(CostModelRow.version.desc()))
 
     def _one_by_one(self, query: Select[int]) -> Iterator[StoredCostModel]:

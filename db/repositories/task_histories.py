@@ -72,9 +72,9 @@ class TaskHistories(Repository):
 def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     columns = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.known_at_start, Task.retired
     known_us = case((~_was_tried(), _Finish.latency_us))
-    same = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
+    same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
     timed = Measurement.kind == MeasurementKind.FINISH, eligible(), is_same_context()
-    finishes = select(Measurement.id).where(*same, *timed).order_by(Measurement.latency_us).limit(1)
+    finishes = select(Measurement.id).where(*same_workload, *timed).order_by(Measurement.latency_us).limit(1)
     best = finishes.correlate(Task, Job).scalar_subquery()
     return (
         select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known_us)

@@ -133,10 +133,10 @@ class Trials(Repository):
 
         They are of other datasets, or of other builders than that of the job's context `context_id`.
         """
-        same = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
-        others = () if context_id is None else Contexts(self.session).built_otherwise(context_id)
-        built_otherwise = and_(Measurement.context_id.in_(others), eligible())
-        return self._fastest([*same, or_(is_imported(), built_otherwise)], count)
+        conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
+        context_ids = () if context_id is None else Contexts(self.session).built_otherwise(context_id)
+        built_otherwise = and_(Measurement.context_id.in_(context_ids), eligible())
+        return self._fastest([*conditions, or_(is_imported(), built_otherwise)], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
         """Return a round's valid candidates from all attempts, by slot, with their context ids."""

@@ -120,12 +120,12 @@ class Stock(Repository):
     """Times from MetaSchedule's logs, on unknown hosts: shown for comparison, never a task's best."""
 
     def best_us(self, job_id: str) -> dict[int, float]:
-        """Return the shortest such time on the job's target by task id, without tasks that have none."""
-        same = and_(Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id)
+        """Return MetaSchedule's shortest time by task id, on the job's target, where it has one."""
+        same_task = and_(Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id)
         query = (
             select(Task.id, func.min(Measurement.latency_us))
             .join(Job, Job.id == Task.job_id)
-            .join(Measurement, same)
+            .join(Measurement, same_task)
             .join(SourceDataset, SourceDataset.id == Measurement.source_id)
             .where(Task.job_id == job_id, SourceDataset.key == STOCK, is_not_refuted())
             .group_by(Task.id)

@@ -104,8 +104,8 @@ class Withdrawals(Repository):
             .group_by(*columns)
             .subquery()
         )
-        same = CostModelRow.family == of_family.c.family, CostModelRow.target_id == of_family.c.target_id
-        query = select(CostModelRow.id).join(of_family, and_(*same))
+        match = CostModelRow.family == of_family.c.family, CostModelRow.target_id == of_family.c.target_id
+        query = select(CostModelRow.id).join(of_family, and_(*match))
         has_seen = CostModelRow.active, CostModelRow.seen_upto >= of_family.c.first
         return [*self.session.scalars(query.where(*has_seen)), *self._trained_bases(condition)]
 

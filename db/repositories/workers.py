@@ -33,8 +33,8 @@ class Workers(Repository):
 
     def builders(self, tuning: bool = True) -> set[str]:
         """Return the builders (or the TVM versions) of live workers that run rounds, or of all of them."""
-        live = [row.info for row in self.list(FRESH_SEC) if not row.info.stopped]
-        return {info.builder or info.tvm_version for info in live if info.tunes or not tuning}
+        infos = [row.info for row in self.list(FRESH_SEC) if not row.info.stopped]
+        return {info.builder or info.tvm_version for info in infos if info.tunes or not tuning}
 
     def hosts(self, ids: Collection[str]) -> set[str]:
         """Return the host ids of these workers."""
@@ -42,8 +42,8 @@ class Workers(Repository):
 
     def forget(self, days: float, limit: int) -> int:
         """Delete up to `limit` workers not seen for `days` days, which restarts left; return how many."""
-        old = select(Worker.id).where(Worker.last_seen < until(-days * 86400)).limit(limit)
-        return self.changed(delete(Worker).where(Worker.id.in_(old)))
+        worker_ids = select(Worker.id).where(Worker.last_seen < until(-days * 86400)).limit(limit)
+        return self.changed(delete(Worker).where(Worker.id.in_(worker_ids)))
 
     def list(self, fresh_sec: float | None = None) -> Sequence[Worker]:
         """Return workers by start time, only those seen within `fresh_sec` if given."""

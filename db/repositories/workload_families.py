@@ -76,17 +76,17 @@ class WorkloadFamilies(Repository):
 
     def ranked(self, workload_ids: Iterable[int], target_id: int) -> Mapping[int, Sequence[RankedRound]]:
         """Return those of each workload's newest done rounds that used a cost model, oldest first."""
-        same = self.among(Round.workload_id, workload_ids), Round.target_id == target_id
+        match = self.among(Round.workload_id, workload_ids), Round.target_id == target_id
         place = func.row_number().over(partition_by=Round.workload_id, order_by=Round.id.desc())
         columns = Round.id, Round.workload_id, Round.cost_model_id, Round.stats
-        closed = (
-            select(*columns, place.label("place")).where(*same, Round.state == RoundState.DONE).subquery()
+        done_rounds = (
+            select(*columns, place.label("place")).where(*match, Round.state == RoundState.DONE).subquery()
         )
         query = (
-            select(closed.c.workload_id, closed.c.id, CostModelRow.family, closed.c.stats)
-            .join(CostModelRow, CostModelRow.id == closed.c.cost_model_id)
-            .where(closed.c.place <= RANKED_ROUNDS)
-            .order_by(closed.c.id)
+            select(done_rounds.c.workload_id, done_rounds.c.id, CostModelRow.family, done_rounds.c.stats)
+            .join(CostModelRow, CostModelRow.id == done_rounds.c.cost_model_id)
+            .where(done_rounds.c.place <= RANKED_ROUNDS)
+            .order_by(done_rounds.c.id)
         )
         rounds = defaultdict[int, list[RankedRound]](list)
         for workload_id, round_id, family, stats in self.session.execute(query):
@@ -99,14 +99,14 @@ class WorkloadFamilies(Repository):
         for member in seats:
             groups[replace(member, workload_id=0, key="", op="", structure="")].append(member.workload_id)
         for member, ids in groups.items():
-            new = Task.job_id == job_id, self.among(Task.workload_id, sorted(ids)), Task.family == ""
-            self.changed(update(Task).where(*new).values(_family_columns(member)))
+            conditions = Task.job_id == job_id, self.among(Task.workload_id, sorted(ids)), Task.family == ""
+            self.changed(update(Task).where(*conditions).values(_family_columns(member)))
 
     def move(self, target_id: int, old: FamilyMember, new: FamilyMember) -> None:
         """Move a workload of a target to another family, in every job where it is in the old one."""
         jobs = select(Job.id).where(Job.target_id == target_id)
-        same = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
-        self.changed(update(Task).where(*same).values(_family_columns(new)))
+        conditions = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
+        self.changed(update(Task).where(*conditions).values(_family_columns(new)))
 
 
 def _members(*columns: Any) -> Select[*tuple[Any, ...]]:

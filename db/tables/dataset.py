@@ -141,7 +141,7 @@ class Measurement(Base):
 
 
 class MeasurementCount(Base):
-    """Number of a job's measurements per value of a facet, up to the largest `upto` of all (ADR 0050)."""
+    """A job's number of measurements with a value of a facet, for ids up to the largest `upto`."""
 
     __tablename__ = "measurement_counts"
     __table_args__ = (Index("ix_measurement_counts_upto", "upto"),)
