@@ -63,7 +63,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
 
 
 def parse_url(url: str) -> URL:
-    """Return the URL with its driver named. Raises InvalidRequest unless for Postgres or a SQLite file."""
+    """Return the URL with its driver. Raises InvalidRequest unless it is Postgres or a SQLite file."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # SQLAlchemy raises ValueError if the port is not a number

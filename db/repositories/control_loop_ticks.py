@@ -52,7 +52,7 @@ class LoopTicks(Repository):
         return dict.fromkeys(names) | {row.name: row.age for row in rows}
 
     def pull_back(self, lease_sec: float) -> None:
-        """After the clock was set back, correct times in the future, for which loops would wait too long."""
+        """Correct stored times that lie in the future after the clock was set back: they delay loops."""
         self._pull(Job.planned_at, None, ahead=AHEAD_SEC)
         self._pull(LeaseRow.until, until(lease_sec), ahead=lease_sec + AHEAD_SEC)
         self._pull(LeaseRow.sent_at, now(), ahead=AHEAD_SEC)

@@ -27,7 +27,7 @@ class NewCostModel:
 
 
 class Head(NamedTuple):
-    """The active version of a cost model, without its bytes; `seen_upto`, `rows` of the newest version."""
+    """The active version, without its bytes. `seen_upto` and `rows` are those of the newest version."""
 
     id: int
     version: int

@@ -124,7 +124,7 @@ class Devices(Repository):
         return result if is_good or (was_tried and self._age_sec(result) <= again_sec) else None
 
     def machine_before(self, like: MachineKey, ago_sec: float, builder: str) -> Machine | None:
-        """Return the machine as this builder measured it, if over `ago_sec` ago; None otherwise."""
+        """Return the machine if this builder measured it more than `ago_sec` ago; None otherwise."""
         result = self.machine_of(like)
         is_old = result is not None and result.builder == builder and self._age_sec(result) > ago_sec
         return result.machine if result is not None and is_old else None

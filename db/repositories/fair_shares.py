@@ -47,7 +47,7 @@ class FairShares(Repository):
         return self.session.scalar(select(_seconds_left()).where(Job.id == job_id))
 
     def due(self, per_target: int) -> Sequence[str]:
-        """Return tuning jobs with news, and per target the `per_target` jobs planned longest ago."""
+        """Return jobs that need planning now, and per target the `per_target` jobs planned longest ago."""
         place = func.row_number().over(partition_by=Job.target_id, order_by=(Job.planned_at, Job.id))
         closed_rounds = Round.job_id == Job.id, Round.finished_at > Job.planned_at
         has_closed = exists(select(Round.id).where(*closed_rounds).correlate(Job))
@@ -59,7 +59,7 @@ class FairShares(Repository):
 
 
 def _seconds_left() -> ColumnElement[float | None]:
-    """SQL for the seconds left; null without a deadline, and after an export, as then trials are added."""
+    """Return SQL: the seconds left; null without a deadline, or after an export, which only trials follow."""
     tasks = select(func.count()).select_from(Task).where(Task.job_id == Job.id).correlate(Job)
     finish, budget = FINISH_SEC + FINISH_SEC_PER_TASK * tasks.scalar_subquery(), Job.minutes * 60
     tuning = case((finish < budget * MOST_OF_BUDGET, budget - finish), else_=budget * (1 - MOST_OF_BUDGET))

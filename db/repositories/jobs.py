@@ -106,7 +106,7 @@ class Jobs(Repository):
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
 
     def imported_before(self, job: Job) -> Sequence[Job]:
-        """Return the owner's latest other jobs with an imported model, for this model and target."""
+        """Return the owner's latest other jobs for this model and target that have been imported."""
         same_model = Job.owner == job.owner, Job.model_id == job.model_id, Job.target_id == job.target_id
         was_imported = Job.id != job.id, Job.graph.is_not(None), Job.deleted_at.is_(None)
         query = select(Job).where(*same_model, *was_imported).order_by(Job.created_at.desc())
@@ -119,14 +119,14 @@ class Jobs(Repository):
         return {job_id: (count, state) for job_id, count, state in rows}
 
     def reports(self, context_id: int | None) -> Sequence[tuple[FinishReport, float]]:
-        """Return the reports of the newest public jobs done in a context, with the jobs' seconds."""
+        """Return the finish reports of a context's newest public jobs, each with its job's seconds."""
         is_done = Job.context_id == context_id, Job.state == JobState.DONE, ~Job.private
         query = select(Job.report, Job.finished_at - Job.started_at).where(*is_done)
         rows = self.session.execute(query.order_by(Job.finished_at.desc()).limit(NEWEST))
         return [(report, took_sec) for report, took_sec in rows if report and took_sec]
 
     def find(self, text: str, owner: str | None) -> Job:
-        """Return the job whose id is, or alone starts with, `text`. Raises NotFound, Conflict if several."""
+        """Return the job with id `text`, or the only one whose id starts so. Raises NotFound, Conflict."""
         has_prefix = Job.id.startswith(text, autoescape=True)
         query = select(Job).where(has_prefix, owned(owner), Job.deleted_at.is_(None))
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
@@ -262,7 +262,7 @@ class Jobs(Repository):
         return self.session.execute(select(Job.context_id).where(Job.id == job_id)).scalar_one() or context_id
 
     def retarget(self, job_id: str, target_id: int) -> None:
-        """Change the target of a job in its import to that of its measurer, which replaces devices."""
+        """Change the target of a job during its import to that of its stand-in measurer."""
         importing = Job.id == job_id, Job.state == JobState.IMPORTING
         self.changed(update(Job).where(*importing).values(target_id=target_id))
 

@@ -36,7 +36,7 @@ class JobsWaitingForDevice(Repository):
         self.changed(update(Job).where(*conditions).values(said(reason, Cause.NOT_HERE, why_not_here)))
 
     def since(self, job: Job) -> float:
-        """Return the time of the job's last event, or if later that when a suitable device was seen."""
+        """Return the later of the job's last event and the last contact with a suitable device."""
         events = select(func.max(Event.created_at)).where(Event.job_id == job.id)
         last_seen = select(func.max(Device.last_seen)).where(Device.target_id == job.target_id)
         if job.context_id is not None:

@@ -31,10 +31,10 @@ BATCH: Final = 200  # rows per transaction, because an owner may have ten thousa
 
 
 class Owners(Repository):
-    """Owners by name: whether they are banned, and what becomes of their keys, sign-ins and jobs."""
+    """Bans owners, ends their keys, sign-ins and jobs, and replaces their names."""
 
     def is_put_out(self, owner: str) -> bool:
-        """Return whether this owner is banned, with any key or sign-in."""
+        """Return whether this owner is banned, so that no key or sign-in is accepted."""
         return bool(self.session.scalar(select(exists().where(PutOut.owner_digest == digest_of(owner)))))
 
     def list(self) -> list[OwnerStatus]:
