@@ -59,7 +59,7 @@ class FairShares(Repository):
 
 
 def _seconds_left() -> ColumnElement[float | None]:
-    """Return SQL: the seconds left; null without a deadline, or after an export, which only trials follow."""
+    """Return SQL: the seconds left; null without a deadline, or once exported (then trials decide)."""
     tasks = select(func.count()).select_from(Task).where(Task.job_id == Job.id).correlate(Job)
     finish, budget = FINISH_SEC + FINISH_SEC_PER_TASK * tasks.scalar_subquery(), Job.minutes * 60
     tuning = case((finish < budget * MOST_OF_BUDGET, budget - finish), else_=budget * (1 - MOST_OF_BUDGET))
