@@ -220,9 +220,7 @@ class Jobs(Repository):
             adds_to_spent = or_(Job.state != JobState.PAUSED, Job.minutes.is_(None))
             spent = case((adds_to_spent, sum(count_by_outcome(self.session, [job.id])[job.id].values())))
             changes["trials"] = func.coalesce(Job.trials, spent) + more_trials
-        return self._change_state(
-            job_id, owner, [state], next_state, said(""), resume_state=None, **changes
-        )
+        return self._change_state(job_id, owner, [state], next_state, said(""), resume_state=None, **changes)
 
     def _change_state(
         self,
