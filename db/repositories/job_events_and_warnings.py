@@ -12,7 +12,7 @@ from mallorn.core.errors import NotFound
 from mallorn.core.values.event import JobEvent, WarningEvent, read_event
 from mallorn.core.values.job import JobWarning
 
-EventType = TypeVar("Known", bound=JobEvent)
+EventType = TypeVar("EventType", bound=JobEvent)
 
 
 class Events(Repository):
