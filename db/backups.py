@@ -1,4 +1,4 @@
-"""Backups of a SQLite database in a folder beside it: made, listed, found whole, and the oldest let go."""
+"""Take, list, check and delete backups of a SQLite database, in a folder next to its file."""
 
 import shutil
 import sqlite3
@@ -17,32 +17,32 @@ from mallorn.core.errors import NotFound, StorageFull, Unavailable
 FOLDER: Final = "backups"
 STAMP: Final = "%Y%m%dT%H%M%SZ"
 DAY_SEC: Final = 86400.0
-# What the service goes on with while a backup lies beside it.
+# Disk space that must stay free for the service after a backup is written.
 ROOM_LEFT_BYTES: Final = 256 << 20
 
 
 def folder_of(file: Path) -> Path:
-    """Where the backups of a database lie."""
+    """Return the folder that holds the backups of the database `file`."""
     return file.parent / FOLDER
 
 
 def listed(file: Path) -> list[Path]:
-    """The backups of a database, the newest first; last those that a clock dated which was ahead."""
-    now, found = datetime.now(UTC), list[Path]()
-    for each in folder_of(file).glob(f"{file.stem}-*.db"):
+    """Return a database's backups, newest first, except that backups dated in the future come last."""
+    now, backups = datetime.now(UTC), list[Path]()
+    for backup in folder_of(file).glob(f"{file.stem}-*.db"):
         with suppress(ValueError):
-            taken_at(each)
-            found.append(each)
-    return sorted(found, key=lambda each: (taken_at(each) <= now, each.name), reverse=True)
+            taken_at(backup)
+            backups.append(backup)
+    return sorted(backups, key=lambda backup: (taken_at(backup) <= now, backup.name), reverse=True)
 
 
 def taken_at(backup: Path) -> datetime:
-    """When a backup was begun, by its name. Raises ValueError for a file that is none."""
+    """Return the start time in a backup's file name. Raises ValueError if the name holds no time."""
     return datetime.strptime(backup.stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC)
 
 
 def newest_whole(file: Path) -> Path | None:
-    """The newest backup that SQLite finds no fault in."""
+    """Return the newest backup in which SQLite's quick_check finds no fault, or None."""
     for backup in listed(file):
         with suppress(DamagedDatabase, NotFound, Unavailable):
             check_pages(backup)
@@ -51,9 +51,9 @@ def newest_whole(file: Path) -> Path | None:
 
 
 def take(file: Path, keep: int) -> Path:
-    """Back a database up that may be in use, and delete all but the `keep` newest backups.
+    """Back up a database that may be in use, then delete all but the `keep` newest backups.
 
-    Raises StorageFull, naming the folder, where it has no room for one; nothing is deleted then.
+    Raises StorageFull, naming the folder, if the backup cannot be written; deletes none then.
     """
     folder = folder_of(file)
     backup = folder / f"{file.stem}-{datetime.now(UTC):{STAMP}}.db"
@@ -71,7 +71,7 @@ def take(file: Path, keep: int) -> Path:
 
 
 def take_daily(url: str, keep: int) -> Path | None:
-    """Back a SQLite database up, unless its newest backup is younger than a day. Raises StorageFull."""
+    """Back up a SQLite database unless its newest backup is less than a day old. Raises StorageFull."""
     file = sqlite_file(url)
     if file is None or not keep or not file.exists():
         return None
@@ -82,9 +82,9 @@ def take_daily(url: str, keep: int) -> Path | None:
 
 
 def take_before_migrations(url: str, keep: int) -> Path | None:
-    """Back a SQLite database up whose tables the next migrations change.
+    """Back up a SQLite database if this version's migrations will change its tables.
 
-    Raises StorageFull: whoever has no room for a backup is asked before the tables are changed without one.
+    Raises StorageFull if there is no room: the user decides whether to migrate without one.
     """
     file = sqlite_file(url)
     if file is None or not keep or not file.exists():
@@ -95,12 +95,12 @@ def take_before_migrations(url: str, keep: int) -> Path | None:
         except OldTables:
             with database.engine.connect() as connection:
                 if not inspect(connection).get_table_names():
-                    return None  # it is new: there is nothing to lose
+                    return None  # a new database has nothing to lose
             return take(file, keep)
     return None
 
 
-def _no_backup(folder: Path, why: str) -> StorageFull:
+def _no_backup(folder: Path, reason: str) -> StorageFull:
     return StorageFull(
-        f"no backup was made in {folder}: {why}", hint="free some room, or MALLORN_KEEP_BACKUPS=0"
+        f"no backup was made in {folder}: {reason}", hint="free some room, or MALLORN_KEEP_BACKUPS=0"
     )

@@ -1,4 +1,4 @@
-"""Many rows, column by column: cheaper to read than a value a row, and what arrays and files are made of."""
+"""Query results stored by column: faster to read than row by row, and ready for arrays and Parquet."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -8,7 +8,7 @@ from sqlalchemy import Result
 
 
 class Columns:
-    """Rows of a query by the names of its columns."""
+    """The rows of a query result, stored as one tuple per column name."""
 
     def __init__(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
@@ -25,11 +25,11 @@ class Columns:
         return self._columns[name]
 
     def rows(self, *names: str) -> Iterator[tuple[Any, ...]]:
-        """Some columns, row by row."""
+        """Iterate over the rows, each as a tuple of the named columns."""
         return zip(*(self._columns[name] for name in names), strict=True)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """All rows of some parts that have the same columns."""
+        """Concatenate the rows of parts that have the same columns."""
         names = list(parts[0]._columns)
         return cls(names, chain.from_iterable(part.rows(*names) for part in parts))

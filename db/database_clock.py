@@ -1,4 +1,4 @@
-"""The database's own clock, as seconds since the epoch, on both databases."""
+"""SQL function for the database's clock, in seconds since the epoch, on SQLite and Postgres."""
 
 from typing import Any
 

@@ -1,18 +1,18 @@
-"""Engines for both databases, set up so that they behave alike.
+"""SQLAlchemy engines for SQLite and Postgres, configured so that both behave alike.
 
-SQLite: WAL, so that readers never wait; a write transaction takes the write lock when it begins (BEGIN
-IMMEDIATE), so it waits its turn instead of failing half-way. `synchronous=NORMAL`: what is committed lies in
-the operating system's cache and survives kill -9 of any process; only a power cut may cost the last moments.
-Python's sqlite3 opens transactions in its own way; we switch that off and send BEGIN ourselves, which works
-alike on Python 3.11 to 3.13.
+SQLite: in WAL mode readers never wait. A write transaction takes the write lock when it begins
+(BEGIN IMMEDIATE), so it waits instead of failing half-way. With `synchronous=NORMAL` committed
+data is in the operating system's cache and survives kill -9 of any process; only a power cut
+may lose the last commits. Python's sqlite3 opens transactions in its own way; we switch that
+off and send BEGIN ourselves, which works the same on Python 3.11 to 3.13.
 
-"database is locked": SQLite itself waits BUSY_TIMEOUT_MS for the write lock, and nothing else waits or
-retries, but for the change of a new file to WAL. Transactions here take milliseconds, so running out of it
-means something is stuck: the caller gets Unavailable with nothing written.
+"database is locked": SQLite waits up to BUSY_TIMEOUT_MS for the write lock. Nothing else waits
+or retries, except the switch of a new file to WAL. Transactions here take milliseconds, so a
+timeout means that something is stuck: the caller gets Unavailable, and nothing is written.
 
-Postgres: a pooler may give every transaction another of its connections (pgbouncer in transaction mode), so
-nothing outlives a transaction, and no statement is prepared (ADR 0049). After a failover an old primary may
-keep its connections open, and only read: a write that it refuses costs all connections of the pool.
+Postgres: a pooler in transaction mode (pgbouncer) may run each transaction on a different
+connection, so no setting outlives a transaction and no statement is prepared (ADR 0049). After
+a failover an old primary may keep its connections open but reject writes: the pool drops them.
 """
 
 import math
@@ -33,40 +33,40 @@ CONNECT_TIMEOUT_SEC = 10
 READ_ONLY: Final = "25006"
 WRITE = "mallorn_write"  # execution option of a connection whose transactions write
 T = TypeVar("T")
-# The server ends a statement at its limit and lets its locks go; the client waits longer for word of it.
+# The server ends a statement at its limit; the client waits for this much longer.
 GRACE_SEC: Final = 1.0
 LOOK_EVERY_SEC: Final = 0.1
 
 
 class AnsweringConnection(psycopg.Connection[Any]):
-    """Closes itself, with an OperationalError, when the server has not answered in time.
+    """Postgres connection that closes and raises OperationalError if the server does not answer in time.
 
-    A server that is stopped, or behind a network that swallows packets, keeps its sockets alive: the kernel
-    confirms what is sent, so neither keepalives nor `tcp_user_timeout` notice, only the client's own clock.
+    The sockets of a stopped server, or one behind a network that drops packets, stay open: a
+    kernel acknowledges what is sent, so keepalives and `tcp_user_timeout` do not help.
     """
 
     limit_sec: float | None = None
 
     def wait(self, gen: PQGen[T], interval: float = LOOK_EVERY_SEC, timeout: float | None = None) -> T:
-        """What psycopg waits with, for every statement, fetch, commit and rollback."""
+        """Wait for the server; psycopg calls this for every statement, fetch, commit and rollback."""
         limit_sec = self.limit_sec if timeout is None else timeout
         if limit_sec is None:
             return super().wait(gen, interval)
-        until_sec = time.monotonic() + limit_sec
+        deadline_sec = time.monotonic() + limit_sec
         try:
             return super().wait(gen, interval, limit_sec)
         except psycopg.OperationalError as error:
-            if time.monotonic() < until_sec:
+            if time.monotonic() < deadline_sec:
                 raise
             self.close()
             raise psycopg.OperationalError(f"no answer within {limit_sec:g} s") from error
 
 
 def parse_url(url: str) -> URL:
-    """The URL with its driver spelled out; InvalidRequest unless it is SQLite in a file or Postgres."""
+    """Return the URL with its driver. Raises InvalidRequest unless it is Postgres or a SQLite file."""
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError):  # the second is what SQLAlchemy makes of a port that is no number
+    except (ArgumentError, ValueError):  # SQLAlchemy raises ValueError if the port is not a number
         raise InvalidRequest(
             f"{url!r} is not the URL of a database", hint="use sqlite:///FILE or postgresql://..."
         ) from None
@@ -83,10 +83,10 @@ def parse_url(url: str) -> URL:
 
 
 def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | None = None) -> Engine:
-    """An engine that connects on first use. Create it in the process that uses it, after any fork.
+    """Return an engine that connects on first use. Create it in the process that uses it, after any fork.
 
-    `answer_sec`: how long Postgres may take for a connection and for a statement; without it as long as it
-    likes for a statement, as migrations need it.
+    `answer_sec` limits how long Postgres may take to connect and to run a statement; None sets
+    no limit for statements, as migrations need. Raises InvalidRequest for a bad URL.
     """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
@@ -111,26 +111,26 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
 
 def _prepare_postgres(engine: Engine, answer_sec: float | None) -> None:
     limit = ""
-    if answer_sec is not None:  # no statement lasts longer, whether the server is slow or silent
+    if answer_sec is not None:  # limits statements whether the server is slow or does not answer
         limit = f"SET LOCAL statement_timeout = {answer_sec * 1000:.0f};"
 
         @event.listens_for(engine, "do_connect")
-        def connect(_dialect: Any, _record: Any, words: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            connection = AnsweringConnection.connect(*words, **named)
+        def connect(_dialect: Any, _record: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            connection = AnsweringConnection.connect(*args, **kwargs)
             connection.limit_sec = answer_sec + GRACE_SEC
             return connection
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
-        # `postgresql_readonly` lets later ones begin with READ WRITE, which a standby does not understand.
-        words = limit + ("" if _writes(connection) else "SET TRANSACTION READ ONLY")
-        if words:
-            connection.exec_driver_sql(words)
+        # With `postgresql_readonly`, others begin with READ WRITE, which a standby rejects.
+        statements = limit + ("" if _writes(connection) else "SET TRANSACTION READ ONLY")
+        if statements:
+            connection.exec_driver_sql(statements)
 
     @event.listens_for(engine, "handle_error")
     def on_error(context: ExceptionContext) -> None:
-        refused = getattr(context.original_exception, "sqlstate", None) == READ_ONLY
-        if refused and context.connection is not None and _writes(context.connection):
+        is_read_only = getattr(context.original_exception, "sqlstate", None) == READ_ONLY
+        if is_read_only and context.connection is not None and _writes(context.connection):
             context.is_disconnect = True
 
 
@@ -155,13 +155,13 @@ def _prepare_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Asks again while another process does the same to a new file: for this lock SQLite does not wait."""
-    until_sec = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    """Switch to WAL mode; retry while another process switches the same new file, as SQLite does not wait."""
+    deadline_sec = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > until_sec:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline_sec:
                 raise
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Compact bytes for what a measurement stores most of: decisions, run times, and texts."""
+"""Compact binary encodings of a measurement's decisions and run times, and of long texts."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ _MAX_TEXT_BYTES = 1 << 30
 
 
 def pack_decisions(decisions: Iterable[int]) -> bytes:
-    """Integers as zigzag varints: one byte for -64..63, which is most of them."""
+    """Encode integers as zigzag varints; -64..63, which most decisions are, take one byte."""
     packed = bytearray()
     for value in decisions:
         rest = value << 1 if value >= 0 else (-value << 1) - 1
@@ -23,7 +23,7 @@ def pack_decisions(decisions: Iterable[int]) -> bytes:
 
 
 def unpack_decisions(packed: bytes) -> tuple[int, ...]:
-    """What pack_decisions packed; raises ValueError on torn bytes."""
+    """Decode the output of `pack_decisions`. Raises ValueError if it ends in the middle of a number."""
     values: list[int] = []
     value = shift = 0
     for byte in packed:
@@ -38,7 +38,7 @@ def unpack_decisions(packed: bytes) -> tuple[int, ...]:
 
 
 def pack_times(times_us: Sequence[float]) -> bytes:
-    """Run times as little-endian float32: seven digits, more than any clock here has."""
+    """Encode run times in µs as little-endian float32: seven digits, more than any clock here has."""
     values = array("f", times_us)
     if byteorder == "big":
         values.byteswap()
@@ -53,7 +53,7 @@ def unpack_times(packed: bytes) -> tuple[float, ...]:
 
 
 def pack_text(text: str) -> bytes:
-    """Text as a zstd frame."""
+    """Compress text, as UTF-8, into a zstd frame."""
     return zstandard.ZstdCompressor(level=_LEVEL).compress(text.encode())
 
 

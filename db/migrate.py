@@ -1,4 +1,4 @@
-"""Migrates a database to this version's tables, and checks that it is there."""
+"""Migrate a database to this version's tables, and check whether it has been migrated."""
 
 import errno
 from pathlib import Path
@@ -15,7 +15,7 @@ from db.translate_driver_errors import translated
 from mallorn.core.errors import Conflict, StorageFull, Unavailable
 from mallorn.core.install_command import upgrade_line
 
-_LOCK = 0x6D616C6C  # "mall": names our advisory lock on a Postgres server
+_LOCK = 0x6D616C6C  # "mall": key of our advisory lock on a Postgres server
 _MIGRATE = "mallorn migrate"
 
 
@@ -30,14 +30,14 @@ class OldTables(Conflict):
 def upgrade(url: str, revision: str = "head") -> None:
     """Run missing migrations in one transaction; a second process waits and then has nothing to do.
 
-    Raises Conflict when the database belongs to a newer Mallorn or to a development version, StorageFull,
-    Unavailable.
+    Raises Conflict for tables of a newer Mallorn or a development version, or a broken
+    reference; StorageFull; Unavailable if the database does not answer.
     """
-    _make_home(url)
+    _create_folder(url)
     # SQLite alters a table by rebuilding it, which foreign keys would treat as a deletion.
     engine = create_engine(url, foreign_keys=False)
     try:
-        # BEGIN IMMEDIATE is the lock on SQLite: the version is read after it is ours.
+        # On SQLite, BEGIN IMMEDIATE takes the lock, before the version is read.
         with translated(), engine.execution_options(**{WRITE: True}).begin() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
@@ -51,15 +51,15 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def check(database: Database) -> None:
-    """Raise Conflict, naming the command to type, unless the tables are this version's (OldTables)."""
+    """Raise OldTables, NewerTables or Conflict, with the command to type, unless tables are current."""
     with translated(), database.engine.connect() as connection:
         _refuse_unknown(connection)
-        found = _revision(connection)
-    if found != _script().get_current_head():
+        revision = _revision(connection)
+    if revision != _script().get_current_head():
         raise OldTables(hint=_MIGRATE)
 
 
-def _make_home(url: str) -> None:
+def _create_folder(url: str) -> None:
     parsed = parse_url(url)
     if parsed.get_backend_name() != "sqlite" or parsed.database is None:
         return
@@ -89,15 +89,17 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _refuse_unknown(connection: Connection) -> None:
-    found = _revision(connection)
-    if found is None or found in {script.revision for script in _script().walk_revisions()}:
+    revision = _revision(connection)
+    if revision is None or revision in {script.revision for script in _script().walk_revisions()}:
         return
-    if found.isdigit():
+    if revision.isdigit():
         raise Conflict(
-            f"the database is of a development version before 0.1.0 (revision {found})",
+            f"the database is of a development version before 0.1.0 (revision {revision})",
             hint="mallorn dataset import DIR --data NEW   (DIR: what its own `dataset export` wrote)",
         )
-    raise NewerTables(f"the database was written by a newer Mallorn (revision {found})", hint=upgrade_line())
+    raise NewerTables(
+        f"the database was written by a newer Mallorn (revision {revision})", hint=upgrade_line()
+    )
 
 
 def _check_references(connection: Connection) -> None:

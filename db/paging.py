@@ -16,23 +16,23 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Some items, and the cursor of the next page; None after the last."""
+    """The items of one page, and the cursor of the next page, which is None on the last page."""
 
     items: list[Item]
     cursor: str | None
 
     def of(self, make: Callable[[Item], Other]) -> "Page[Other]":
-        """The same page of what is made of its items."""
+        """Return the same page with each item converted by `make`."""
         return Page([make(item) for item in self.items], self.cursor)
 
 
 def encode_cursor(*position: str | float) -> str:
-    """The sort key of a page's last item, as text for a URL."""
+    """Encode the sort key of a page's last item as text that is safe in a URL."""
     return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str, *types: type) -> list[Any]:
-    """What encode_cursor encoded; raises InvalidRequest for anything else."""
+    """Decode the output of `encode_cursor`. Raises InvalidRequest unless it holds values of `types`."""
     try:
         position = read_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except ValueError:
@@ -47,14 +47,14 @@ def decode_cursor(cursor: str, *types: type) -> list[Any]:
 def page(
     found: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]
 ) -> Page[Item]:
-    """A page from up to `limit + 1` rows; the extra one only shows that more follow."""
+    """Build a page from up to `limit + 1` rows; the extra row only shows that more rows follow."""
     items = list(found[:limit])
-    more = len(found) > limit
-    return Page(items, encode_cursor(*position(items[-1])) if more else None)
+    has_more = len(found) > limit
+    return Page(items, encode_cursor(*position(items[-1])) if has_more else None)
 
 
 def check_limit(limit: int) -> int:
-    """The limit. Raises InvalidRequest unless it is a valid page size."""
+    """Return `limit`. Raises InvalidRequest unless it is between 1 and MAX_LIMIT."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidRequest(f"limit must be between 1 and {MAX_LIMIT}")
     return limit

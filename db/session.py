@@ -1,4 +1,4 @@
-"""How every process talks to the database: `Database`, with one block for reading and one for writing."""
+"""`Database`, through which each process reads in one kind of block and writes in another."""
 
 import os
 from collections.abc import Iterator
@@ -14,15 +14,16 @@ from db.database_clock import now
 from db.engine import WRITE, create_engine, parse_url
 from db.translate_driver_errors import translated
 
-# Transactions take milliseconds; some of those who read take seconds.
+# Write transactions take milliseconds; some queries take seconds.
 ANSWER_SEC: Final = 30.0
 
 
 class Database:
-    """One database, opened on first use in the process (and again after a fork).
+    """One database; connects on first use in a process, and again after a fork.
 
-    Both blocks raise Unavailable when the database does not answer, StorageFull when its disk is full. Then
-    nothing of a `transaction` is stored and it may be run again. Postgres has `answer_sec` a statement.
+    Both blocks raise Unavailable if the database does not answer and StorageFull if its disk
+    is full. A `transaction` then stores nothing and may be run again. On Postgres,
+    `answer_sec` limits each statement.
 
         with db.session() as session:        # reads one snapshot; writing in it is an error
             job = Jobs(session).get(job_id, owner)
@@ -34,22 +35,22 @@ class Database:
         parse_url(url)
         self.url = url
         self._answer_sec = answer_sec
-        self._engines: dict[int, Engine] = {}  # by process
+        self._engines: dict[int, Engine] = {}  # by process id
 
     @property
     def engine(self) -> Engine:
-        """The engine of this process; connections that a parent process opened are left to it."""
+        """The engine of this process; connections that its parent process opened stay open."""
         pid = os.getpid()
         if pid not in self._engines:
             for inherited in self._engines.values():
                 inherited.dispose(close=False)
-            # Of several threads that come first at once one engine stays, and none has connections yet.
+            # If several threads create an engine at once, one is kept; none is connected yet.
             self._engines.setdefault(pid, create_engine(self.url, answer_sec=self._answer_sec))
         return self._engines[pid]
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Read only, one consistent snapshot: whoever waits for news opens a new one."""
+        """Read one consistent snapshot, without writing; open another session to see later changes."""
         engine = self.engine
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -58,10 +59,10 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """Read and write; commits when the block ends, rolls back when it raises."""
+        """Read and write; commit when the block ends, roll back if it raises."""
         engine = self.engine.execution_options(**{WRITE: True})
-        explained = translated(engine.url.database, self._answer_sec)
-        with explained, _open(engine) as session, session.begin():
+        error_translation = translated(engine.url.database, self._answer_sec)
+        with error_translation, _open(engine) as session, session.begin():
             yield session
 
     def __enter__(self) -> Self:
@@ -84,17 +85,17 @@ class Database:
 
 
 def read_clock(session: Session) -> float:
-    """The database's time, in seconds since the epoch."""
+    """Return the database's time, in seconds since the epoch."""
     return session.execute(select(now())).scalar_one()
 
 
 def _close(connection: DBAPIConnection | None, _: ConnectionPoolEntry) -> None:
-    """What a thread still held when its pool was closed goes back to nobody."""
+    """Close a connection that a thread returns after its pool was disposed of."""
     if connection is not None:
         connection.close()
 
 
 def _open(engine: Engine) -> Session:
-    # Statements go straight to SQL: loaded objects are refreshed by the next read, never patched in Python.
+    # UPDATE and DELETE do not change loaded objects in Python; the next query refreshes them.
     options = {"synchronize_session": False, "populate_existing": True}
     return Session(engine, expire_on_commit=False, execution_options=options)

@@ -1,1 +1,1 @@
-"""What a new database begins with: measurements and bases that come along with the program."""
+"""Measurements and base cost models that Mallorn installs and loads into each new database."""

@@ -1,4 +1,4 @@
-"""Measurements and bases that come along as files, brought into a database once."""
+"""Load the measurements and base cost models that Mallorn installs as files into a database, once."""
 
 import logging
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ from mallorn.core.targets import parse_target
 
 log = logging.getLogger(__name__)
 
-PREFIX: Final = "shipped-"  # of the snapshots that come along; nobody else's begins so
+PREFIX: Final = "shipped-"  # of the names of bundled snapshots only
 FOLDER: Final = Path(str(files("db.bundled"))) / "data"
 LIST: Final = "bases.json"
 
 
 class ShippedBase(BaseModel):
-    """One version of a cost model, its bytes in a file of their own."""
+    """One bundled cost-model version; its bytes are in a separate file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,11 +36,11 @@ class ShippedBase(BaseModel):
 
 
 class Shipped(BaseModel):
-    """The list of what comes along."""
+    """The content of bases.json: the bundled snapshot and the base cost models."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    snapshot: str  # names the rows, and in a database the bases that came along with them
+    snapshot: str  # name of the bundled rows; stored with each base cost model, too
     bases: list[ShippedBase]
 
 
@@ -49,21 +49,21 @@ def rows_in(folder: Path) -> Path:
 
 
 def read_list(folder: Path) -> Shipped | None:
-    """Return the list of a folder; None where there is none."""
-    listed = folder / LIST
-    return Shipped.model_validate_json(listed.read_bytes()) if listed.is_file() else None
+    """Return the parsed bases.json of a folder, or None if the folder has none."""
+    path = folder / LIST
+    return Shipped.model_validate_json(path.read_bytes()) if path.is_file() else None
 
 
 def has_bundled(url: str, folder: Path = FOLDER) -> bool:
-    """Return whether a database has what comes along. Raises MallornError if the files are missing."""
+    """Return whether a database holds the bundled base models. Raises MallornError without bases.json."""
     try:
         return _has(url, _needed_list(folder))
     except (OSError, ValueError):
-        return False  # bring_along says so
+        return False  # bring_along logs the reason
 
 
 def _needed_list(folder: Path) -> Shipped:
-    """Return the list of what comes along. Raises MallornError if there is none."""
+    """Return the parsed bases.json. Raises MallornError if the folder has none."""
     if (shipped := read_list(folder)) is None:
         raise MallornError(
             f"this installation lacks {folder}, the measurements and cost models that come along",
@@ -78,11 +78,11 @@ def _has(url: str, shipped: Shipped) -> bool:
 
 
 def bring_along(url: str, folder: Path = FOLDER) -> int:
-    """Store the rows and bases that this version has and the database has not; how many rows were new.
+    """Store the bundled rows and base models if the database lacks them; return the number of new rows.
 
-    The bases come last, in one transaction: where they are, everything is. Versions that somebody trained or
-    chose there stay the active ones. Files that cannot be read cost no start: the database begins without.
-    Raises MallornError where the files are not there.
+    The base models are stored last, in one transaction, so a database that has them has the
+    rows, too. Versions that a user trained or activated stay active. Files that cannot be read
+    are logged, and the service still starts. Raises MallornError if bases.json is missing.
     """
     try:
         shipped = _needed_list(folder)
@@ -103,7 +103,7 @@ def bring_along(url: str, folder: Path = FOLDER) -> int:
 
 def _store_bases(database: Database, shipped: Shipped, blobs: Mapping[str, bytes]) -> None:
     with database.transaction() as session:
-        for base in shipped.bases[:1]:  # two services that start at once take turns here
+        for base in shipped.bases[:1]:  # services that start at the same time wait for this lock
             CostModels(session).lock_target(Targets(session).ensure(parse_target(base.target)).id)
         if not CostModels(session).knows(shipped.snapshot):
             for base in shipped.bases:
@@ -113,9 +113,9 @@ def _store_bases(database: Database, shipped: Shipped, blobs: Mapping[str, bytes
 def _store(session: Session, base: ShippedBase, snapshot: str, blob: bytes) -> None:
     target_id = Targets(session).ensure(parse_target(base.target)).id
     models = CostModels(session)
-    before = models.latest(base.family, target_id, base.name)
-    ours = before is None or (before.snapshot or "").startswith(PREFIX)
-    new = NewCostModel(
+    latest = models.latest(base.family, target_id, base.name)
+    has_no_user_version = latest is None or (latest.snapshot or "").startswith(PREFIX)
+    model = NewCostModel(
         family=base.family,
         target_id=target_id,
         name=base.name,
@@ -123,7 +123,7 @@ def _store(session: Session, base: ShippedBase, snapshot: str, blob: bytes) -> N
         rows=base.rows,
         metrics=base.metrics,
         blob=blob,
-        parent_id=before.id if before and ours else None,
+        parent_id=latest.id if latest and has_no_user_version else None,
         snapshot=snapshot,
     )
-    models.add(new, active=ours)
+    models.add(model, active=has_no_user_version)

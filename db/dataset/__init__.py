@@ -1,1 +1,1 @@
-"""The dataset as a whole: snapshots, export to Parquet, import."""
+"""Snapshots of the measurement dataset, its export to Parquet and its import."""

@@ -1,4 +1,4 @@
-"""What a Parquet file unpacks to, known before it is unpacked: a few kilobytes may hold terabytes."""
+"""Limit what a Parquet file may unpack to, before it is unpacked: a few KB may hold terabytes."""
 
 from pathlib import Path
 from typing import Final
@@ -9,19 +9,19 @@ import pyarrow.parquet as pq
 
 from mallorn.core.errors import InvalidRequest
 
-MOST_BYTES: Final = 1 << 30  # of a row group, and of the texts of a batch
+MOST_BYTES: Final = 1 << 30  # limit for a row group, and for the texts of a batch
 AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)"
 
 
 def check_groups(path: Path, file: pq.ParquetFile) -> None:
-    """Raise InvalidRequest for a file with a row group that no memory should hold."""
+    """Raise InvalidRequest if a row group of the file unpacks to more than MOST_BYTES."""
     groups = range(file.metadata.num_row_groups)
-    _check(path, max((file.metadata.row_group(at).total_byte_size for at in groups), default=0))
+    _check(path, max((file.metadata.row_group(index).total_byte_size for index in groups), default=0))
 
 
 def check_texts(path: Path, batch: pa.RecordBatch) -> None:
-    """Raise InvalidRequest where texts that the file has once are those of so many rows that together they
-    are too long; the batch has them as dictionaries."""
+    """Raise InvalidRequest if the texts of all rows of a batch total more than MOST_BYTES. The file, and
+    the batch's dictionary columns, store a text that many rows share only once."""
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):
             lengths = pc.binary_length(column.dictionary).take(column.indices)

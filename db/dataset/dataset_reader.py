@@ -1,4 +1,4 @@
-"""Opens an exported dataset and finds out, before anything is stored, whether all of it can be read."""
+"""Open an exported dataset and check, before anything is stored, that all of it can be read."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from mallorn.core.storable_json import read_json, told
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import unpack_choices
 
-BATCH_ROWS: Final = 10_000  # what is in memory, and in one transaction, at a time
+BATCH_ROWS: Final = 10_000  # rows in memory, and in one transaction, at a time
 DAMAGE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 _TEXTS: Final = {
     table.name: [field.name for field in table.schema if field.type == pa.string()] for table in TABLES
@@ -36,37 +36,38 @@ _TEXTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DatasetReader:
-    """An export that can be read to its last row."""
+    """An export whose files were checked to the last row."""
 
     directory: Path
     snapshot: dict[str, object]
     rows: int
-    widths: dict[str, int]  # how many decisions a sketch has, by its key
-    refused: Mapping[str, str] = field(default_factory=dict)  # nothing: it believes what it reads
+    widths: dict[str, int]  # number of decisions of each sketch, by sketch key
+    refused: Mapping[str, str] = field(default_factory=dict)  # empty: this reader refuses no key
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
-        """The rows of a table, a bounded number at a time."""
+        """Yield the rows of a table in batches of at most `size`."""
         absent = dict.fromkeys(ADDED.intersection(table.schema.names))
         for batch in _open(self.directory, table).iter_batches(size, columns=table.schema.names):
             yield [absent | row for row in batch.to_pylist()]
 
 
 def open_parcel(directory: Path) -> DatasetReader:
-    """Check heads, columns and checksums of all three files, and that they belong together.
+    """Check metadata, columns and checksums of all three files, and that they belong together.
 
-    Raises NotFound for a missing file, InvalidRequest with one sentence for anything else that is wrong.
+    Raises NotFound if a file is missing, InvalidRequest with one sentence for other faults.
     """
     files = {table.name: _open(directory, table) for table in TABLES}
     heads = [_head(directory / table.file, files[table.name]) for table in TABLES]
     if any(head != heads[0] for head in heads):
         raise InvalidRequest(f"the files in {directory} are of different snapshots", hint=AGAIN)
-    rows, announced = files[MEASUREMENT_TABLE.name].metadata.num_rows, heads[0].get("rows")
-    if rows != announced:
+    rows, expected_rows = files[MEASUREMENT_TABLE.name].metadata.num_rows, heads[0].get("rows")
+    if rows != expected_rows:
         raise InvalidRequest(
-            f"{directory} holds {rows} of the {told(announced)} rows of its snapshot", hint=AGAIN
+            f"{directory} holds {rows} of the {told(expected_rows)} rows of its snapshot", hint=AGAIN
         )
-    workloads = {row["key"] for row in _texts(directory, WORKLOAD_TABLE, "args", "features")}
-    widths = {row["key"]: _width(row["choices"]) for row in _texts(directory, SKETCH_TABLE, "choices")}
+    workloads = {row["key"] for row in _parsed_rows(directory, WORKLOAD_TABLE, "args", "features")}
+    sketches = _parsed_rows(directory, SKETCH_TABLE, "choices")
+    widths = {row["key"]: _width(row["choices"]) for row in sketches}
     _check_measurements(directory, {WORKLOAD_TABLE: workloads, SKETCH_TABLE: set(widths)})
     return DatasetReader(directory, heads[0], rows, widths)
 
@@ -86,25 +87,26 @@ def _open(directory: Path, table: Table) -> pq.ParquetFile:
 
 
 def _check_version(path: Path, file: pq.ParquetFile) -> None:
-    found = (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
-    if found == str(VERSION):
+    version = (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    if version == str(VERSION):
         return
-    if found.isdigit():
+    if version.isdigit():
         raise InvalidRequest(
-            f"{path} has schema version {told(found)}, this Mallorn reads {VERSION}", hint=upgrade_line()
+            f"{path} has schema version {told(version)}, this Mallorn reads {VERSION}", hint=upgrade_line()
         )
     raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
 
 
-def _check_columns(path: Path, found: pa.Schema, table: Table) -> None:
-    missing = [name for name in table.schema.names if name not in {*found.names, *ADDED}]
+def _check_columns(path: Path, schema: pa.Schema, table: Table) -> None:
+    missing = [name for name in table.schema.names if name not in {*schema.names, *ADDED}]
     if missing:
         raise InvalidRequest(f"{path} lacks the column {', '.join(missing)}", hint=AGAIN)
-    for wanted in (each for each in table.schema if each.name in found.names):
-        if found.field(wanted.name).type != wanted.type:
-            kind = found.field(wanted.name).type
+    for column in (column for column in table.schema if column.name in schema.names):
+        if schema.field(column.name).type != column.type:
+            column_type = schema.field(column.name).type
             raise InvalidRequest(
-                f"the column {wanted.name} of {path} holds {told(kind)} instead of {wanted.type}", hint=AGAIN
+                f"the column {column.name} of {path} holds {told(column_type)} instead of {column.type}",
+                hint=AGAIN,
             )
 
 
@@ -115,8 +117,8 @@ def _head(path: Path, file: pq.ParquetFile) -> dict[str, object]:
         raise InvalidRequest(f"{path} does not name its snapshot", hint=AGAIN) from None
 
 
-def _texts(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
-    """The rows of a small table, their JSON parsed."""
+def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
+    """Yield the rows of a small table with the JSON columns parsed. Raises InvalidRequest for bad rows."""
     batches = _batches(directory, table, 100)
     for row in (row for batch in batches for row in batch.select(table.schema.names).to_pylist()):
         if None in row.values():
@@ -135,16 +137,16 @@ def _width(choices: Any) -> int:
         raise InvalidRequest("a sketch has choices that are none", hint=AGAIN) from None
 
 
-def _check_measurements(directory: Path, known: Mapping[Table, set[str]]) -> None:
-    """Read every page of every column once: what is torn in the middle shows nowhere else."""
+def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None:
+    """Read every page of every column once: damage in the middle of a file shows nowhere else."""
     targets: set[str | None] = set()
     evaluators: set[str | None] = set()
     for batch in _batches(directory, MEASUREMENT_TABLE, BATCH_ROWS):
         for column, table in (("workload", WORKLOAD_TABLE), ("sketch", SKETCH_TABLE)):
-            named = set(batch.column(column).unique().to_pylist())
-            if unknown := sorted(map(str, named - known[table] - {None})):
+            used_keys = set(batch.column(column).unique().to_pylist())
+            if missing_keys := sorted(map(str, used_keys - keys[table] - {None})):
                 path = directory / table.file
-                raise InvalidRequest(f"{path} lacks {told(unknown[0])}, which was measured", hint=AGAIN)
+                raise InvalidRequest(f"{path} lacks {told(missing_keys[0])}, which was measured", hint=AGAIN)
         targets.update(batch.column("target").unique().to_pylist())
         evaluators.update(batch.column("evaluator").unique().to_pylist())
     for text in sorted(targets - {None}, key=str):
@@ -153,12 +155,12 @@ def _check_measurements(directory: Path, known: Mapping[Table, set[str]]) -> Non
         try:
             read_json(text)
         except ValueError:
-            wrong = f"{directory / MEASUREMENT_TABLE.file} has an evaluator that is no JSON: {told(text)}"
-            raise InvalidRequest(wrong, hint=AGAIN) from None
+            message = f"{directory / MEASUREMENT_TABLE.file} has an evaluator that is no JSON: {told(text)}"
+            raise InvalidRequest(message, hint=AGAIN) from None
 
 
 def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatch]:
-    """All columns, those that we do not know too."""
+    """Yield a table in batches with all of its columns, including columns that are not in our schema."""
     path = directory / table.file
     _open(directory, table)
     try:
@@ -166,7 +168,7 @@ def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatc
             path, page_checksum_verification=True, read_dictionary=_TEXTS[table.name]
         ) as file:
             for batch in file.iter_batches(size):
-                batch.validate(full=True)  # whether its texts are texts
+                batch.validate(full=True)  # checks that texts are valid UTF-8
                 check_texts(path, batch)
                 yield batch
     except DAMAGE as error:
@@ -174,5 +176,5 @@ def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatc
 
 
 def _unreadable(path: Path, error: Exception) -> InvalidRequest:
-    said = told(str(error).partition("\n")[0])
-    return InvalidRequest(f"{path} is torn or no Parquet: {said}", hint=AGAIN)
+    reason = told(str(error).partition("\n")[0])
+    return InvalidRequest(f"{path} is torn or no Parquet: {reason}", hint=AGAIN)

@@ -1,4 +1,4 @@
-"""Writes a frozen set of measurements as Parquet, with the workloads and sketches they are made of."""
+"""Write a snapshot of measurements as Parquet files, with the workloads and sketches they refer to."""
 
 import errno
 import os
@@ -25,13 +25,13 @@ from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.states import MeasurementKind
 from mallorn.core.storable_json import compact_json
 
-GROUP_ROWS: Final = 20_000  # a row group, and with it what is in memory at a time
+GROUP_ROWS: Final = 20_000  # rows of a row group, and thus in memory at a time
 TEXTS: Final = 100  # programs and traces in memory at a time
 
 
 @dataclass(slots=True)
 class Written:
-    """What an export holds."""
+    """The number of measurements that an export wrote, and the ids of their workloads and sketches."""
 
     measurements: int = 0
     workloads: set[int] = field(default_factory=set)
@@ -41,13 +41,14 @@ class Written:
 def export(
     database: Database, snapshot: Snapshot, directory: Path, progress: Progress = silent
 ) -> dict[str, object]:
-    """Write a snapshot's rows into a directory that appears when it is complete, and say what it holds.
+    """Write a snapshot's rows into a directory that appears once it is complete; return a summary.
 
-    Raises Conflict for a directory that holds something, InvalidRequest for one that cannot be written.
+    Raises Conflict if `directory` is a file or is not empty, InvalidRequest if it cannot be
+    written, StorageFull if the disk is full.
     """
     frozen = SnapshotReader.of(database, snapshot)
     head = describe(snapshot, frozen.source)
-    with _appearing(directory) as draft:
+    with _new_directory(directory) as draft:
         written = _write_measurements(database, frozen, head, draft, progress)
         _write(draft, WORKLOAD_TABLE, head, _workloads(database, sorted(written.workloads)))
         _write(draft, SKETCH_TABLE, head, _sketches(database, sorted(written.sketches)))
@@ -61,8 +62,8 @@ def export(
 
 
 @contextmanager
-def _appearing(directory: Path) -> Iterator[Path]:
-    """A directory beside the one that was asked for, which takes its place at the end."""
+def _new_directory(directory: Path) -> Iterator[Path]:
+    """Yield a draft directory, which is renamed to `directory` when the block ends without an error."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise Conflict(f"{directory} is there already", hint=f"mallorn dataset export {directory}-2")
     try:
@@ -88,7 +89,7 @@ def _write_measurements(
     written = Written()
 
     def groups() -> Iterator[pa.Table]:
-        for page in _regrouped(frozen.pages(database, progress)):
+        for page in _join_small_pages(frozen.pages(database, progress)):
             written.measurements += len(page)
             written.workloads.update(page["workload_id"])
             written.sketches.update(page["sketch_id"])
@@ -98,16 +99,16 @@ def _write_measurements(
     return written
 
 
-def _regrouped(pages: Iterable[Columns]) -> Iterator[Columns]:
-    """Small pages of a narrow selection together, so that row groups are worth their heads."""
-    waiting: list[Columns] = []
+def _join_small_pages(pages: Iterable[Columns]) -> Iterator[Columns]:
+    """Join the small pages of a narrow selection, so that row groups are large enough."""
+    buffer: list[Columns] = []
     for page in pages:
-        waiting.append(page)
-        if sum(map(len, waiting)) >= GROUP_ROWS:
-            yield Columns.joined(waiting)
-            waiting = []
-    if waiting:
-        yield Columns.joined(waiting)
+        buffer.append(page)
+        if sum(map(len, buffer)) >= GROUP_ROWS:
+            yield Columns.joined(buffer)
+            buffer = []
+    if buffer:
+        yield Columns.joined(buffer)
 
 
 def _write(draft: Path, table: Table, head: Mapping[str, object], groups: Iterable[pa.Table]) -> None:
@@ -117,28 +118,31 @@ def _write(draft: Path, table: Table, head: Mapping[str, object], groups: Iterab
             writer.write_table(group)
 
 
-def _measurements(page: Columns, own: str, contexts: dict[int, Context]) -> pa.Table:
+def _measurements(page: Columns, own_key: str, contexts: dict[int, Context]) -> pa.Table:
     facts = {
         number: [context.host_class, context.tvm_version, context.threads, compact_json(context.evaluator)]
         for number, context in contexts.items()
     }
-    nowhere = [None] * len(CONTEXT)
-    of_rows = [nowhere if number is None else facts[number] for number in page["context_id"]]
-    made = {
-        **dict(zip(CONTEXT, zip(*of_rows, strict=True), strict=True)),
-        "dataset": [source or own for source in page["source"]],
-        "row": [there if source else here for source, there, here in page.rows("source", "source_row", "id")],
+    no_context = [None] * len(CONTEXT)
+    row_contexts = [no_context if number is None else facts[number] for number in page["context_id"]]
+    converted_columns = {
+        **dict(zip(CONTEXT, zip(*row_contexts, strict=True), strict=True)),
+        "dataset": [source or own_key for source in page["source"]],
+        "row": [
+            source_row if source else row_id
+            for source, source_row, row_id in page.rows("source", "source_row", "id")
+        ],
         "kind": [MeasurementKind(kind).measured for kind in page["kind"]],
         "decisions": [unpack_decisions(packed) for packed in page["decisions"]],
         "run_us": [unpack_times(packed or b"") for packed in page["run_us"]],
     }
     schema = MEASUREMENT_TABLE.schema
-    as_stored = {name: page[name] for name in schema.names if name not in made}
-    return pa.Table.from_pydict(made | as_stored, schema=schema)
+    stored_columns = {name: page[name] for name in schema.names if name not in converted_columns}
+    return pa.Table.from_pydict(converted_columns | stored_columns, schema=schema)
 
 
 def _workloads(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
-    for some in _chunks(ids):
+    for chunk in _chunks(ids):
         with database.session() as session:
             rows = [
                 _row(
@@ -148,17 +152,17 @@ def _workloads(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
                     args=compact_json(row.args),
                     features=compact_json(row.features),
                 )
-                for row in Workloads(session).get_many(some)
+                for row in Workloads(session).get_many(chunk)
             ]
         yield pa.Table.from_pylist(rows, schema=WORKLOAD_TABLE.schema)
 
 
 def _sketches(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
-    for some in _chunks(ids):
+    for chunk in _chunks(ids):
         with database.session() as session:
             rows = [
                 _row(SKETCH_TABLE, row, trace=trace_of(row), choices=compact_json(row.choices))
-                for row in Sketches(session).rows(some)
+                for row in Sketches(session).rows(chunk)
             ]
         yield pa.Table.from_pylist(rows, schema=SKETCH_TABLE.schema)
 

@@ -1,7 +1,7 @@
-"""Brings an exported dataset in. Its rows teach cost models and searchers here, and are never promoted.
+"""Import an exported dataset. Cost models and searchers learn from its rows; none becomes a schedule.
 
-A batch is a transaction, and a row that is here already is passed over: an import that was interrupted leaves
-whole batches, and the same command finishes it.
+Each batch is one transaction, and rows that exist already are skipped: an interrupted import
+leaves complete batches, and the same command finishes it.
 """
 
 import json
@@ -36,7 +36,7 @@ COPIED: Final = (
 
 
 class Parcel(Protocol):
-    """An export that can be read to its last row."""
+    """An export from which rows are imported."""
 
     @property
     def rows(self) -> int: ...
@@ -44,7 +44,7 @@ class Parcel(Protocol):
     def widths(self) -> Mapping[str, int]: ...
     @property
     def refused(self) -> Mapping[str, str]:
-        """Why programs and traces among the rows so far are left out, by their keys."""
+        """Reasons for refusing programs and traces of the batches read so far, by their keys."""
         ...
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterable[list[Row]]: ...
@@ -52,16 +52,16 @@ class Parcel(Protocol):
 
 @dataclass(slots=True)
 class Imported:
-    """What became of an export's rows."""
+    """How many rows of an export were added, were known already, or were skipped."""
 
     added: int = 0
     known: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)  # by what was wrong with them
+    skipped: Counter[str] = field(default_factory=Counter)  # by reason
 
 
 @dataclass(slots=True)
 class Names:
-    """Ids here by what the files call them: as many as there are workloads, sketches and contexts."""
+    """Ids in this database, by the keys that the files use. Holds no entry per measurement."""
 
     workloads: dict[str, int] = field(default_factory=dict)
     sketches: dict[str, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Names:
 
 
 def import_dataset(database: Database, directory: Path, progress: Progress = silent) -> Imported:
-    """Store what an export of ours holds and this dataset does not; its keys are believed.
+    """Store the rows of a Mallorn export that this dataset lacks; the export's keys are trusted.
 
     Raises InvalidRequest or NotFound, with nothing stored, unless every file can be read to its end.
     """
@@ -79,7 +79,7 @@ def import_dataset(database: Database, directory: Path, progress: Progress = sil
 
 
 def import_parcel(database: Database, parcel: Parcel, progress: Progress = silent) -> Imported:
-    """Store what an export holds and this dataset does not, without rows of programs or traces it refuses."""
+    """Store the rows of an export that this dataset lacks, except faulty rows and refused keys."""
     names = Names()
     for batch in parcel.batches(WORKLOAD_TABLE, TEXTS):
         workloads = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]
@@ -90,15 +90,15 @@ def import_parcel(database: Database, parcel: Parcel, progress: Progress = silen
         sketches = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
         with database.transaction() as session:
             names.sketches |= Sketches(session).ensure_many(sketches, imported=True)
-    result, done = Imported(), 0
+    result, rows_done = Imported(), 0
     for batch in parcel.batches(MEASUREMENT_TABLE):
-        good = _good(batch, parcel, result)
+        good_rows = _good_rows(batch, parcel, result)
         with database.transaction() as session:
-            added = ForeignRows(session).add([_columns(session, row, names) for row in good])
+            added = ForeignRows(session).add([_columns(session, row, names) for row in good_rows])
         result.added += added
-        result.known += len(good) - added
-        done += len(batch)
-        progress(done, parcel.rows)
+        result.known += len(good_rows) - added
+        rows_done += len(batch)
+        progress(rows_done, parcel.rows)
     return result
 
 
@@ -106,17 +106,17 @@ def _parsed(row: Row, *json_columns: str) -> Row:
     return row | {name: json.loads(row[name]) for name in json_columns}
 
 
-def _good(batch: Iterable[Row], parcel: Parcel, result: Imported) -> list[Row]:
-    good = []
+def _good_rows(batch: Iterable[Row], parcel: Parcel, result: Imported) -> list[Row]:
+    good_rows = []
     for row in batch:
         keys = row["workload"], row["sketch"]
-        refused = next((parcel.refused[key] for key in keys if key in parcel.refused), None)
-        wrong = refused or flaw(row, parcel.widths)
-        if wrong is None:
-            good.append(row)
+        refusal = next((parcel.refused[key] for key in keys if key in parcel.refused), None)
+        reason = refusal or flaw(row, parcel.widths)
+        if reason is None:
+            good_rows.append(row)
         else:
-            result.skipped[wrong] += 1
-    return good
+            result.skipped[reason] += 1
+    return good_rows
 
 
 def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
@@ -141,7 +141,7 @@ def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
 
 def _context(session: Session, target_id: int, facts: Sequence[Any], names: Names) -> int | None:
     if None in facts:
-        return None  # it failed before it reached a device
+        return None  # the candidate failed before it reached a device
     key = target_id, *facts
     if key not in names.contexts:
         host_class, tvm_version, threads, evaluator = facts

@@ -11,8 +11,8 @@ import pyarrow as pa
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 
-Row = dict[str, Any]  # of a file, before it is checked
-# Increased when a reader of old files would misread new ones; tests keep frozen files of each version.
+Row = dict[str, Any]  # a row of a file, before it is checked
+# Increase it if old readers would misread new files; tests keep example files per version.
 VERSION: Final = 1
 VERSION_KEY: Final = b"mallorn.schema"
 SNAPSHOT_KEY: Final = b"mallorn.snapshot"
@@ -20,14 +20,14 @@ TABLE_KEY: Final = b"mallorn.table"
 
 MEASUREMENTS: Final = pa.schema(
     [
-        pa.field("dataset", pa.string(), nullable=False),  # the dataset that measured it, and its id there
+        pa.field("dataset", pa.string(), nullable=False),  # the dataset that measured it; `row`: id there
         pa.field("row", pa.int64(), nullable=False),
         pa.field("kind", pa.string(), nullable=False),  # `trial`, or `finish`: a repeat of the best
         pa.field("workload", pa.string(), nullable=False),
         pa.field("op", pa.string(), nullable=False),
         pa.field("flops", pa.float64(), nullable=False),
         pa.field("target", pa.string(), nullable=False),  # canonical JSON
-        pa.field("host_class", pa.string()),  # the measuring context; null: it never reached a device
+        pa.field("host_class", pa.string()),  # measuring context; null: never reached a device
         pa.field("tvm_version", pa.string()),
         pa.field("threads", pa.int32()),
         pa.field("evaluator", pa.string()),  # JSON
@@ -37,18 +37,18 @@ MEASUREMENTS: Final = pa.schema(
         pa.field("outcome", pa.string(), nullable=False),
         pa.field("run_us", pa.list_(pa.float32()), nullable=False),
         pa.field("latency_us", pa.float64()),
-        pa.field("bound_us", pa.float64()),  # in place of the latency, where others had its processors
-        pa.field("disturbed", pa.float64()),  # the share of its times in which they had; null: not known
+        pa.field("bound_us", pa.float64()),  # replaces the latency if other processes used its CPUs
+        pa.field("disturbed", pa.float64()),  # share of its times when they did; null: unknown
         pa.field("error", pa.string()),
         pa.field("origin", pa.string(), nullable=False),
         pa.field("predicted", pa.float64()),
         pa.field("build_ms", pa.float64()),
         pa.field("run_ms", pa.float64()),
-        pa.field("model", pa.string()),  # the network whose job measured it; null: from another dataset
+        pa.field("model", pa.string()),  # the network whose job measured it; null: imported
         pa.field("created_at", pa.float64(), nullable=False),  # seconds since the epoch
     ]
 )
-# Older exports do not have these.
+# Columns that older exports lack.
 ADDED: Final = frozenset({"bound_us", "disturbed"})
 WORKLOADS: Final = pa.schema(
     [
@@ -77,7 +77,7 @@ SKETCHES: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One file of an export."""
+    """The name and the schema of one file of an export."""
 
     name: str
     schema: pa.Schema
@@ -87,7 +87,7 @@ class Table:
         return f"{self.name}.parquet"
 
     def with_head(self, snapshot: Mapping[str, object]) -> pa.Schema:
-        """The schema with its version and snapshot in the metadata."""
+        """Return the schema with the format version, table name and snapshot in its metadata."""
         return self.schema.with_metadata(
             {
                 VERSION_KEY: str(VERSION),
@@ -113,7 +113,7 @@ OUTCOMES: Final = frozenset(Outcome)
 
 
 def flaw(row: Row, widths: Mapping[str, int]) -> str | None:
-    """What is wrong, in a word or two; None for a good row. `widths`: decisions of each sketch."""
+    """Return what is wrong with a row, in a few words, or None. `widths`: decisions by sketch key."""
     if any(row[name] is None for name in NEEDED):
         return "missing value"
     if row["kind"] not in KINDS or row["outcome"] not in OUTCOMES:
@@ -124,11 +124,11 @@ def flaw(row: Row, widths: Mapping[str, int]) -> str | None:
         return "text"
     if not math.isfinite(row["created_at"]) or row["created_at"] <= 0:
         return "date"
-    ok = row["outcome"] == Outcome.OK
+    is_ok = row["outcome"] == Outcome.OK
     time_us = row["latency_us"] if row["bound_us"] is None else row["bound_us"]
-    if ok != bool(row["run_us"]) or ok != (time_us is not None):
-        return "times of a failure" if not ok else "no times"
-    if ok and any(row[name] is None for name in CONTEXT):
+    if is_ok != bool(row["run_us"]) or is_ok != (time_us is not None):
+        return "times of a failure" if not is_ok else "no times"
+    if is_ok and any(row[name] is None for name in CONTEXT):
         return "no measuring context"
-    times_us = [time_us, *row["run_us"]] if ok else []
+    times_us = [time_us, *row["run_us"]] if is_ok else []
     return None if all(time is not None and 0 < time < math.inf for time in times_us) else "latency"

@@ -1,4 +1,4 @@
-"""Freezes a set of measurements under a name, and reads it again."""
+"""Freeze a set of measurements under a name, and read it again."""
 
 import hashlib
 import re
@@ -14,18 +14,18 @@ from db.tables import Snapshot
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.states import MeasurementKind
 
-PAGE_ROWS: Final = 10_000  # what is in memory at a time
+PAGE_ROWS: Final = 10_000  # rows in memory at a time
 NAME: Final = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
-Progress = Callable[[int, int], None]  # how far, of how much
+Progress = Callable[[int, int], None]  # called with the part done and the total
 
 
 def silent(_done: int, _total: int) -> None:
-    """Progress that nobody watches."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReader:
-    """A set of rows that stays as it is: what is selected among those up to a mark."""
+    """Reads a fixed set of rows: those with ids up to `upto` that `selection` matches."""
 
     selection: Selection
     upto: int
@@ -33,13 +33,13 @@ class SnapshotReader:
 
     @classmethod
     def of(cls, database: Database, snapshot: Snapshot) -> "SnapshotReader":
-        """What a stored snapshot stands for."""
+        """Return the reader for a stored snapshot."""
         with database.transaction() as session:
             source = Sources(session).own().key
         return cls(Selection.from_dict(snapshot.filter), snapshot.upto, source)
 
     def pages(self, database: Database, progress: Progress = silent) -> Iterator[Columns]:
-        """The rows in the order of their ids. Each page is a transaction of its own, so none lasts long."""
+        """Yield pages of rows in the order of ids, each from its own transaction, so none lasts long."""
         after = 0
         while after < self.upto:
             with database.session() as session:
@@ -47,9 +47,9 @@ class SnapshotReader:
                 end = rows.page_end(after, self.upto, PAGE_ROWS)
                 if end is None:
                     break
-                found = rows.page(self.selection, after, end)
-            if len(found):
-                yield found
+                page = rows.page(self.selection, after, end)
+            if len(page):
+                yield page
             after = end
             progress(after, self.upto)
 
@@ -57,9 +57,10 @@ class SnapshotReader:
 def take_snapshot(
     database: Database, name: str | None, selection: Selection, progress: Progress = silent
 ) -> Snapshot:
-    """Name the measurements there are now; without a name the rows name themselves, the same ones alike.
+    """Freeze the measurements stored now as snapshot `name`, by default named after its rows' digest.
 
-    Raises Conflict for a name that is taken, NotFound for a filter that nothing here could match.
+    Raises InvalidRequest for an invalid name, Conflict for one that is taken, NotFound if the
+    selection names something that this dataset does not hold.
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidRequest(
@@ -72,20 +73,20 @@ def take_snapshot(
         rows.check(selection)
         frozen = SnapshotReader(selection, rows.settled_mark(), Sources(session).own().key)
     count, digest = _digest(database, frozen, progress)
-    chosen = name or f"rows-{digest[:12]}"
+    label = name or f"rows-{digest[:12]}"
     with database.transaction() as session:
-        known = Snapshots(session).find(chosen) if name is None else None
-        return known or Snapshots(session).add(chosen, frozen.upto, selection.as_dict(), count, digest)
+        existing = Snapshots(session).find(label) if name is None else None
+        return existing or Snapshots(session).add(label, frozen.upto, selection.as_dict(), count, digest)
 
 
 def check_snapshot(database: Database, snapshot: Snapshot, progress: Progress = silent) -> bool:
-    """Whether its rows are still those that were frozen."""
-    found = _digest(database, SnapshotReader.of(database, snapshot), progress)
-    return found == (snapshot.rows, snapshot.digest)
+    """Return whether the snapshot's rows are still those that were frozen."""
+    current = _digest(database, SnapshotReader.of(database, snapshot), progress)
+    return current == (snapshot.rows, snapshot.digest)
 
 
 def describe(snapshot: Snapshot, source: str) -> dict[str, object]:
-    """A snapshot as it is told to others."""
+    """Return a snapshot's fields and the key of its dataset, for files and messages."""
     return {
         "name": snapshot.name,
         "dataset": source,
@@ -101,21 +102,21 @@ def _digest(database: Database, frozen: SnapshotReader, progress: Progress) -> t
     count, digest = 0, hashlib.sha256()
     for page in frozen.pages(database, progress):
         count += len(page)
-        for line in _essences(page, frozen.source):
+        for line in _digest_inputs(page, frozen.source):
             digest.update(line)
     return count, digest.hexdigest()
 
 
-def _essences(page: Columns, own: str) -> Iterator[bytes]:
-    """What happened to which candidate, where and when; not the numbers that only this database gives."""
-    identity = page.rows("source", "source_row", "id")
+def _digest_inputs(page: Columns, own_key: str) -> Iterator[bytes]:
+    """Yield each row's candidate, outcome and origin as bytes, without ids that only this database uses."""
+    origins = page.rows("source", "source_row", "id")
     facts = page.rows("workload", "target", "sketch", "outcome", "kind", "created_at")
     contents = page.rows("decisions", "run_us")
-    for (source, there, here), (*of, kind, created_at), (decisions, run_us) in zip(
-        identity, facts, contents, strict=True
+    for (source, source_row, row_id), (*keys, kind, created_at), (decisions, run_us) in zip(
+        origins, facts, contents, strict=True
     ):
-        who = source or own, str(there if source else here)
-        what = *of, MeasurementKind(kind).measured, repr(created_at)
+        origin = source or own_key, str(source_row if source else row_id)
+        texts = *keys, MeasurementKind(kind).measured, repr(created_at)
         times = run_us or b""
         sizes = str(len(decisions)), str(len(times))
-        yield "\n".join((*who, *what, *sizes)).encode() + decisions + times
+        yield "\n".join((*origin, *texts, *sizes)).encode() + decisions + times

@@ -1,8 +1,8 @@
-"""Every query of the project, one file an aggregate.
+"""Every query of the project, one module per aggregate.
 
-A repository is a small class over a Session and never commits: the caller's `with db.transaction()` does.
-User-facing queries take `owner`; None is the system itself and sees all.
+A repository is a small class over a Session. It never commits: the caller's `db.transaction()`
+does. Queries for users take `owner`; None stands for the system, which sees all rows.
 
-Lock order, which keeps Postgres free of deadlocks: a job's row (`lock_job`) before its rounds, several rows
-of one table in the order of their keys.
+To avoid deadlocks on Postgres, lock a job's row (`lock_job`) before its rounds, and lock
+several rows of one table in the order of their keys.
 """

@@ -1,4 +1,4 @@
-"""API keys: made, found by what was presented, replaced, revoked."""
+"""Create, check, list, rotate and revoke API keys."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,110 +18,111 @@ from mallorn.core.settings import Settings
 from mallorn.core.values.access_control import ApiKey, NewApiKey
 
 DAY_SEC: Final = 24 * 3600.0
-USED_SEC: Final = 60.0  # a key in use writes no oftener than this
+USED_SEC: Final = 60.0  # least time between two writes of a key's last use
 
 
 class ApiKeys(Repository):
-    """Keys by their first part; `owner` None stands for all owners."""
+    """API keys by id, the key's first part; `owner` None stands for all owners."""
 
     def exist(self) -> bool:
-        """Whether there ever was one: revoking the last opens no door."""
+        """Return whether there ever was a key: after the last is revoked, requests still need one."""
         return bool(self.session.scalar(select(exists().select_from(ApiKeyRow))))
 
     def create(self, owner: str, name: str, scopes: Sequence[Scope], days: float | None = None) -> NewApiKey:
-        """Make a key, which is never told again. Raises Conflict for an owner who was put out."""
+        """Create a key; only this call ever returns it. Raises Conflict if the owner is banned."""
         if Owners(self.session).is_put_out(owner):
             raise Conflict(f"{owner} was put out of this service", hint=f"mallorn owners let-in {owner}")
         key_id = new_id()
         key = new_key(key_id)
-        made = read_clock(self.session)
+        created_at = read_clock(self.session)
         row = ApiKeyRow(
             id=key_id,
             owner=owner,
             name=name,
             digest=digest_of(key),
             scopes=[str(scope) for scope in scopes],
-            created_at=made,
-            expires_at=None if days is None else made + days * DAY_SEC,
+            created_at=created_at,
+            expires_at=None if days is None else created_at + days * DAY_SEC,
         )
         self.session.add(row)
         self.session.flush()
         return NewApiKey.from_row(row, key=key)
 
     def presented(self, digest: str) -> ApiKey | None:
-        """The key of this digest, whether it is still good or not; the one before while it is let in."""
-        before = and_(ApiKeyRow.previous_digest == digest, ApiKeyRow.previous_until > now())
-        query = select(ApiKeyRow).where(or_(ApiKeyRow.digest == digest, before))
+        """Return the key with this digest, valid or not, or whose previous secret is still accepted."""
+        is_previous = and_(ApiKeyRow.previous_digest == digest, ApiKeyRow.previous_until > now())
+        query = select(ApiKeyRow).where(or_(ApiKeyRow.digest == digest, is_previous))
         row = self.session.scalars(query).one_or_none()
         return None if row is None else ApiKey.from_row(row)
 
     def opens(self, key_id: str, digest: str) -> bool:
-        """Whether this is the key as its last rotation made it."""
-        newest = ApiKeyRow.id == key_id, ApiKeyRow.digest == digest
-        return bool(self.session.scalar(select(exists().where(*newest))))
+        """Return whether this digest is of the key's current secret, and not of its previous one."""
+        is_current = ApiKeyRow.id == key_id, ApiKeyRow.digest == digest
+        return bool(self.session.scalar(select(exists().where(*is_current))))
 
     def used(self, key_id: str) -> None:
-        """It was presented just now."""
-        long_ago = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < until(-USED_SEC))
-        self.changed(_one(key_id).where(long_ago).values(last_used_at=now()))
+        """Record that a request used this key now."""
+        is_old = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < until(-USED_SEC))
+        self.changed(_update(key_id).where(is_old).values(last_used_at=now()))
 
     def list(self, owner: str | None = None) -> list[ApiKey]:
-        """Newest first, revoked ones too."""
+        """Return an owner's keys, newest first, including revoked ones."""
         query = select(ApiKeyRow).order_by(ApiKeyRow.created_at.desc(), ApiKeyRow.id)
         if owner is not None:
             query = query.where(ApiKeyRow.owner == owner)
         return [ApiKey.from_row(row) for row in self.session.scalars(query)]
 
     def get(self, key_id: str, owner: str | None = None) -> ApiKey:
-        """Raises NotFound for a key that is not there, or another owner's."""
+        """Return a key. Raises NotFound if there is none or it is another owner's."""
         row = self.session.get(ApiKeyRow, key_id)
         if row is None or owner not in (None, row.owner):
             raise NotFound(f"there is no API key {key_id}", hint="mallorn keys")
         return ApiKey.from_row(row)
 
     def rotate(self, key: ApiKey, grace_sec: float = 0.0, by: str | None = None) -> NewApiKey:
-        """Another secret for the same key, for as long as it was made for; so long the old one is let in.
+        """Give a key a new secret with the same lifetime; accept the old one for `grace_sec` more.
 
-        `by`: the digest of what has to be the key still. Raises Conflict for a key that is over: it stays so.
+        `by`: the digest that the key must still have. Raises Conflict for a revoked or expired
+        key, or if its digest is no longer `by`.
         """
-        secret, made = new_key(key.id), read_clock(self.session)
-        ends = None if key.expires_at is None else made + key.expires_at - key.created_at
-        fresh = {"digest": digest_of(secret), "created_at": made, "expires_at": ends, "last_used_at": None}
-        # The old secret's end is not moved with the new one's.
-        old_end = made + grace_sec if key.expires_at is None else min(made + grace_sec, key.expires_at)
+        secret, start = new_key(key.id), read_clock(self.session)
+        end = None if key.expires_at is None else start + key.expires_at - key.created_at
+        new = {"digest": digest_of(secret), "created_at": start, "expires_at": end, "last_used_at": None}
+        # The old secret expires no later than it would have without the rotation.
+        old_end = start + grace_sec if key.expires_at is None else min(start + grace_sec, key.expires_at)
         old = {"previous_digest": ApiKeyRow.digest, "previous_until": old_end}
-        lasts = or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > now())
-        still = true() if by is None else ApiKeyRow.digest == by
-        good = _one(key.id).where(ApiKeyRow.revoked_at.is_(None), lasts, still)
-        if not self.changed(good.values(**fresh, **old)):
-            over = "has expired, or was rotated before," if key.revoked_at is None else "was revoked,"
-            raise Conflict(f"the API key {key.id} {over} and stays so", hint="mallorn keys create NAME")
+        is_unexpired = or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > now())
+        is_current = true() if by is None else ApiKeyRow.digest == by
+        valid_key = _update(key.id).where(ApiKeyRow.revoked_at.is_(None), is_unexpired, is_current)
+        if not self.changed(valid_key.values(**new, **old)):
+            why = "has expired, or was rotated before," if key.revoked_at is None else "was revoked,"
+            raise Conflict(f"the API key {key.id} {why} and stays so", hint="mallorn keys create NAME")
         return NewApiKey(**self.get(key.id).model_dump(), key=secret)
 
     def revoke(self, key_id: str) -> None:
-        """It opens nothing from now on. A second time changes nothing."""
-        self.changed(_one(key_id).where(ApiKeyRow.revoked_at.is_(None)).values(revoked_at=now()))
+        """Revoke a key permanently; does nothing if it is revoked already."""
+        self.changed(_update(key_id).where(ApiKeyRow.revoked_at.is_(None)).values(revoked_at=now()))
 
 
-def _one(key_id: str) -> Update:
+def _update(key_id: str) -> Update:
     return update(ApiKeyRow).where(ApiKeyRow.id == key_id)
 
 
 def asks_for_keys(known: Settings) -> bool:
-    """Return whether callers need a key; True for a server that does not answer: it may hold some."""
+    """Return whether callers need a key; True if Postgres does not answer, as it may hold some."""
     if known.api_keys or known.oidc_issuer:
         return True
     try:
         with Database(known.database_url) as database, database.session() as session:
             return ApiKeys(session).exist()
-    except DBAPIError:  # it has no such table yet
+    except DBAPIError:  # the table does not exist yet
         return False
     except Unavailable:
         return not known.database_url.startswith("sqlite")
 
 
 def holds_keys(url: str) -> bool:
-    """Whether there ever was an API key in this database; one that is not there yet holds none."""
+    """Return whether this database ever held a key; False if missing, unreachable or not migrated."""
     try:
         with Database(url) as database:
             check(database)

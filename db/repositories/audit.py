@@ -1,4 +1,4 @@
-"""The audit log: who did what, kept until it is old."""
+"""The audit log: owners' requests, deleted when they are old."""
 
 from dataclasses import asdict, dataclass
 
@@ -12,7 +12,7 @@ from mallorn.core.values.access_control import AuditEntry
 
 @dataclass(frozen=True, slots=True)
 class NewAuditEntry:
-    """A request that is answered: by whom, and whose key it changed if it was one."""
+    """An answered request: the owner who sent it and, if it changed a key, the key's owner (`subject`)."""
 
     owner: str
     key_id: str
@@ -27,21 +27,21 @@ class Audit(Repository):
     """Entries in the order in which they were written."""
 
     def add(self, entry: NewAuditEntry) -> None:
-        """It was just answered."""
+        """Add the entry of a request that was just answered."""
         self.session.add(AuditRow(**asdict(entry)))
 
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
-        """Newest first: what this owner did, and what others did to the owner's keys; None stands for all."""
+        """Return a page, newest first, of requests by an owner or on the owner's keys; None: of all."""
         before = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
         query = select(AuditRow).where(before).order_by(AuditRow.id.desc()).limit(check_limit(limit) + 1)
-        if owner is not None:  # each half by its own index
+        if owner is not None:  # each of the two columns has its own index
             newest = select(AuditRow.id).where(before).order_by(AuditRow.id.desc()).limit(limit + 1)
-            mine = (newest.where(column == owner).subquery() for column in (AuditRow.owner, AuditRow.subject))
-            query = query.where(AuditRow.id.in_(union(*(select(half.c.id) for half in mine))))
-        found = [AuditEntry.from_row(row) for row in self.session.scalars(query)]
-        return page(found, limit, lambda entry: (entry.id,))
+            ids = (newest.where(column == owner).subquery() for column in (AuditRow.owner, AuditRow.subject))
+            query = query.where(AuditRow.id.in_(union(*(select(half.c.id) for half in ids))))
+        entries = [AuditEntry.from_row(row) for row in self.session.scalars(query)]
+        return page(entries, limit, lambda entry: (entry.id,))
 
     def forget(self, days: float, limit: int) -> int:
-        """Delete entries older than that, the oldest first; how many."""
+        """Delete up to `limit` entries older than `days` days, oldest first; return how many."""
         old = select(AuditRow.id).where(AuditRow.at < until(-days * 86400)).order_by(AuditRow.at).limit(limit)
         return self.changed(delete(AuditRow).where(AuditRow.id.in_(old)))

@@ -1,4 +1,4 @@
-"""What the repositories share: the session, upserts for both databases, and the lock on a job."""
+"""Base class of all repositories: the session, upserts for both databases, and locks on jobs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from db.database_clock import now
 from db.tables import Base, Job
 from mallorn.core.states import Cause
 
-ERROR_CHARS = 600  # of an error's last words that a row keeps
+ERROR_CHARS = 600  # a row stores this much of the end of an error message
 
 
 class Repository:
@@ -22,55 +22,55 @@ class Repository:
         self.session = session
 
     def insert(self, table: type[Base]) -> sqlite.Insert | postgresql.Insert:
-        """An INSERT with the ON CONFLICT clauses that both databases know."""
+        """Return an INSERT that offers the ON CONFLICT clauses of both databases."""
         if self.session.get_bind().dialect.name == "postgresql":
             return postgresql.insert(table)
         return sqlite.insert(table)
 
     def among(self, column: InstrumentedAttribute[Any], values: Iterable[object]) -> ColumnElement[bool]:
-        """Whether a column is one of these, however many: as one parameter, where 65,535 are the most."""
+        """Return SQL: whether a column is one of `values`, sent as one parameter (the limit is 65,535)."""
         if self.session.get_bind().dialect.name == "postgresql":
             return column == any_(literal(list(values), postgresql.ARRAY(column.type)))
-        each = func.json_each(json.dumps(list(values))).table_valued("value")
-        return column.in_(select(each.c.value))
+        elements = func.json_each(json.dumps(list(values))).table_valued("value")
+        return column.in_(select(elements.c.value))
 
     def changed(self, statement: Executable) -> int:
-        """Run an UPDATE or DELETE and say how many rows it touched."""
+        """Run an UPDATE or DELETE and return the number of affected rows."""
         result = self.session.execute(statement)
         assert isinstance(result, CursorResult)  # noqa: S101 - tells mypy what execute() returns for DML
         return result.rowcount
 
     def for_each(self, statement: Executable, rows: Sequence[Mapping[str, object]]) -> int:
-        """Run one prepared statement for any number of rows and say how many it touched."""
-        # Through the connection: the ORM would write the values into ever longer statements.
+        """Run one prepared statement for any number of rows; return the number of affected rows."""
+        # Through the connection, because the ORM would put all values into one long statement.
         options = {"preserve_rowcount": True}
         return self.session.connection().execute(statement, rows, execution_options=options).rowcount
 
     def hold(self, name: str) -> None:
-        """Let nobody else hold this name until the transaction ends; SQLite has one writer anyway."""
+        """Hold an exclusive lock on a name until the transaction ends; SQLite has only one writer."""
         if self.session.get_bind().dialect.name == "postgresql":
             self.session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
     def lock_jobs(self, ids: Select[str]) -> None:
-        """Hold these jobs' rows until the transaction ends; SQLite holds the whole database anyway."""
+        """Lock these jobs' rows until the transaction ends; SQLite locks the entire database."""
         rows = select(Job.id).where(Job.id.in_(ids)).order_by(Job.id)
         self.session.execute(rows.with_for_update(key_share=True)).all()
 
     def lock_job(self, job_id: str) -> None:
-        """Hold one job's row until the transaction ends."""
+        """Lock one job's row until the transaction ends."""
         self.session.execute(select(Job.id).where(Job.id == job_id).with_for_update(key_share=True)).all()
 
 
 def until(seconds: float) -> ColumnElement[float]:
-    """A moment from now by the database's clock."""
+    """Return SQL: the time `seconds` from now, by the database's clock."""
     return now() + seconds
 
 
 def said(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
-    """The columns of a job that say why it is where it is: to people, and to programs."""
+    """Return the columns that explain a job's state: the reason as text, and its cause for programs."""
     return {"reason": reason, "cause": cause, "cause_detail": detail}
 
 
 def owned(owner: str | None) -> ColumnElement[bool]:
-    """Restricts a query that reads or joins jobs to one owner's."""
+    """Return SQL: whether the job of a query is the owner's; true for all jobs if `owner` is None."""
     return true() if owner is None else Job.owner == owner

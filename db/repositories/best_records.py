@@ -1,4 +1,4 @@
-"""The fastest record of every workload on a target, of each measuring context its own."""
+"""The fastest measurement of every workload on a target, in each measuring context."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _AGAIN: Final = (MeasurementKind.FINISH, MeasurementKind.FOREIGN_FINISH)
 
 @dataclass(frozen=True, slots=True)
 class BestRecord:
-    """A measurement, and all that names it elsewhere."""
+    """A measurement, with fields that identify it in other datasets."""
 
     op: str
     workload_id: int
@@ -32,33 +32,33 @@ class BestRecord:
 
 
 class BestRecords(Repository):
-    """Reads across owners what is everybody's."""
+    """Reads measurements of all owners, except those of private programs."""
 
     def knows(self, dataset: str, row: int) -> bool:
-        """Whether a record that a folder tells of is here: a row of ours, or of the dataset it came from."""
+        """Return whether row `row` of the dataset with key `dataset`, ours or another, is stored here."""
         source = self.session.scalars(select(SourceDataset).where(SourceDataset.key == dataset)).one_or_none()
         if source is None:
             return False
-        ours = Measurement.id == row, Measurement.source_id.is_(None)
-        theirs = Measurement.source_row == row, Measurement.source_id == source.id
-        query = select(Measurement.id).where(*(ours if source.own else theirs)).limit(1)
+        own_row = Measurement.id == row, Measurement.source_id.is_(None)
+        imported_row = Measurement.source_row == row, Measurement.source_id == source.id
+        query = select(Measurement.id).where(*(own_row if source.own else imported_row)).limit(1)
         return self.session.scalar(query) is not None
 
     def of_target(self, target_id: int, own: str) -> Sequence[BestRecord]:
-        """By operator, the workload's key, then the fastest context first; `own` names this dataset.
+        """Return the best records by operator, workload key and latency; `own` is this dataset's key.
 
-        What a finish measured again comes before any trial, which may have been lucky. Times inside a model
-        are left out where the workload was timed outside one: a database of TVM would compare both.
+        Repeated times of a finish come before trials, which may be short by chance. Times
+        inside a model are left out if the workload was timed outside one, as TVM would compare both.
         """
         place = func.row_number().over(
             partition_by=(Measurement.workload_id, Measurement.context_id),
             order_by=(Measurement.kind.not_in(_AGAIN), Measurement.latency_us, Measurement.id),
         )
-        timed = Measurement.target_id == target_id, Measurement.context_id.is_not(None), is_not_refuted()
+        conditions = Measurement.target_id == target_id, Measurement.context_id.is_not(None), is_not_refuted()
         ranked = (
             select(Measurement.id, place.label("place"))
             .join(Workload, Workload.id == Measurement.workload_id)
-            .where(*timed, shared())
+            .where(*conditions, shared())
             .subquery()
         )
         columns = {
@@ -81,9 +81,9 @@ class BestRecords(Repository):
             .order_by(Workload.op, Workload.key, Measurement.latency_us, Context.key)
         )
         rows = self.session.execute(query).all()
-        alone = {row.workload_id for row in rows if not is_inside_model(row.evaluator)}
+        timed_outside = {row.workload_id for row in rows if not is_inside_model(row.evaluator)}
         return [
             BestRecord(**{name: row._mapping[name] for name in columns}, trial=trial_of(row))
             for row in rows
-            if not is_inside_model(row.evaluator) or row.workload_id not in alone
+            if not is_inside_model(row.evaluator) or row.workload_id not in timed_outside
         ]

@@ -1,4 +1,4 @@
-"""Hours of jobs whose times disagree with others of the same candidates: their host was in use."""
+"""Find hours in which a job's times are longer than other times of the same candidates: a busy host."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from db.tables import Measurement
 from mallorn.core.states import MeasurementKind
 
 HOUR_SEC: Final = 3600
-# Times a candidate's shortest time in its context. A timing that was broken off early is off by less.
+# Ratio to its candidate's shortest time above which a time counts as too long.
 BEYOND_NOISE: Final = 1.3
-# Of an hour's candidates that were timed more often; and how many there must be of them.
+# Least share and number of too long times among an hour's comparable times.
 MOST: Final = 0.5
 FEWEST: Final = 3
 
@@ -27,53 +27,53 @@ _Again = aliased(Measurement, name="again")
 
 @dataclass(frozen=True, slots=True)
 class BusyHour:
-    """An hour of a job in which most of what can be compared took too long."""
+    """An hour of a job in which most comparable trials took too long."""
 
     job_id: str
     since: float  # seconds since the epoch
-    rows: int  # trials that nothing tells apart from those
-    times: float  # too long, in the median
+    rows: int  # all trials of the hour whose disturbance is unknown
+    times: float  # median factor by which they took too long
 
 
 class BusyHours(Repository):
-    """Finds times that were stored before timings told what disturbed them."""
+    """Finds disturbed times among those stored before timings recorded disturbance."""
 
     def busy_hours(self) -> Sequence[BusyHour]:
-        """In the order of time."""
-        slower = defaultdict[tuple[str, int], list[float]](list)
+        """Return the busy hours of all jobs, oldest first."""
+        ratios_by_hour = defaultdict[tuple[str, int], list[float]](list)
         for job_id, created_at, us, shortest_us in self.session.execute(_compared()):
-            slower[job_id, int(created_at // HOUR_SEC)].append(us / shortest_us)
-        found: list[BusyHour] = []
-        for (job_id, hour), ratios in sorted(slower.items(), key=lambda item: item[0][1]):
-            late = [ratio for ratio in ratios if ratio > BEYOND_NOISE]
+            ratios_by_hour[job_id, int(created_at // HOUR_SEC)].append(us / shortest_us)
+        busy_hours: list[BusyHour] = []
+        for (job_id, hour), ratios in sorted(ratios_by_hour.items(), key=lambda item: item[0][1]):
+            high_ratios = [ratio for ratio in ratios if ratio > BEYOND_NOISE]
             since = float(hour * HOUR_SEC)
-            if len(late) < max(FEWEST, MOST * len(ratios)):
+            if len(high_ratios) < max(FEWEST, MOST * len(ratios)):
                 continue
             trials = select(func.count()).select_from(Measurement).where(_of_hour(job_id, since))
             if rows := self.session.scalar(trials):
-                found.append(BusyHour(job_id, since, rows, median(late)))
-        return found
+                busy_hours.append(BusyHour(job_id, since, rows, median(high_ratios)))
+        return busy_hours
 
     def mark(self, hour: BusyHour) -> int:
-        """Its times are upper bounds from now on; how many they are."""
+        """Turn the times of an hour into upper bounds; return how many there were."""
         return Withdrawals(self.session).doubt(_of_hour(hour.job_id, hour.since), 1 - 1 / hour.times)
 
 
 def _of_hour(job_id: str, since: float) -> ColumnElement[bool]:
-    during = Measurement.created_at >= since, Measurement.created_at < since + HOUR_SEC
+    in_hour = Measurement.created_at >= since, Measurement.created_at < since + HOUR_SEC
     unknown = Measurement.disturbed.is_(None), Measurement.latency_us.is_not(None)
-    return and_(Measurement.job_id == job_id, Measurement.kind == MeasurementKind.TRIAL, *during, *unknown)
+    return and_(Measurement.job_id == job_id, Measurement.kind == MeasurementKind.TRIAL, *in_hour, *unknown)
 
 
 def _compared() -> Select[*tuple[Any, ...]]:
-    """Trials of which nothing is known, with the shortest time that their candidate has in their context."""
+    """Query trials of unknown disturbance with their candidate's shortest other time in the context."""
     names = "workload_id", "target_id", "context_id", "sketch_id", "decisions"
-    same = and_(*(getattr(_Again, name) == getattr(Measurement, name) for name in names))
-    own = _Again.id != Measurement.id, _Again.kind.in_(_TIMED), _Again.latency_us.is_not(None)
+    same_candidate = and_(*(getattr(_Again, name) == getattr(Measurement, name) for name in names))
+    other_rows = _Again.id != Measurement.id, _Again.kind.in_(_TIMED), _Again.latency_us.is_not(None)
     shortest = func.min(_Again.latency_us)
     return (
         select(Measurement.job_id, Measurement.created_at, Measurement.latency_us, shortest)
-        .join(_Again, and_(same, *own))
+        .join(_Again, and_(same_candidate, *other_rows))
         .where(Measurement.kind == MeasurementKind.TRIAL, Measurement.disturbed.is_(None))
         .where(Measurement.latency_us.is_not(None), Measurement.job_id.is_not(None))
         .group_by(Measurement.id)

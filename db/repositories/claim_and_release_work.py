@@ -1,4 +1,4 @@
-"""What it means for rounds and jobs that work is claimed, given back, lost, or failed for good."""
+"""Claim, return, lose or fail work, with the effects on its round and its job."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,12 +21,12 @@ SILENT: Final = "its worker died or went silent"
 
 
 class WorkItems(Repository):
-    """Rounds and stages by who works at them. Every method but `claim` does nothing for an old hold."""
+    """Rounds and job stages as leased work. All methods but `claim` ignore a lease that has ended."""
 
     def claim(self, item: WorkItem, worker: str, lease_sec: float) -> LeaseToken | None:
-        """Take a round or a stage; None if another has it, or its job is in no state for it.
+        """Lease a round or a stage; None if another worker holds it or its job's state does not allow it.
 
-        Of imports the one whose turn it is.
+        For an import, lease the import whose turn it is, which may be of another job.
         """
         if item.kind is WorkKind.IMPORT:
             item = WorkItem(WorkKind.IMPORT, self._begin_import(item.subject))
@@ -35,92 +35,92 @@ class WorkItems(Repository):
         return Jobs(self.session).claim_stage(item.subject, STATES[item.kind], worker, lease_sec)
 
     def _begin_import(self, job_id: str) -> str:
-        """Return the job to import for this one's message: that of the owner whose turn is longest ago.
+        """Return the job to import for the message of `job_id`: of the owner served longest ago.
 
-        Messages come in the order of submission, and name one job each. A job that came back is imported for
-        its own message alone: another may be all that it waits for.
+        Messages arrive in the order of submission, and each names one job. If `job_id` was
+        returned during its import, return it: this message may be the only one that it gets.
         """
-        free = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None), LeaseRow.sent_at.is_not(None)
-        begun = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
-        came_back = select(Job.id).where(*begun, *free)
-        last = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
-        turn = last.group_by(Job.owner).subquery()
+        is_free = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None), LeaseRow.sent_at.is_not(None)
+        is_importing = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
+        returned = select(Job.id).where(*is_importing, *is_free)
+        last_starts = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
+        turn = last_starts.group_by(Job.owner).subquery()
         queued = select(Job.id).join(turn, turn.c.owner == Job.owner).where(Job.state == JobState.QUEUED)
         order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
         first = queued.order_by(*order).limit(1)
-        while self.session.scalar(came_back) is None and (chosen := self.session.scalar(first)) is not None:
-            if Jobs(self.session).move(chosen, [JobState.QUEUED], JobState.IMPORTING):
-                return chosen
+        while self.session.scalar(returned) is None and (next_id := self.session.scalar(first)) is not None:
+            if Jobs(self.session).move(next_id, [JobState.QUEUED], JobState.IMPORTING):
+                return next_id
         return job_id
 
     def put_off(self, hold: LeaseToken, error: MallornError) -> bool:
-        """The same as `give_back`, for what will not be there in a moment: it is sent like a lost message."""
+        """Return unfinished work like `give_back`, but resend its message only after a longer time."""
         return self.give_back(hold, error, later=True)
 
     def give_back(self, hold: LeaseToken, error: MallornError, *, later: bool = False) -> bool:
-        """Let another take unfinished work, with a word to its job about what is waited for."""
-        job_id, words = self._job_of(hold), error.reason
+        """Return unfinished work for another worker, and show in its job what the work waits for."""
+        job_id, reason = self._job_of(hold), error.reason
         if hold.item.kind is WorkKind.ROUND:
-            given_back = self._close(hold, RoundState.QUEUED, words)
+            is_returned = self._close(hold, RoundState.QUEUED, reason)
         else:
             self.lock_job(job_id)
-            given_back = Leases(self.session).give_back(hold, later)
-        if given_back and words:
-            Jobs(self.session).say(job_id, words)
-        return given_back
+            is_returned = Leases(self.session).give_back(hold, later)
+        if is_returned and reason:
+            Jobs(self.session).say(job_id, reason)
+        return is_returned
 
     def expire(self, job_id: str | None) -> Sequence[Loss]:
-        """Take work of a job from holders that went silent, and tell it."""
-        lost = Leases(self.session).expire(job_id)
-        for loss in lost:
-            self._tell(loss, None)
-        return lost
+        """End a job's expired leases, and record the losses in the job's log."""
+        losses = Leases(self.session).expire(job_id)
+        for loss in losses:
+            self._record_loss(loss, None)
+        return losses
 
     def lose(self, hold: LeaseToken, error: MallornError, most: int = MAX_LOSSES) -> Loss | None:
-        """Count a loss of work that broke off now; it is given up when it has lost `most` holders."""
+        """Count a loss of work that was interrupted; give the work up after `most` losses."""
         self.lock_job(self._job_of(hold))
         loss = Leases(self.session).lose(hold, most)
         if loss is not None:
-            self._tell(loss, error)
+            self._record_loss(loss, error)
         return loss
 
     def die(self, hold: LeaseToken, error: MallornError) -> None:
-        """Count a kill from outside, which cut the work short: it is tried far more often."""
+        """Count a kill from outside, which interrupted the work; give it up only after MAX_DEATHS kills."""
         self.lock_job(self._job_of(hold))
         loss = Leases(self.session).die(hold)
         if loss is not None:
-            self._tell(loss, error, MAX_DEATHS)
+            self._record_loss(loss, error, MAX_DEATHS)
 
     def leave_to_another_host(self, hold: LeaseToken, error: MallornError) -> None:
-        """The host is at fault, which is no loss of the work's.
+        """Return work that this worker's host cannot do, without counting a loss.
 
-        A round that three hosts could not do, or three times all workers that there are, pauses its job until
-        one is mended.
+        If three hosts could not do a round, or three attempts on all able workers failed,
+        pause its job until a user has repaired a host.
         """
         if hold.item.kind is not WorkKind.ROUND:
             self.give_back(hold, error)
             return
         row = Leases(self.session).get(hold.item)
         left_by, workers = [*(row.left_by or ()), row.holder or ""], Workers(self.session)
-        tried_all = len(left_by) >= MAX_LOSSES and not workers.able() - set(left_by)
+        has_tried_all = len(left_by) >= MAX_LOSSES and not workers.able() - set(left_by)
         job_id = row.job_id or ""
         self.lock_job(job_id)
-        if tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:
+        if has_tried_all or len(workers.hosts(left_by)) >= MAX_LOSSES:
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, job_id, error)
         elif Leases(self.session).leave(hold, left_by):
-            self._tell(Loss(hold, job_id, given_up=False), error)
+            self._record_loss(Loss(hold, job_id, given_up=False), error)
             Jobs(self.session).say(job_id, error.reason)
 
     def give_up(self, hold: LeaseToken, error: MallornError) -> None:
-        """Try it no more: a round is one of many, a stage is all that there is of its job."""
+        """Stop trying: give a round up, as its job has others; fail the job of a stage."""
         if hold.item.kind is WorkKind.ROUND:
             self.lose(hold, error, most=1)
         else:
             self.fail(hold, error)
 
     def fail(self, hold: LeaseToken, error: MallornError) -> None:
-        """End the job: nothing of it can be done as it was asked for."""
+        """Fail the job of this work, because the job cannot be done as requested."""
         job_id = self._job_of(hold)
         if hold.item.kind is not WorkKind.ROUND:
             fail_job(self.session, job_id, STATES[hold.item.kind], error, hold)
@@ -133,37 +133,37 @@ class WorkItems(Repository):
     def _job_of(self, hold: LeaseToken) -> str:
         return Leases(self.session).get(hold.item).job_id or ""
 
-    def _tell(self, loss: Loss, error: MallornError | None, most: int = MAX_LOSSES) -> None:
-        """`error` None: the holder went silent."""
+    def _record_loss(self, loss: Loss, error: MallornError | None, limit: int = MAX_LOSSES) -> None:
+        """Record a loss in the job's log. `error` None: the lease expired."""
         if loss.hold.item.kind is WorkKind.ROUND:
-            self._lost_round(loss, SILENT if error is None else error.message[-ERROR_CHARS:])
+            self._return_round(loss, SILENT if error is None else error.message[-ERROR_CHARS:])
         elif loss.hold.item.kind in STATES:
-            self._lost_stage(loss, STATES[loss.hold.item.kind], error, most)
+            self._return_stage(loss, STATES[loss.hold.item.kind], error, limit)
 
-    def _lost_round(self, loss: Loss, error: str) -> None:
+    def _return_round(self, loss: Loss, error: str) -> None:
         rounds, round_id = Rounds(self.session), int(loss.hold.item.subject)
         rounds.move(round_id, RoundState.POISON if loss.given_up else RoundState.QUEUED, error=error)
-        event = RoundPoisonedEvent if loss.given_up else RoundReturnedEvent
-        told = event(round=rounds.get(round_id).index, attempt=loss.hold.attempt, error=error)
-        Events(self.session).append(loss.job_id, told)
+        event_type = RoundPoisonedEvent if loss.given_up else RoundReturnedEvent
+        event = event_type(round=rounds.get(round_id).index, attempt=loss.hold.attempt, error=error)
+        Events(self.session).append(loss.job_id, event)
 
-    def _lost_stage(self, loss: Loss, state: JobState, error: MallornError | None, most: int) -> None:
+    def _return_stage(self, loss: Loss, state: JobState, error: MallornError | None, limit: int) -> None:
         job_id = loss.job_id
         if loss.given_up:
             if error is None:
                 reason = f"{SILENT} {MAX_DEATHS} times"
-                failed = FailedEvent(why=reason)
+                failed_event = FailedEvent(why=reason)
             else:
-                reason = _broke_off(state, f"{most} times", error)
-                failed = failure(error)
+                reason = _interruption(state, f"{limit} times", error)
+                failed_event = failure(error)
             Jobs(self.session).move(job_id, [state], JobState.FAILED, reason)
-            Events(self.session).append(job_id, failed)
+            Events(self.session).append(job_id, failed_event)
             return
         if error is not None:
-            Jobs(self.session).say(job_id, _broke_off(state, "and is tried again", error))
-        returned = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
-        Events(self.session).append(job_id, returned)
+            Jobs(self.session).say(job_id, _interruption(state, "and is tried again", error))
+        returned_event = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
+        Events(self.session).append(job_id, returned_event)
 
 
-def _broke_off(state: JobState, how: str, error: MallornError) -> str:
-    return f"{state} broke off {how}: {error.headline}\n{error.hint}".strip()
+def _interruption(state: JobState, consequence: str, error: MallornError) -> str:
+    return f"{state} broke off {consequence}: {error.headline}\n{error.hint}".strip()

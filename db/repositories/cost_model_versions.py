@@ -1,4 +1,4 @@
-"""Versions of cost models as users see them, and rollback."""
+"""List cost-model versions for users, and activate one of them, such as an earlier version."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from mallorn.core.values.cost_model_version import CostModelVersion
 
 
 class CostModelVersions(Repository):
-    """All versions of all lines; none is deleted, because rounds refer to them."""
+    """Reads and activates cost-model versions. None is ever deleted, because rounds refer to them."""
 
     def page(
         self,
@@ -29,8 +29,8 @@ class CostModelVersions(Repository):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[CostModelVersion]:
-        """Newest first, without those that learned for private jobs of others; `target` is a key."""
-        wanted: list[tuple[Any, Any]] = [
+        """Return a page of versions, newest first, without private ones of others; `target` is a key."""
+        filters: list[tuple[Any, Any]] = [
             (CostModelRow.family, family),
             (TargetRow.key, target),
             (CostModelRow.name, name),
@@ -38,22 +38,22 @@ class CostModelVersions(Repository):
             (CostModelRow.active, active),
         ]
         conditions: list[ColumnElement[bool]] = [
-            column == value for column, value in wanted if value is not None
+            column == value for column, value in filters if value is not None
         ]
         if cursor is not None:
             conditions.append(CostModelRow.id < decode_cursor(cursor, int)[0])
         query = (
             _versions()
-            .where(*conditions, _seen_by(owner))
+            .where(*conditions, _is_visible_to(owner))
             .order_by(CostModelRow.id.desc())
             .limit(check_limit(limit) + 1)
         )
-        found = [_version(row) for row in self.session.execute(query)]
-        return page(found, limit, lambda row: (row.id,))
+        versions = [_version(row) for row in self.session.execute(query)]
+        return page(versions, limit, lambda row: (row.id,))
 
     def get(self, version_id: int, owner: str | None = None) -> CostModelVersion:
-        """Raises NotFound, also for one that learned for private jobs of another owner."""
-        query = _versions().where(CostModelRow.id == version_id, _seen_by(owner))
+        """Return a version. Raises NotFound, also if it was trained for another owner's private jobs."""
+        query = _versions().where(CostModelRow.id == version_id, _is_visible_to(owner))
         row = self.session.execute(query).one_or_none()
         if row is None:
             raise NotFound(f"there is no cost model {version_id}", hint="mallorn costmodels list")
@@ -62,20 +62,20 @@ class CostModelVersions(Repository):
     def activate(self, version_id: int, owner: str | None = None) -> CostModelVersion:
         """Make this version active for new rounds and training. Raises NotFound.
 
-        Rounds that have begun keep the version they froze; later versions are kept.
+        Rounds that exist already keep their version; later versions are not deleted.
         """
         self.get(version_id, owner)
-        found = self.session.get_one(CostModelRow, version_id)
-        CostModels(self.session).lock_target(found.target_id)
-        same = CostModelRow.target_id == found.target_id, CostModelRow.name == found.name
-        line = update(CostModelRow).where(*same, CostModelRow.family == found.family)
-        # Two statements, because a line may never have two active versions.
+        model = self.session.get_one(CostModelRow, version_id)
+        CostModels(self.session).lock_target(model.target_id)
+        same_name = CostModelRow.target_id == model.target_id, CostModelRow.name == model.name
+        line = update(CostModelRow).where(*same_name, CostModelRow.family == model.family)
+        # Two statements, because a model may never have two active versions.
         self.changed(line.where(CostModelRow.active).values(active=False))
         self.changed(line.where(CostModelRow.id == version_id).values(active=True))
         return self.get(version_id, owner)
 
 
-def _seen_by(owner: str | None) -> ColumnElement[bool]:
+def _is_visible_to(owner: str | None) -> ColumnElement[bool]:
     if owner is None:
         return true()
     family = CostModelRow.family
@@ -85,15 +85,15 @@ def _seen_by(owner: str | None) -> ColumnElement[bool]:
 def _versions() -> Select[*tuple[Any, ...]]:
     own, parent = CostModelRow, aliased(CostModelRow)
     model = own.family, own.name, own.version, own.id, own.active
-    learned = own.snapshot, own.seen_upto, own.rows, own.metrics, own.created_at
-    before = own.parent_id, parent.family.label("f"), parent.name.label("n"), parent.version.label("v")
-    query = select(*model, *learned, *before, TargetRow.text.label("target"))
+    training = own.snapshot, own.seen_upto, own.rows, own.metrics, own.created_at
+    parents = own.parent_id, parent.family.label("f"), parent.name.label("n"), parent.version.label("v")
+    query = select(*model, *training, *parents, TargetRow.text.label("target"))
     query = query.join(TargetRow, TargetRow.id == own.target_id)
     return query.join(parent, parent.id == own.parent_id, isouter=True)
 
 
 def _version(row: Row[*tuple[Any, ...]]) -> CostModelVersion:
-    told = row._mapping
+    fields = row._mapping
     parent = None if row.f is None else str(CostModelName(row.f, row.n, row.v))
     full_name = str(CostModelName(row.family, row.name, row.version))
-    return CostModelVersion.model_validate({**told, "full_name": full_name, "parent": parent})
+    return CostModelVersion.model_validate({**fields, "full_name": full_name, "parent": parent})

@@ -1,4 +1,4 @@
-"""Cost models: trained predictors and their versions."""
+"""Cost models: trained predictors of run times, and their versions."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from mallorn.core.cost_model_name import CostModelName, base_family
 
 @dataclass(frozen=True, slots=True)
 class NewCostModel:
-    """A predictor as its trainer made it."""
+    """A trained cost model to be stored as a new version."""
 
     family: str
     target_id: int
@@ -23,65 +23,65 @@ class NewCostModel:
     metrics: dict[str, object]
     blob: bytes
     parent_id: int | None = None
-    snapshot: str | None = None  # the frozen rows it learned from; None: its family's up to seen_upto
+    snapshot: str | None = None  # its training rows; None: those of its family up to seen_upto
 
 
 class Head(NamedTuple):
-    """The active version of a line without its bytes, and what the line's newest version had seen."""
+    """The active version, without its bytes. `seen_upto` and `rows` are those of the newest version."""
 
     id: int
     version: int
     seen_upto: int
     rows: int
-    base: str | None  # the version that it is built on
-    view: str  # what it reads, as its trainer told it; empty: an earlier version trained it
+    base: str | None  # the version of a base model that it extends
+    view: str  # the feature view it reads; empty: an earlier version of Mallorn trained it
 
 
 class BaseHead(NamedTuple):
-    """The active version of a base, without its bytes."""
+    """The active version of a base model, without its bytes."""
 
     id: int
     name: CostModelName
     rows: int
-    view: str  # what it reads, as its trainer told it; empty: an earlier version trained it
+    view: str  # the feature view it reads; empty: an earlier version of Mallorn trained it
 
 
 class BaseElsewhere(NamedTuple):
-    """The active version of a base on another target."""
+    """The active version of a base model for another target."""
 
     head: BaseHead
     target: str
 
 
 class CostModels(Repository):
-    """Cost models by family, target and name: a line. Versions count from 1; one of each line is active."""
+    """Versions of cost models, counted from 1 per family, target and name. At most one each is active."""
 
     def add(self, new: NewCostModel, active: bool = True) -> CostModelRow:
-        """Store the next version, active unless told otherwise."""
-        # Two trainers of one family take turns here.
+        """Store the next version, by default as the active one."""
+        # Two trainers of one family wait for each other here.
         self.lock_target(new.target_id)
-        same = _line(new.family, new.target_id, new.name)
-        version = (self.session.scalar(select(func.max(CostModelRow.version)).where(*same)) or 0) + 1
+        is_same_model = _line(new.family, new.target_id, new.name)
+        version = (self.session.scalar(select(func.max(CostModelRow.version)).where(*is_same_model)) or 0) + 1
         if active:
-            self.changed(update(CostModelRow).where(*same, CostModelRow.active).values(active=False))
-        stored = insert(CostModelRow).values(**asdict(new), version=version, active=active)
-        return self.session.scalars(stored.returning(CostModelRow)).one()
+            self.changed(update(CostModelRow).where(*is_same_model, CostModelRow.active).values(active=False))
+        statement = insert(CostModelRow).values(**asdict(new), version=version, active=active)
+        return self.session.scalars(statement.returning(CostModelRow)).one()
 
     def lock_target(self, target_id: int) -> None:
-        """Hold a target's lines until the transaction ends; SQLite holds the whole database anyway."""
+        """Lock a target's cost models until the transaction ends; SQLite locks the entire database."""
         lock = select(TargetRow.id).where(TargetRow.id == target_id).with_for_update(key_share=True)
         self.session.execute(lock).all()
 
     def latest(self, family: str, target_id: int, name: str) -> CostModelRow | None:
-        """The active version, bytes included."""
+        """Return the active version, including its bytes, or None."""
         query = select(CostModelRow).where(*_line(family, target_id, name), CostModelRow.active)
         return self.session.scalars(query).one_or_none()
 
     def head(self, family: str, target_id: int, name: str) -> Head | None:
-        """The active version, and the rows that its line has seen.
+        """Return the active version, with the rows that the newest version has seen; None if none is active.
 
-        After a rollback the line has seen more than its active version. A refit waits for more rows than the
-        newest version had, or it would undo the rollback at once.
+        After a rollback, the newest version has seen more rows than the active one. The next
+        training waits for more rows than that, or it would undo the rollback at once.
         """
         facts = CostModelRow.version, CostModelRow.seen_upto, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.active, *facts
@@ -96,33 +96,33 @@ class CostModels(Repository):
         return Head(active.id, active.version, newest.seen_upto, newest.rows, base, view)
 
     def bases(self, op: str, target_id: int) -> Sequence[BaseHead]:
-        """The active versions of all models that were pre-trained for an operator, the newest first."""
+        """Return the active versions of the base models for an operator and target, newest first."""
         family = base_family(op)
         facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.name, *facts
-        same = CostModelRow.family == family, CostModelRow.target_id == target_id, CostModelRow.active
-        rows = self.session.execute(select(*columns).where(*same).order_by(CostModelRow.id.desc()))
+        conditions = CostModelRow.family == family, CostModelRow.target_id == target_id, CostModelRow.active
+        rows = self.session.execute(select(*columns).where(*conditions).order_by(CostModelRow.id.desc()))
         return [_base(family, row) for row in rows]
 
     def bases_elsewhere(self, op: str, target_id: int) -> Sequence[BaseElsewhere]:
-        """The active bases of an operator on other targets, those that learned from most rows first."""
+        """Return the active base models for an operator on other targets, those with most rows first."""
         family = base_family(op)
         facts = CostModelRow.version, CostModelRow.rows, CostModelRow.metrics
         columns = CostModelRow.id, CostModelRow.name, *facts, TargetRow.text
-        other = CostModelRow.family == family, CostModelRow.target_id != target_id, CostModelRow.active
-        query = select(*columns).join(TargetRow, TargetRow.id == CostModelRow.target_id).where(*other)
+        conditions = CostModelRow.family == family, CostModelRow.target_id != target_id, CostModelRow.active
+        query = select(*columns).join(TargetRow, TargetRow.id == CostModelRow.target_id).where(*conditions)
         return [
             BaseElsewhere(_base(family, row), row.text)
             for row in self.session.execute(query.order_by(CostModelRow.rows.desc(), CostModelRow.id.desc()))
         ]
 
     def knows(self, snapshot: str) -> bool:
-        """Whether a version learned from this snapshot."""
+        """Return whether a version was trained on this snapshot."""
         query = select(CostModelRow.id).where(CostModelRow.snapshot == snapshot).limit(1)
         return self.session.scalar(query) is not None
 
     def get(self, cost_model_id: int) -> CostModelRow:
-        """A cost model whose id came from the database."""
+        """Return the version with an id that came from the database."""
         return self.session.get_one(CostModelRow, cost_model_id)
 
 

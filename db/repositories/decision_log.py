@@ -1,4 +1,4 @@
-"""The decision log: a job's rounds, the best known before each, and its result."""
+"""The decision log: a job's rounds, with the best time before each round and its result."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class DecisionLog(Repository):
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page[RoundStatus]:
-        """A job's or task's rounds, in planning order or newest first."""
+        """Return a page of a job's or a task's rounds, in planning order or newest first."""
         query = _decisions().where(Round.job_id == job_id)
         if task_index is not None:
             query = query.where(Task.index == task_index)
@@ -32,7 +32,7 @@ class DecisionLog(Repository):
             query = query.where(Round.index > last if oldest_first else Round.index < last)
         order = Round.index.asc() if oldest_first else Round.index.desc()
         rows = self.session.execute(query.order_by(order).limit(check_limit(limit) + 1))
-        return page([_status(row) for row in rows], limit, lambda found: (found.index,))
+        return page([_status(row) for row in rows], limit, lambda status: (status.index,))
 
 
 def _decisions() -> Select[*tuple[Any, ...]]:
@@ -41,16 +41,16 @@ def _decisions() -> Select[*tuple[Any, ...]]:
     counts = _count().label("trials"), _count(failed()).label("failures")
     best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), is_same_context())
     found_us = best.correlate(Round, Job).scalar_subquery()
-    # A workload has one round in flight, so all rows up to a round's mark were known before it.
-    same = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
-    earlier = *same, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
-    known = select(Measurement.latency_us).where(*earlier).order_by(Measurement.latency_us).limit(1)
-    before_us = known.correlate(Round, Job).scalar_subquery()
+    # With one round in flight per workload, rows up to `seen_upto` precede the round.
+    same_workload = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
+    earlier_rows = *same_workload, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
+    earlier_us = select(Measurement.latency_us).where(*earlier_rows).order_by(Measurement.latency_us).limit(1)
+    before_us = earlier_us.correlate(Round, Job).scalar_subquery()
     times = before_us.label("before_us"), found_us.label("found_us")
     query = select(Round, *model, *task, *counts, *times, LeaseRow.attempt)
-    held = LeaseRow.kind == WorkKind.ROUND, LeaseRow.subject == cast(Round.id, String)
+    is_lease = LeaseRow.kind == WorkKind.ROUND, LeaseRow.subject == cast(Round.id, String)
     return (
-        query.join(LeaseRow, and_(*held))
+        query.join(LeaseRow, and_(*is_lease))
         .join(Task, Task.id == Round.task_id)
         .join(Job, Job.id == Round.job_id)
         .join(CostModelRow, CostModelRow.id == Round.cost_model_id, isouter=True)
@@ -67,38 +67,38 @@ def _own_trials() -> tuple[ColumnElement[bool], ...]:
 
 
 def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
-    """One round with its measured outcome. Candidates found to compute wrong results are left out."""
+    """Return a round with its measured result, without candidates that gave wrong results."""
     planned, family, model_name, version = row[:4]
-    known = {name: value for name, value in row._mapping.items() if name in RoundStatus.model_fields}
+    fields = {name: value for name, value in row._mapping.items() if name in RoundStatus.model_fields}
     model = None if family is None else CostModelName(family, model_name, version)
-    noted, first = planned.reason, "" if planned.seen_upto else "first round "
-    begun_and_ended = planned.started_at is not None and planned.finished_at is not None
+    notes, first = planned.reason, "" if planned.seen_upto else "first round "
+    has_duration = planned.started_at is not None and planned.finished_at is not None
     return RoundStatus.from_row(
         planned,
-        **known,
-        policy=noted.policy,
-        score=noted.score,
-        why=noted.why,
-        forecast=noted.forecast,
+        **fields,
+        policy=notes.policy,
+        score=notes.score,
+        why=notes.why,
+        forecast=notes.forecast,
         gain_us=_gain_us(row.weight, row.before_us, row.found_us),
-        in_interval=_in_interval(planned, noted.forecast, row.found_us),
+        in_interval=_in_interval(planned, notes.forecast, row.found_us),
         cost_model=None if model is None else str(model),
         cost_model_version=None if model is None else model.version,
         proposal=f"{first}proposed by {model}" if model is not None and model.is_base else None,
-        seconds=planned.finished_at - planned.started_at if begun_and_ended else None,
-        reason=noted,
+        seconds=planned.finished_at - planned.started_at if has_duration else None,
+        reason=notes,
     )
 
 
 def _gain_us(weight: int, before_us: float | None, found_us: float | None) -> float | None:
-    """The round's gain on the job's weighted total; None without an earlier time."""
+    """Return the microseconds that a round saved of the job's weighted total; None without a time before."""
     if before_us is None:
         return None
     return weight * (before_us - min(before_us, before_us if found_us is None else found_us))
 
 
 def _in_interval(planned: Round, forecast: RoundForecast | None, found_us: float | None) -> bool | None:
-    """A forecast is for the whole round: one that was cut short, or has mere bounds, does not judge it."""
+    """Return whether the result is in the forecast interval; None if unfinished, or with upper bounds."""
     stats = planned.stats
     if forecast is None or found_us is None or planned.state != RoundState.DONE:
         return None

@@ -1,4 +1,4 @@
-"""How a job ends or rests before it is done: it fails, is cancelled, or waits to be mended."""
+"""End or pause a job before it is done: fail it, pause it because of an error, or cancel it."""
 
 from sqlalchemy.orm import Session
 
@@ -15,18 +15,18 @@ from mallorn.core.values.event import CancelledEvent, FailedEvent, PausedEvent
 def fail_job(
     session: Session, job_id: str, state: JobState, error: MallornError, hold: LeaseToken | None = None
 ) -> bool:
-    """End a job and its rounds with the error's words; False if it is in another state or held by others."""
+    """Fail a job with this error and cancel its rounds; False if its state or lease has changed."""
     if not Jobs(session).move(job_id, [state], JobState.FAILED, error.reason, hold=hold):
         return False
     Rounds(session).cancel_open(job_id)
-    told = failure(error)
-    Jobs(session).record(job_id, suggest=told.suggest)
-    Events(session).append(job_id, told)
+    event = failure(error)
+    Jobs(session).record(job_id, suggest=event.suggest)
+    Events(session).append(job_id, event)
     return True
 
 
 def pause_job(session: Session, job_id: str, error: MallornError) -> None:
-    """Let a job that tunes rest, with the error's words and how it goes on."""
+    """Pause a tuning job because of an error, and show the user how to resume it."""
     if Jobs(session).get(job_id, None).state == JobState.TUNING:
         next_step = f"{error.hint}   (then: mallorn resume {job_id})"
         Jobs(session).pause(job_id, None, f"{error.message}\n{next_step}")
@@ -35,7 +35,7 @@ def pause_job(session: Session, job_id: str, error: MallornError) -> None:
 
 
 def cancel(session: Session, job_id: str, owner: str | None, why: str) -> Job:
-    """End a job and its rounds. Raises NotFound; Conflict when it has ended already."""
+    """Cancel a job and its rounds. Raises NotFound if there is none, Conflict if it has ended."""
     job = Jobs(session).cancel(job_id, owner, f"cancelled {why}")
     Rounds(session).cancel_open(job_id)
     Events(session).append(job_id, CancelledEvent(state=JobState(job.state), trials=job.trials))
@@ -43,6 +43,6 @@ def cancel(session: Session, job_id: str, owner: str | None, why: str) -> Job:
 
 
 def failure(error: MallornError) -> FailedEvent:
-    """An error as the log of a job keeps it."""
-    told = {"error": error.code, "detail": error.message, "hint": error.hint}
-    return FailedEvent.model_validate(told | ({"suggest": error.suggest} if error.suggest else {}))
+    """Return the event that records an error in the log of a job."""
+    fields = {"error": error.code, "detail": error.message, "hint": error.hint}
+    return FailedEvent.model_validate(fields | ({"suggest": error.suggest} if error.suggest else {}))

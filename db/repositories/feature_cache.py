@@ -1,4 +1,4 @@
-"""Cached rows of views that are expensive to compute."""
+"""Cache of candidates' features in views that are expensive to compute."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ _KEY: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "ca
 
 @dataclass(frozen=True, slots=True)
 class ViewOf:
-    """The key of a cache: view and version, workload, target, and who lowers (as in `contexts.built_by`)."""
+    """The key of a cache: view, version, workload, target, and compiler (like `contexts.built_by`)."""
 
     workload_id: int
     target_id: int
@@ -27,21 +27,21 @@ class ViewOf:
 
 
 class Features(Repository):
-    """Rows of little-endian float32 by candidate; None stands for a candidate that cannot be lowered."""
+    """Features by candidate, as little-endian float32; None if the candidate cannot be lowered."""
 
     def known(self, of: ViewOf, candidates: Collection[str]) -> dict[str, bytes | None]:
-        """The stored rows of these candidates, by key."""
-        same = [getattr(FeatureRow, name) == value for name, value in asdict(of).items()]
+        """Return the stored features of these candidates, by candidate key."""
+        conditions = [getattr(FeatureRow, name) == value for name, value in asdict(of).items()]
         unpack = zstandard.ZstdDecompressor().decompress
-        some = self.among(FeatureRow.candidate, candidates)
-        query = select(FeatureRow.candidate, FeatureRow.numbers).where(*same, some)
+        is_candidate = self.among(FeatureRow.candidate, candidates)
+        query = select(FeatureRow.candidate, FeatureRow.numbers).where(*conditions, is_candidate)
         return {
             key: None if packed is None else unpack(packed, max_output_size=_MOST_BYTES)
             for key, packed in self.session.execute(query)
         }
 
     def keep(self, of: ViewOf, rows: Mapping[str, bytes | None]) -> None:
-        """Store rows by candidate; existing rows stay."""
+        """Store features by candidate; rows that exist already do not change."""
         pack = zstandard.ZstdCompressor(level=_LEVEL).compress
         values = [
             asdict(of) | {"candidate": key, "numbers": None if row is None else pack(row)}

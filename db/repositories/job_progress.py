@@ -1,4 +1,4 @@
-"""The progress of a job."""
+"""The progress of jobs: their trials, outcomes and best times."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +14,12 @@ from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
 from mallorn.core.states import MeasurementKind, RoundState
 
 Rows = Sequence[Row[*tuple[Any, ...]]]
-Outcomes = Mapping[str | None, dict[str, int]]  # how many, by job and outcome
+Outcomes = Mapping[str | None, dict[str, int]]  # number of trials by job and outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Trials of a job and their outcomes; what is by task is by its id, times for tasks that have one."""
+    """Trials of a job and their outcomes. Tasks are named by id; `best_us` has only tasks with a time."""
 
     spent: int
     in_flight: int  # candidates of open rounds that are not committed yet
@@ -45,18 +45,19 @@ def progress(session: Session, job: Job) -> Progress:
 
 
 def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
-    """By job: few queries however many jobs, each answered from an index; none reads rows of others.
+    """Return the progress by job, with a few queries for any number of jobs, each from an index.
 
-    Build errors are read themselves: their text tells what was left unbuilt.
+    Only build errors are read as rows: their text shows what was left unbuilt.
     """
     ids = [job.id for job in jobs]
-    outcomes, in_flight = _told_apart(session, count_by_outcome(session, ids)), _in_flight(session, ids)
-    called = select(Task.job_id, Task.id, Task.weight, best_of_task().label("best_us"))
-    called = called.join(Job, Job.id == Task.job_id).where(Task.job_id.in_(ids), Task.weight > 0)
+    outcomes = _split_build_errors(session, count_by_outcome(session, ids))
+    in_flight = _in_flight(session, ids)
+    task_query = select(Task.job_id, Task.id, Task.weight, best_of_task().label("best_us"))
+    task_query = task_query.join(Job, Job.id == Task.job_id).where(Task.job_id.in_(ids), Task.weight > 0)
     key = Round.job_id, Task.id, Task.retired
-    visited = select(*key, func.count(Round.id).label("rounds")).join(Round, Round.task_id == Task.id)
-    visited = visited.where(Round.job_id.in_(ids)).group_by(*key)
-    tasks, visits = _by_job(session.execute(called)), _by_job(session.execute(visited))
+    visit_query = select(*key, func.count(Round.id).label("rounds")).join(Round, Round.task_id == Task.id)
+    visit_query = visit_query.where(Round.job_id.in_(ids)).group_by(*key)
+    tasks, visits = _by_job(session.execute(task_query)), _by_job(session.execute(visit_query))
     return {
         job.id: _progress(outcomes[job.id], tasks[job.id], visits[job.id], in_flight.get(job.id, 0))
         for job in jobs
@@ -77,39 +78,39 @@ def _progress(outcomes: dict[str, int], tasks: Rows, visits: Rows, in_flight: in
 
 
 def count_by_outcome(session: Session, job_ids: Sequence[str]) -> Outcomes:
-    """Trials of jobs by outcome."""
+    """Return the number of trials by job and outcome."""
     trials = Measurement.job_id.in_(job_ids), Measurement.kind == MeasurementKind.TRIAL
     key = Measurement.job_id, Measurement.outcome
-    found: defaultdict[str | None, dict[str, int]] = defaultdict(dict)
+    counts: defaultdict[str | None, dict[str, int]] = defaultdict(dict)
     for job_id, outcome, count in session.execute(select(*key, func.count()).where(*trials).group_by(*key)):
-        found[job_id][outcome] = count
-    return found
+        counts[job_id][outcome] = count
+    return counts
 
 
-def _told_apart(session: Session, outcomes: Outcomes) -> Outcomes:
-    """The same, in which what was left unbuilt is no build error."""
+def _split_build_errors(session: Session, outcomes: Outcomes) -> Outcomes:
+    """Return the counts with candidates that were left unbuilt as an outcome of their own."""
     ids = [job_id for job_id, counts in outcomes.items() if Outcome.BUILD_ERROR in counts]
     trials = Measurement.job_id.in_(ids), Measurement.kind == MeasurementKind.TRIAL
     query = select(Measurement.job_id, func.count()).where(*trials, left_unbuilt())
-    found = defaultdict[str | None, dict[str, int]](dict, outcomes)
-    for job_id, left in session.execute(query.group_by(Measurement.job_id)) if ids else ():
-        counts = Counter(found[job_id]) - Counter({Outcome.BUILD_ERROR: left})
-        found[job_id] = {**counts, LEFT_UNBUILT: left}
-    return found
+    by_job = defaultdict[str | None, dict[str, int]](dict, outcomes)
+    for job_id, unbuilt in session.execute(query.group_by(Measurement.job_id)) if ids else ():
+        counts = Counter(by_job[job_id]) - Counter({Outcome.BUILD_ERROR: unbuilt})
+        by_job[job_id] = {**counts, LEFT_UNBUILT: unbuilt}
+    return by_job
 
 
 def _in_flight(session: Session, job_ids: Sequence[str]) -> dict[str, int]:
-    of_open = Round.job_id.in_(job_ids), Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
+    is_open = Round.job_id.in_(job_ids), Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
     trial = Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL
     committed = select(func.count()).where(*trial).correlate(Round).scalar_subquery()
-    left: Counter[str] = Counter()
-    for job_id, size, done in session.execute(select(Round.job_id, Round.size, committed).where(*of_open)):
-        left[job_id] += max(0, size - done)
-    return left
+    remaining: Counter[str] = Counter()
+    for job_id, size, count in session.execute(select(Round.job_id, Round.size, committed).where(*is_open)):
+        remaining[job_id] += max(0, size - count)
+    return remaining
 
 
 def _by_job(rows: Iterable[Row[*tuple[Any, ...]]]) -> Mapping[str, Rows]:
-    found = defaultdict[str, list[Row[*tuple[Any, ...]]]](list)
+    by_job = defaultdict[str, list[Row[*tuple[Any, ...]]]](list)
     for row in rows:
-        found[row.job_id].append(row)
-    return found
+        by_job[row.job_id].append(row)
+    return by_job

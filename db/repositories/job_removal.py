@@ -1,4 +1,4 @@
-"""Jobs that are set aside or deleted: what goes, what stays, and what has been kept for long enough."""
+"""Archive and delete jobs, and delete logs, exports, models and rows that have been kept long enough."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -30,7 +30,7 @@ from mallorn.core.errors import Conflict
 from mallorn.core.states import JobState
 
 ENDED: Final = tuple(state for state in JobState if state.final)
-# What people said and read of a job; what its measurements need to be understood is kept.
+# Texts and reports that the deletion of a job clears.
 WORDS: Final[dict[str, object]] = {
     "name": "",
     **said(""),
@@ -50,33 +50,33 @@ _LEFT_OVER: Final = (
 
 
 class Removals(Jobs):
-    """Archives and deletes. Measurements and schedules are the dataset: no deletion takes one (ADR 0013)."""
+    """Archives and deletes jobs. Never deletes measurements or schedules: they are the dataset (ADR 0013)."""
 
     def archive(self, job_id: str, owner: str | None) -> Job:
-        """Set an ended job aside. Raises NotFound; Conflict while it goes on."""
+        """Archive an ended job. Raises NotFound if there is none, Conflict if it has not ended."""
         self._change_ended(job_id, owner, "archived", archived_at=now())
         return self.get(job_id, owner)
 
     def unarchive(self, job_id: str, owner: str | None) -> Job:
-        """Put it back into the list. Raises NotFound."""
+        """Return an archived job to the list. Raises NotFound if there is no such job."""
         self.get(job_id, owner)
         self.changed(update(Job).where(Job.id == job_id).values(archived_at=None))
         return self.get(job_id, owner)
 
     def delete(self, job_id: str, owner: str | None) -> None:
-        """Leave a tombstone of an ended job, of which nobody sees anything but its measurements.
+        """Delete an ended job: hide its row, clear its texts and logs, and keep its measurements.
 
-        Its exported files are the caller's to remove, once `forget_export` allows it. Raises NotFound;
-        Conflict while it goes on.
+        The caller removes its exported files, once `forget_export` allows it. Raises NotFound
+        if there is no such job, Conflict if it has not ended.
         """
         self._change_ended(job_id, owner, "deleted", deleted_at=now(), **WORDS)
-        told = update(Round).where(Round.job_id == job_id)
-        self.changed(told.values(reason={}, error="", worker=None))
+        rounds = update(Round).where(Round.job_id == job_id)
+        self.changed(rounds.values(reason={}, error="", worker=None))
         self._forget_log(job_id)
-        # Computed of programs that only private jobs brought, and that no job has any more.
+        # Delete features of workloads that only private jobs used, and none still does.
         living = select(Task.id).join(Job).where(Job.deleted_at.is_(None), Task.workload_id == Workload.id)
-        own = select(Task.workload_id).where(Task.job_id == job_id)
-        unused = select(Workload.id).where(Workload.id.in_(own), Workload.kept_upto == KEPT, ~exists(living))
+        ids = select(Task.workload_id).where(Task.job_id == job_id)
+        unused = select(Workload.id).where(Workload.id.in_(ids), Workload.kept_upto == KEPT, ~exists(living))
         self.changed(delete(FeatureRow).where(FeatureRow.workload_id.in_(unused)))
 
     def _change_ended(self, job_id: str, owner: str | None, verb: str, **changes: object) -> None:
@@ -96,9 +96,9 @@ class Removals(Jobs):
         self.changed(delete(SearchState).where(SearchState.round_id.in_(rounds)))
 
     def delete_export(self, job_id: str, owner: str | None) -> None:
-        """Nobody loads the exported files of an ended job from now on; they go as those of a deleted job do.
+        """Mark the exported files of an ended job as deleted; the next cleanup removes them.
 
-        Raises NotFound; Conflict while it goes on, and where there are none.
+        Raises NotFound if there is no job, Conflict if it has not ended or has no such files.
         """
         job = self.get(job_id, owner)
         if job.export_uri is None or job.export_deleted_at is not None:
@@ -106,57 +106,57 @@ class Removals(Jobs):
         self._change_ended(job_id, owner, "rid of its exported files", export_deleted_at=now())
 
     def leftovers(self, limit: int) -> Sequence[Job]:
-        """Jobs whose exported files are still to be removed: they were deleted, or the job was."""
+        """Return ended jobs whose exported files must be removed: the files or the job were deleted."""
         query = select(Job).where(*_LEFT_OVER).order_by(Job.id)
         return self.session.scalars(query.limit(limit)).all()
 
     def forget_export(self, job_id: str) -> bool:
-        """Whether the files may go, with this transaction; not where the job exports anew."""
+        """Clear the URI of files to remove; True if the caller may remove them, not if the job runs again."""
         return self.changed(update(Job).where(Job.id == job_id, *_LEFT_OVER).values(export_uri=None)) == 1
 
     def ended_before(self, days: float, limit: int) -> Sequence[str]:
-        """Jobs that ended longer ago, the oldest first."""
-        old = _has_ended_before(days), Job.deleted_at.is_(None)
-        return self.session.scalars(select(Job.id).where(*old).order_by(Job.finished_at).limit(limit)).all()
+        """Return the ids of up to `limit` jobs that ended more than `days` days ago, oldest first."""
+        ended = _has_ended_before(days), Job.deleted_at.is_(None)
+        return self.session.scalars(select(Job.id).where(*ended).order_by(Job.finished_at).limit(limit)).all()
 
     def over(self, job_ids: Collection[str], days: float) -> Sequence[str]:
-        """Return those of the jobs that were deleted, or that ended so many days ago."""
+        """Return which of these jobs were deleted, or ended more than `days` days ago."""
         is_over = self.among(Job.id, job_ids), or_(Job.deleted_at.is_not(None), _has_ended_before(days))
         return self.session.scalars(select(Job.id).where(*is_over)).all()
 
     def forget_logs(self, days: float, limit: int) -> Sequence[str]:
-        """Delete logs, and searchers' states, of jobs that ended longer ago; which jobs it was."""
-        kept = exists(select(Event.seq).where(Event.job_id == Job.id).correlate(Job))
-        old = _has_ended_before(days), kept
-        query = select(Job.id).where(*old).order_by(Job.finished_at).limit(limit)
-        found = self.session.scalars(query).all()
-        for job_id in found:
+        """Delete logs and search states of jobs that ended over `days` days ago; return the job ids."""
+        has_events = exists(select(Event.seq).where(Event.job_id == Job.id).correlate(Job))
+        conditions = _has_ended_before(days), has_events
+        query = select(Job.id).where(*conditions).order_by(Job.finished_at).limit(limit)
+        job_ids = self.session.scalars(query).all()
+        for job_id in job_ids:
             self._forget_log(job_id)
-        return found
+        return job_ids
 
     def forget_unmeasured(self, days: float, limit: int) -> int:
-        """Delete the rows of jobs that were deleted longer ago and measured nothing; return how many.
+        """Delete the rows of jobs deleted over `days` days ago that measured nothing; return how many.
 
-        Targets that no other row names go with them: requests that cost little leave nothing for good.
+        Also delete targets that no row names, so that cheap requests leave nothing.
         """
-        never = Job.deleted_at < until(-days * 86400), Job.context_id.is_(None), Job.export_uri.is_(None)
+        deleted = Job.deleted_at < until(-days * 86400), Job.context_id.is_(None), Job.export_uri.is_(None)
         rows = (Measurement.job_id, Round.job_id, Schedule.job_id)
         unused = [~exists().where(column == Job.id) for column in rows]
-        query = select(Job.id, Job.target_id).where(*never, *unused).order_by(Job.deleted_at).limit(limit)
-        found = self.session.execute(query).all()
-        job_ids = [job_id for job_id, _ in found]
+        query = select(Job.id, Job.target_id).where(*deleted, *unused).order_by(Job.deleted_at).limit(limit)
+        jobs = self.session.execute(query).all()
+        job_ids = [job_id for job_id, _ in jobs]
         for table in (FinishStep, Event, StageRun, LeaseRow, Task):
             self.changed(delete(table).where(self.among(table.job_id, job_ids)))
         self.changed(delete(Job).where(self.among(Job.id, job_ids)))
-        Targets(self.session).forget_unused(target_id for _, target_id in found)
-        return len(found)
+        Targets(self.session).forget_unused(target_id for _, target_id in jobs)
+        return len(jobs)
 
     def unused_models(self, days: float, limit: int) -> Sequence[Model]:
-        """Models uploaded longer ago that none of their owner's jobs refers to."""
-        own = Job.model_id == Model.id, Job.owner == Model.owner, Job.deleted_at.is_(None)
-        used = exists(select(Job.id).where(*own).correlate(Model))
-        old = select(Model).where(Model.created_at < until(-days * 86400), ~used)
-        return self.session.scalars(old.order_by(Model.created_at).limit(limit)).all()
+        """Return models uploaded over `days` days ago to which none of their owner's jobs refers."""
+        owners_job = Job.model_id == Model.id, Job.owner == Model.owner, Job.deleted_at.is_(None)
+        is_used = exists(select(Job.id).where(*owners_job).correlate(Model))
+        models = select(Model).where(Model.created_at < until(-days * 86400), ~is_used)
+        return self.session.scalars(models.order_by(Model.created_at).limit(limit)).all()
 
 
 def _has_ended_before(days: float) -> ColumnElement[bool]:

@@ -1,4 +1,4 @@
-"""Who holds which piece of work: leases, losses and fencing tokens of rounds, stages and planning alike."""
+"""Leases of rounds, job stages and planning: holders, losses and fencing tokens."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from db.repositories.base import Repository, until
 from db.tables import Job, LeaseRow
 from mallorn.core.states import WorkKind
 
-# The work broke off, by a fault that may be its own.
+# Limit of interruptions by a fault that the work itself may have caused.
 MAX_LOSSES: Final = 3
-# Its holder was killed or went silent, which says little about the work (ADR 0028).
+# Limit of interruptions because the holder was killed or stopped responding (ADR 0028).
 MAX_DEATHS: Final = 10
 RESTING: Final = {"holder": None, "until": None, "sent_at": None}
 NOBODY: Final = ""
-# What waits for nobody, as planning, goes on to do so; the rest is sent by the next sweep.
+# Work without a message, such as planning, still has none; a sweep sends all other work.
 FREED: Final = RESTING | {"sent_at": case((LeaseRow.sent_at.is_not(None), 0.0))}
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """What one process at a time does: a round, the import or the finish of a job, a target's planning."""
+    """Work that one process at a time does: a round, a job's import or finish, a target's planning."""
 
     kind: WorkKind
     subject: str
@@ -40,10 +40,10 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What fences a claim: an older attempt is refused, and another's that has the same number.
+    """Fencing token of a lease: rejects older attempts, and equal attempt numbers of other holders.
 
-    A database that was restored counts its rounds and attempts once more, while whoever holds those of before
-    may still work.
+    A restored database repeats the numbers of rounds and attempts, while holders from before
+    the restore may still be working.
     """
 
     attempt: int
@@ -52,7 +52,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class LeaseToken:
-    """A claim on a piece of work."""
+    """A lease on a work item, with its fencing token."""
 
     item: WorkItem
     token: Token
@@ -64,7 +64,7 @@ class LeaseToken:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A hold whose holder went silent or broke off; its work waits for another, or is given up."""
+    """A lease that its holder lost; the work waits for another holder unless it is `given_up`."""
 
     hold: LeaseToken
     job_id: str
@@ -72,131 +72,131 @@ class Loss:
 
 
 class Leases(Repository):
-    """The table of held work. Whoever locks a row of it and one of a job locks the job's first."""
+    """The table of leases. A transaction that locks a lease and a job must lock the job first."""
 
     def open(self, item: WorkItem, job_id: str) -> None:
-        """There is work, whose message goes out now. What it lost before does not count any more."""
+        """Add work whose message is sent now, or reopen it; this resets its losses and its holder."""
         counts = {"losses": 0, "deaths": 0, "left_by": []}
-        fresh = {"job_id": job_id, **counts, "holder": None, "until": None, "sent_at": now()}
-        insert = self.insert(LeaseRow).values(kind=item.kind, subject=item.subject, attempt=0, **fresh)
-        self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=fresh))
+        values = {"job_id": job_id, **counts, "holder": None, "until": None, "sent_at": now()}
+        insert = self.insert(LeaseRow).values(kind=item.kind, subject=item.subject, attempt=0, **values)
+        self.session.execute(insert.on_conflict_do_update(index_elements=["kind", "subject"], set_=values))
 
     def claim(self, item: WorkItem, holder: str, lease_sec: float) -> LeaseToken | None:
-        """Take work that is free, or whose holder went silent; None while someone holds it."""
-        dead = case((LeaseRow.until.is_not(None), LeaseRow.deaths + 1), else_=LeaseRow.deaths)
+        """Lease work that is free or whose lease expired; None while another process holds it."""
+        deaths = case((LeaseRow.until.is_not(None), LeaseRow.deaths + 1), else_=LeaseRow.deaths)
         lease = {"holder": holder, "until": until(lease_sec)}
         insert = self.insert(LeaseRow).values(
             kind=item.kind, subject=item.subject, attempt=1, losses=0, deaths=0, **lease
         )
         upsert = insert.on_conflict_do_update(
             index_elements=["kind", "subject"],
-            set_={"attempt": LeaseRow.attempt + 1, "deaths": dead, **lease},
+            set_={"attempt": LeaseRow.attempt + 1, "deaths": deaths, **lease},
             where=or_(LeaseRow.until.is_(None), LeaseRow.until < now()),
         )
         attempt = self.session.execute(upsert.returning(LeaseRow.attempt)).scalar_one_or_none()
         return None if attempt is None else LeaseToken(item, Token(attempt, holder))
 
     def renew(self, hold: LeaseToken, lease_sec: float) -> bool:
-        """False when it is no longer held: taken back, paused or cancelled."""
+        """Extend a lease; False if it was taken back or its job was paused or cancelled."""
         return self._change(hold, until=until(lease_sec))
 
     def give_back(self, hold: LeaseToken, later: bool = False) -> bool:
-        """Free unfinished work, which is no loss: a sweep sends it, soon or `later`. False: not ours."""
+        """Free unfinished work without a loss; a sweep sends it, soon or `later`. False if not held."""
         return self._change(hold, **FREED | ({"sent_at": now()} if later else {}))
 
     def leave(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
-        """Free work that these could not do for what their hosts lack, which is no loss of the work's."""
+        """Free work, without a loss, that the hosts of the workers `left_by` cannot do. False if not held."""
         return self._change(hold, left_by=[*left_by], **FREED)
 
     def end(self, hold: LeaseToken) -> bool:
-        """The work is over; False when it was not ours any more."""
+        """Free work that is done; False if this lease no longer holds it."""
         return self._change(hold, **RESTING)
 
     def rest(self, kinds: Collection[WorkKind], subjects: Collection[str]) -> None:
-        """This work is over, or stopped, whoever holds it: its holder learns it from the next renewal."""
-        which = LeaseRow.kind.in_(kinds), self.among(LeaseRow.subject, subjects)
-        self.changed(update(LeaseRow).where(*which).values(RESTING))
+        """End or stop work, whichever process holds it; the holder's next renewal fails."""
+        conditions = LeaseRow.kind.in_(kinds), self.among(LeaseRow.subject, subjects)
+        self.changed(update(LeaseRow).where(*conditions).values(RESTING))
 
     def lose(self, hold: LeaseToken, most: int = MAX_LOSSES) -> Loss | None:
-        """Free work that broke off, and count it; None when it was not ours any more."""
+        """Free interrupted work and count a loss; None if this lease no longer holds it."""
         return next(iter(self._lose(mine(hold), LeaseRow.losses, most)), None)
 
     def die(self, hold: LeaseToken) -> Loss | None:
-        """Free work that a kill from outside cut short, and count it; None when it was not ours any more."""
+        """Free work whose holder was killed and count a death; None if this lease no longer holds it."""
         return next(iter(self._lose(mine(hold), LeaseRow.deaths, MAX_DEATHS)), None)
 
     def silent_jobs(self) -> Sequence[str | None]:
-        """Jobs of which work is held by who went silent; None stands for the work of no job."""
-        jobs = select(LeaseRow.job_id).where(_silent()).distinct().order_by(LeaseRow.job_id)
+        """Return the jobs with expired leases; None stands for work that belongs to no job."""
+        jobs = select(LeaseRow.job_id).where(_has_expired()).distinct().order_by(LeaseRow.job_id)
         return self.session.scalars(jobs).all()
 
     def expire(self, job_id: str | None) -> Sequence[Loss]:
-        """Free all work of a job, or of none, whose holder went silent, and count it."""
+        """Free all work of a job (None: of no job) whose lease expired, and count a death for each."""
         self.lock_jobs(select(Job.id).where(Job.id == job_id))
-        theirs = LeaseRow.job_id.is_not_distinct_from(job_id)
-        return self._lose(and_(_silent(), theirs), LeaseRow.deaths, MAX_DEATHS)
+        is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
+        return self._lose(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)
 
     def waiting(self, older_than_sec: float, most: int | None = None) -> Sequence[WorkItem]:
-        """Work that nobody holds and whose message went out long ago: each owner's first of a kind go first.
+        """Return free work whose message was sent over `older_than_sec` ago, one item per owner in turn.
 
-        Of an owner's that of urgent jobs, then the oldest.
+        An owner's work is ordered by its job's priority, then by age.
         """
-        old = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-older_than_sec), LeaseRow.kind.in_(WorkKind)
-        # Rounds are numbered in the order they were planned; their jobs' ages say nothing about it.
+        due = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-older_than_sec), LeaseRow.kind.in_(WorkKind)
+        # The ids of rounds are in the order of their planning; the age of their jobs is not.
         age = case((LeaseRow.kind != WorkKind.ROUND, Job.created_at), else_=0.0)
         order = Job.priority.desc(), age, func.length(LeaseRow.subject), LeaseRow.subject
         query = select(LeaseRow.kind, LeaseRow.subject).join(Job, Job.id == LeaseRow.job_id)
         place = func.row_number().over(partition_by=(LeaseRow.kind, Job.owner), order_by=order)
-        rows = self.session.execute(query.where(*old).order_by(place, *order).limit(most))
+        rows = self.session.execute(query.where(*due).order_by(place, *order).limit(most))
         return [WorkItem(WorkKind(kind), subject) for kind, subject in rows]
 
     def others_wait(self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float) -> bool:
-        """Whether work of these kinds has been waiting for a worker for so long, of other jobs."""
-        waits = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-longer_than_sec)
+        """Return whether other jobs' work of these kinds has waited longer than this for a worker."""
+        waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-longer_than_sec)
         others = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
-        return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waits, *others)))))
+        return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waiting, *others)))))
 
     def mark_sent(self, items: Collection[WorkItem]) -> None:
-        """Messages for this work go out now."""
+        """Record that messages for this work are sent now."""
         for kind in {item.kind for item in items}:
             subjects = [item.subject for item in items if item.kind is kind]
-            these = LeaseRow.kind == kind, self.among(LeaseRow.subject, subjects)
-            self.changed(update(LeaseRow).where(*these).values(sent_at=now()))
+            conditions = LeaseRow.kind == kind, self.among(LeaseRow.subject, subjects)
+            self.changed(update(LeaseRow).where(*conditions).values(sent_at=now()))
 
     def get(self, item: WorkItem) -> LeaseRow:
-        """The row of work that was opened or claimed."""
+        """Return the row of work that was opened or claimed before."""
         return self.session.get_one(LeaseRow, (item.kind, item.subject))
 
     def _change(self, hold: LeaseToken, **values: Any) -> bool:
         return self.changed(update(LeaseRow).where(mine(hold)).values(values)) == 1
 
     def _lose(
-        self, which: ColumnElement[bool], count: InstrumentedAttribute[int], most: int
+        self, condition: ColumnElement[bool], count: InstrumentedAttribute[int], limit: int
     ) -> Sequence[Loss]:
-        lost = update(LeaseRow).where(which).values({count.key: count + 1, **FREED})
+        statement = update(LeaseRow).where(condition).values({count.key: count + 1, **FREED})
         losses = []
-        rows = self.session.scalars(lost.returning(LeaseRow)).all()
+        rows = self.session.scalars(statement.returning(LeaseRow)).all()
         for row in sorted(rows, key=lambda row: (row.kind, len(row.subject), row.subject)):
-            item, given_up = WorkItem(WorkKind(row.kind), row.subject), getattr(row, count.key) >= most
-            losses.append(Loss(LeaseToken(item, Token(row.attempt, NOBODY)), row.job_id or "", given_up))
-            if given_up:
+            item, is_given_up = WorkItem(WorkKind(row.kind), row.subject), getattr(row, count.key) >= limit
+            losses.append(Loss(LeaseToken(item, Token(row.attempt, NOBODY)), row.job_id or "", is_given_up))
+            if is_given_up:
                 self.rest([item.kind], [item.subject])
         return losses
 
 
-def _silent() -> ColumnElement[bool]:
-    # What a newer version holds besides is taken back by its own control.
+def _has_expired() -> ColumnElement[bool]:
+    # A newer version's control process takes back the kinds of work that only it knows.
     return and_(LeaseRow.until < now(), LeaseRow.kind.in_(WorkKind))
 
 
 def mine(hold: LeaseToken) -> ColumnElement[bool]:
-    """Whether a row of held work is held by this attempt."""
+    """Return SQL: whether this lease still holds the row's work."""
     item = hold.item
-    same = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
-    claimed = LeaseRow.attempt == hold.attempt, LeaseRow.holder == hold.token.holder
-    return and_(*same, *claimed, LeaseRow.until.is_not(None))
+    is_item = LeaseRow.kind == item.kind, LeaseRow.subject == item.subject
+    is_token = LeaseRow.attempt == hold.attempt, LeaseRow.holder == hold.token.holder
+    return and_(*is_item, *is_token, LeaseRow.until.is_not(None))
 
 
 def held(hold: LeaseToken) -> ColumnElement[bool]:
-    """Whether this attempt holds its work still: the fence of what it writes to other tables."""
+    """Return SQL: whether this lease still holds its work, as a condition for writes to other tables."""
     return exists(select(LeaseRow.kind).where(mine(hold)))

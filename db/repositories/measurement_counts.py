@@ -1,4 +1,4 @@
-"""Measurements by what statistics count, kept up to a mark, so that nobody reads all of them (ADR 0050)."""
+"""Counts of measurements, stored up to a mark, so that statistics do not read all rows (ADR 0050)."""
 
 from typing import Any, Final
 
@@ -26,44 +26,44 @@ from db.tables import Measurement, MeasurementCount
 from mallorn.core.outcomes import LEFT_UNBUILT
 
 DAY_SEC: Final = 86400
-COUNTS: Final = "measurement counts"  # who changes them holds this
-# Longer than a transaction lasts that writes measurements: ids are handed out before it commits.
+COUNTS: Final = "measurement counts"  # name of the lock for changes of the counts
+# Longer than any transaction that writes measurements: they get ids before the commit.
 SETTLED_SEC: Final = 600.0
-AT_A_TIME: Final = 1_000_000  # rows: a second or two
+AT_A_TIME: Final = 1_000_000  # rows counted by one call, in a second or two
 _KEY: Final = "job_id", "facet", "name"
 OUTCOME: Final = "outcome"
 
 
 class Counts(Repository):
-    """What is behind the mark is counted when it is asked for."""
+    """Stored counts of measurements up to a mark; each query counts the measurements after it."""
 
     def grow(self, settled_sec: float = SETTLED_SEC) -> int:
-        """Move the mark on, over rows that are as old as this; by how much."""
+        """Move the mark over measurements older than `settled_sec`; return by how many ids."""
         self.hold(COUNTS)
         mark = self._mark()
         rows = select(Measurement.id, Measurement.created_at).order_by(Measurement.id)
         next_rows = rows.where(Measurement.id > mark).limit(AT_A_TIME).subquery().c
-        young = case((next_rows.created_at > now() - settled_sec, next_rows.id))
-        last, unsettled = self.session.execute(select(func.max(next_rows.id), func.min(young))).one()
+        unsettled_id = case((next_rows.created_at > now() - settled_sec, next_rows.id))
+        last, unsettled = self.session.execute(select(func.max(next_rows.id), func.min(unsettled_id))).one()
         end = (last or mark) if unsettled is None else unsettled - 1
         for facet in _facets():
             self._add(facet, 1, Measurement.id > mark, Measurement.id <= end)
         return int(end - mark)
 
     def move(self, sign: int, which: ColumnElement[bool]) -> None:
-        """Rows will have another outcome (-1), or have it now (1); whoever moves them holds COUNTS."""
+        """Subtract rows before their outcome changes (-1), or add them after (1). Hold COUNTS meanwhile."""
         self._add(OUTCOME, sign, which, Measurement.id <= self._mark())
 
     def of(self, jobs: Select[str] | None) -> Subquery:
-        """Rows of these jobs, or all, by job, facet and name: those behind the mark, too."""
-        found = MeasurementCount
-        kept = select(found.job_id, found.facet, found.name, found.rows)
+        """Return counts of these jobs, or of all, by job, facet and name, with rows after the mark."""
+        counts = MeasurementCount
+        stored_counts = select(counts.job_id, counts.facet, counts.name, counts.rows)
         mark = self._mark()
-        behind = [_grouped(facet, 1).where(Measurement.id > mark) for facet in _facets()]
+        new_counts = [_grouped(facet, 1).where(Measurement.id > mark) for facet in _facets()]
         if jobs is not None:
-            kept = kept.where(found.job_id.in_(jobs))
-            behind = [each.where(Measurement.job_id.in_(jobs)) for each in behind]
-        return union_all(kept, *behind).subquery()
+            stored_counts = stored_counts.where(counts.job_id.in_(jobs))
+            new_counts = [query.where(Measurement.job_id.in_(jobs)) for query in new_counts]
+        return union_all(stored_counts, *new_counts).subquery()
 
     def _mark(self) -> int:
         return self.session.scalar(select(func.max(MeasurementCount.upto))) or 0
@@ -72,16 +72,16 @@ class Counts(Repository):
         insert = self.insert(MeasurementCount)
         new, upto = insert.excluded, MeasurementCount.upto
         rows = _grouped(facet, sign).add_columns(func.max(Measurement.id)).where(*which)
-        grown = {
+        updates = {
             "rows": MeasurementCount.rows + new.rows,
             "upto": case((new.upto > upto, new.upto), else_=upto),
         }
-        counted = insert.from_select([*_KEY, "rows", "upto"], rows)
-        self.changed(counted.on_conflict_do_update(index_elements=_KEY, set_=grown))
+        upsert = insert.from_select([*_KEY, "rows", "upto"], rows)
+        self.changed(upsert.on_conflict_do_update(index_elements=_KEY, set_=updates))
 
 
 def _facets() -> dict[str, ColumnElement[str]]:
-    """What statistics tell apart, each by itself: there are as many counts as jobs have tasks and days."""
+    """Return the facets that are counted, each separately: one count per job and task, or job and day."""
     return {
         "target": cast(Measurement.target_id, String),
         "workload": cast(Measurement.workload_id, String),
@@ -99,7 +99,7 @@ def _grouped(facet: str, sign: int) -> Select[str, str, str, int]:
 
 
 class days_since_epoch(FunctionElement[int]):
-    """Whole days since the epoch."""
+    """SQL function: the number of full days since the epoch."""
 
     type = Integer()
     inherit_cache = True

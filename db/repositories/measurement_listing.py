@@ -1,4 +1,4 @@
-"""Measurements as users see them: with the names of everything they point to."""
+"""Measurements as users see them, with the names of the rows they refer to."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class Records(Repository):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Record]:
-        """Newest first; `workload` and `target` are keys. An owner sees the rows of their own jobs."""
+        """Return a page of an owner's measurements, newest first; `workload` and `target` are keys."""
         names = Workload.key, Workload.name, TargetRow.text, SketchRow.key, Device.name
         query = (
             select(Measurement, *names)
@@ -39,24 +39,24 @@ class Records(Repository):
             query = query.where(Measurement.job_id.in_(select(Job.id).where(owned(owner))))
         measured = (Measurement.job_id, job_id), (Measurement.outcome, outcome)
         keys = (Workload.key, workload), (TargetRow.key, target)
-        wanted: list[tuple[Any, object]] = [*measured, *keys]
-        query = query.where(*(column == value for column, value in wanted if value is not None))
+        filters: list[tuple[Any, object]] = [*measured, *keys]
+        query = query.where(*(column == value for column, value in filters if value is not None))
         if cursor is not None:
             query = query.where(Measurement.id < decode_cursor(cursor, int)[0])
-        found = [_record(row) for row in self.session.execute(query)]
-        return page(found, limit, lambda record: (record.id,))
+        records = [_record(row) for row in self.session.execute(query)]
+        return page(records, limit, lambda record: (record.id,))
 
 
 def _record(row: Row[*tuple[Any, ...]]) -> Record:
-    found, workload, workload_name, target, sketch, device = row
+    measurement, workload, workload_name, target, sketch, device = row
     return Record.from_row(
-        found,
+        measurement,
         workload=workload,
         workload_name=workload_name,
         target=target,
         sketch=sketch,
-        decisions=list(unpack_decisions(found.decisions)),
-        outcome=Outcome.read(found.outcome),
-        run_us=list(unpack_times(found.run_us or b"")),
+        decisions=list(unpack_decisions(measurement.decisions)),
+        outcome=Outcome.read(measurement.outcome),
+        run_us=list(unpack_times(measurement.run_us or b"")),
         device=device,
     )

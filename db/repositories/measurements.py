@@ -1,4 +1,4 @@
-"""Measurements: committing them behind the fence, and what searchers, trainers and users read of them."""
+"""Store measurements, which needs the current lease, and import measurements of other datasets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from mallorn.core.values.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class NewMeasurement:
-    """A trial with the rows it points to; without context and device it never reached one."""
+    """A trial with the rows it refers to; without context and device, it never reached a device."""
 
-    slot: int  # place in the round's proposals
+    slot: int  # position in the round's proposals
     trial: Trial
     sketch_id: int
     context_id: int | None = None
     device_id: int | None = None
-    limits: TrialLimits | None = None  # under which it was tried; None: not known
+    limits: TrialLimits | None = None  # under which it was tried; None: unknown
 
     def __post_init__(self) -> None:
         if (self.trial.outcome is Outcome.OK) != bool(self.trial.run_us):
@@ -34,53 +34,53 @@ class NewMeasurement:
 
 
 class Measurements(Repository):
-    """The dataset's rows. They are only ever added; a time may turn out to be a bound."""
+    """The dataset's rows. None is ever deleted, but a time may later be marked as an upper bound."""
 
     def add_batch(self, round_id: int, token: Token, rows: Sequence[NewMeasurement]) -> int:
-        """Commit trials of a round and return how many were new; a slot is stored once.
+        """Store trials of a round, one per slot, and return how many were new.
 
-        Raises LeaseLost unless the round is still leased to this claim, so nothing of a worker that was
-        given up can follow what its successor wrote.
+        Raises LeaseLost if `token` no longer holds the round, so that a worker that lost its
+        lease cannot write after its successor.
         """
         self.lock_jobs(select(Round.job_id).where(Round.id == round_id))
         hold = LeaseToken(WorkItem.round(round_id), token)
-        leased = self.session.scalars(select(Round).where(Round.id == round_id, held(hold))).one_or_none()
-        if leased is None:
+        row = self.session.scalars(select(Round).where(Round.id == round_id, held(hold))).one_or_none()
+        if row is None:
             raise LeaseLost(f"round {round_id} is no longer leased to attempt {token.attempt}")
-        owner = {
-            "job_id": leased.job_id,
-            "round_id": leased.id,
-            "workload_id": leased.workload_id,
-            "target_id": leased.target_id,
+        columns = {
+            "job_id": row.job_id,
+            "round_id": row.id,
+            "workload_id": row.workload_id,
+            "target_id": row.target_id,
         }
-        return len(self._add(owner | {"kind": MeasurementKind.TRIAL}, rows))
+        return len(self._add(columns | {"kind": MeasurementKind.TRIAL}, rows))
 
     def add_finish(
         self, job_id: str, token: Token, workload_id: int, target_id: int, rows: Sequence[NewMeasurement]
     ) -> Sequence[int]:
-        """Commit repeats of the best candidates, taken while finishing, and return their ids in slot order.
+        """Store repeats of the best candidates from a finish, and return their ids in slot order.
 
-        Raises LeaseLost unless the finish of the job is still this claim's.
+        Raises LeaseLost if `token` no longer holds the finish of the job.
         """
         self.lock_job(job_id)
         hold = LeaseToken(WorkItem(WorkKind.FINISH, job_id), token)
         if not self.session.scalar(select(held(hold))):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {token.attempt}")
-        owner = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
-        return self._add(owner | {"kind": MeasurementKind.FINISH}, rows)
+        columns = {"job_id": job_id, "round_id": None, "workload_id": workload_id, "target_id": target_id}
+        return self._add(columns | {"kind": MeasurementKind.FINISH}, rows)
 
     def disturb(self, round_id: int, shares: Mapping[int, float | None]) -> None:
-        """Times of a round, by slot, turned out to be mere bounds: with which share of disturbance each."""
+        """Mark times of a round as upper bounds; `shares`: the disturbed share of each time by slot."""
         for slot, share in shares.items():
-            one = (
+            conditions = (
                 Measurement.round_id == round_id,
                 Measurement.slot == slot,
                 Measurement.kind == MeasurementKind.TRIAL,
             )
-            self.mark_as_bounds(share, *one)
+            self.mark_as_bounds(share, *conditions)
 
     def mark_as_bounds(self, share: float | None, *which: ColumnElement[bool]) -> int:
-        """From now on these times are upper bounds; how many were none before."""
+        """Turn times into upper bounds; return how many were not upper bounds before."""
         bound = {"bound_us": Measurement.latency_us, "latency_us": None, "disturbed": share}
         rows = update(Measurement).where(*which, Measurement.latency_us.is_not(None))
         return self.changed(rows.values(bound))
@@ -89,9 +89,9 @@ class Measurements(Repository):
         if not rows:
             return []
         values = [{**common, **_columns(row)} for row in sorted(rows, key=lambda row: row.slot)]
-        once = self.insert(Measurement).values(values)
-        once = once.on_conflict_do_nothing(index_elements=["round_id", "slot", "kind"])
-        return sorted(self.session.scalars(once.returning(Measurement.id)))
+        insert = self.insert(Measurement).values(values)
+        insert = insert.on_conflict_do_nothing(index_elements=["round_id", "slot", "kind"])
+        return sorted(self.session.scalars(insert.returning(Measurement.id)))
 
 
 def _columns(row: NewMeasurement) -> dict[str, object]:
@@ -106,7 +106,7 @@ def _columns(row: NewMeasurement) -> dict[str, object]:
         "disturbed": trial.disturbed,
         "run_us": pack_times(trial.run_us) if trial.run_us else None,
         "error": trial.error or None,
-        **_failed_under(trial.outcome, row.limits),
+        **_failure_columns(trial.outcome, row.limits),
         "context_id": row.context_id,
         "device_id": row.device_id,
         "build_ms": trial.build_ms,
@@ -116,37 +116,37 @@ def _columns(row: NewMeasurement) -> dict[str, object]:
     }
 
 
-def _failed_under(outcome: Outcome, limits: TrialLimits | None) -> dict[str, object]:
-    """Return what built a candidate that could not be built, and the limit of the step that failed."""
+def _failure_columns(outcome: Outcome, limits: TrialLimits | None) -> dict[str, object]:
+    """Return the builder of a failed build, and the limit of the step that failed, as columns."""
     if limits is not None and outcome in BUILD_FAILURES:
         return {"built_by": limits.builder, "limit_sec": limits.build_sec}
-    timed_out = limits is not None and outcome is Outcome.RUN_TIMEOUT
-    return {"built_by": None, "limit_sec": limits.run_sec if limits is not None and timed_out else None}
+    has_timed_out = limits is not None and outcome is Outcome.RUN_TIMEOUT
+    return {"built_by": None, "limit_sec": limits.run_sec if limits is not None and has_timed_out else None}
 
 
 IDENTITY: Final = ("source_id", "source_row", "created_at")
 
 
 class ForeignRows(Repository):
-    """Rows identified by their dataset, their id there and their date."""
+    """Rows of other datasets, identified by their dataset, their id there and their date."""
 
     def add(self, rows: Sequence[Mapping[str, object]]) -> int:
-        """Store rows that are not here yet; return their number."""
+        """Store rows that are not stored yet; return their number."""
         new = self._without_own(rows)
         if not new:
             return 0
-        once = self.insert(Measurement).on_conflict_do_nothing(
+        insert = self.insert(Measurement).on_conflict_do_nothing(
             index_elements=IDENTITY, index_where=Measurement.source_id.is_not(None)
         )
-        return self.for_each(once, new)
+        return self.for_each(insert, new)
 
     def _without_own(self, rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-        """Drop rows that were measured here; dates tell, because a copy of this database reuses ids."""
-        own = self.session.scalar(select(SourceDataset.id).where(SourceDataset.own))
-        returned = [row["source_row"] for row in rows if row["source_id"] == own]
-        if not returned:
+        """Drop rows that were measured here, compared by date, too: a copy of this database reuses ids."""
+        own_id = self.session.scalar(select(SourceDataset.id).where(SourceDataset.own))
+        own_ids = [row["source_row"] for row in rows if row["source_id"] == own_id]
+        if not own_ids:
             return [dict(row) for row in rows]
-        mine = self.among(Measurement.id, returned), Measurement.source_id.is_(None)
-        found = self.session.execute(select(Measurement.id, Measurement.created_at).where(*mine))
-        here = {(own, *pair) for pair in found}
-        return [dict(row) for row in rows if tuple(row[name] for name in IDENTITY) not in here]
+        is_own = self.among(Measurement.id, own_ids), Measurement.source_id.is_(None)
+        pairs = self.session.execute(select(Measurement.id, Measurement.created_at).where(*is_own))
+        own_rows = {(own_id, *pair) for pair in pairs}
+        return [dict(row) for row in rows if tuple(row[name] for name in IDENTITY) not in own_rows]

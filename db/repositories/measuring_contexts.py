@@ -1,4 +1,4 @@
-"""Measuring contexts: what must be equal for two times to compare."""
+"""Measuring contexts: the facts that must be equal for two times to be comparable."""
 
 import hashlib
 import json
@@ -25,9 +25,9 @@ class Contexts(Repository):
         evaluator: Mapping[str, object],
         built_by: str | None = None,
     ) -> Context:
-        """Return the context with these fields, written if it is new.
+        """Return the context with these fields; insert it if it is new.
 
-        `built_by` names the builder: TVM's version and the digest of the code around it. None: nobody said.
+        `built_by`: the builder's TVM version and code digest. None: not reported.
         """
         fields: dict[str, object] = {
             "target_id": target_id,
@@ -36,26 +36,26 @@ class Contexts(Repository):
             "threads": threads,
             "evaluator": evaluator,
         }
-        if built_by not in (None, tvm_version):  # else the key stays what it was before builders were named
+        if built_by not in (None, tvm_version):  # otherwise the key equals that of older versions
             fields["built_by"] = built_by
         key = _key(fields)
-        once = self.insert(Context).values(key=key, **fields)
-        self.session.execute(once.on_conflict_do_nothing(index_elements=["key"]))
+        insert = self.insert(Context).values(key=key, **fields)
+        self.session.execute(insert.on_conflict_do_nothing(index_elements=["key"]))
         return self.session.scalars(select(Context).where(Context.key == key)).one()
 
     def ensure_timed_as(self, other: Context, evaluator: Mapping[str, object]) -> Context:
-        """The context that differs from another one in how it is timed, written if it is new."""
+        """Return the context that differs only in its evaluator; insert it if it is new."""
         return self.ensure(**_fields(other) | {"evaluator": evaluator})
 
     def built_by(self, other: Context, built_by: str, tvm_version: str) -> Context:
-        """Return the context that differs in its builder and its device's TVM, written if it is new."""
+        """Return the context that differs only in builder and device's TVM; insert it if it is new."""
         return self.ensure(**_fields(other) | {"built_by": built_by, "tvm_version": tvm_version})
 
     def built_otherwise(self, context_id: int) -> Sequence[int]:
-        """Return the contexts that differ from this one in their builder or their device's TVM alone."""
+        """Return the contexts that differ from this one only in builder or device's TVM."""
         own = self.get(context_id)
-        same = Context.target_id == own.target_id, Context.host_class == own.host_class
-        others = select(Context).where(*same, Context.threads == own.threads, Context.id != context_id)
+        machine = Context.target_id == own.target_id, Context.host_class == own.host_class
+        others = select(Context).where(*machine, Context.threads == own.threads, Context.id != context_id)
         return [row.id for row in self.session.scalars(others) if row.evaluator == own.evaluator]
 
     def has_measured(self, context_id: int, job_id: str) -> bool:
@@ -64,39 +64,39 @@ class Contexts(Repository):
         return bool(self.session.scalar(select(exists().where(*of_job))))
 
     def timed_as(self, other: Context, evaluator: Mapping[str, object]) -> Context | None:
-        """The same; None where nothing was timed so."""
+        """Return the context that differs only in its evaluator; None if there is none."""
         key = _key(_fields(other) | {"evaluator": evaluator})
         return self.session.scalars(select(Context).where(Context.key == key)).one_or_none()
 
     def get(self, context_id: int) -> Context:
-        """A context whose id came from the database."""
+        """Return the context with an id that came from the database."""
         return self.session.get_one(Context, context_id)
 
     def of_workload(self, workload_id: int, target_id: int, *, imported: bool = False) -> Sequence[Context]:
         """Return the contexts in which a workload was timed, the one with the most times first.
 
-        They are those of this dataset, or, with `imported`, those of others.
+        Only times measured here count, or with `imported` only imported times.
         """
         origin = Measurement.kind.in_(IMPORTED) if imported else Measurement.kind.not_in(IMPORTED)
-        timed = func.coalesce(Measurement.latency_us, Measurement.bound_us).is_not(None)
-        same = Measurement.workload_id == workload_id, Measurement.target_id == target_id
-        counted = (
+        is_timed = func.coalesce(Measurement.latency_us, Measurement.bound_us).is_not(None)
+        same_workload = Measurement.workload_id == workload_id, Measurement.target_id == target_id
+        counts = (
             select(Measurement.context_id, func.count().label("rows"))
-            .where(*same, timed, origin)
+            .where(*same_workload, is_timed, origin)
             .group_by(Measurement.context_id)
             .subquery()
         )
-        query = select(Context).join(counted, counted.c.context_id == Context.id)
-        return self.session.scalars(query.order_by(counted.c.rows.desc(), Context.id.desc())).all()
+        query = select(Context).join(counts, counts.c.context_id == Context.id)
+        return self.session.scalars(query.order_by(counts.c.rows.desc(), Context.id.desc())).all()
 
 
 def programs_beside(context: Context) -> int | None:
-    """Return how many programs ran beside the model inside which times were taken; None: outside a model."""
+    """Return how many other programs ran during timing inside a model; None if timed outside a model."""
     return context.evaluator.get("beside", 0) if is_inside_model(context.evaluator) else None
 
 
 def is_inside_model(evaluator: Mapping[str, object]) -> bool:
-    """Return whether times were taken inside a whole model."""
+    """Return whether times were taken inside a run of the complete model."""
     return evaluator.get("cache") == "model"
 
 
@@ -105,9 +105,9 @@ def differ(one: Context, other: Context) -> tuple[bool, bool]:
     return like_of(one) != like_of(other), one.built_by != other.built_by
 
 
-def _fields(found: Context) -> dict[str, Any]:
+def _fields(context: Context) -> dict[str, Any]:
     names = "target_id", "host_class", "tvm_version", "threads", "evaluator", "built_by"
-    return {name: value for name in names if (value := getattr(found, name)) is not None}
+    return {name: value for name in names if (value := getattr(context, name)) is not None}
 
 
 def _key(fields: Mapping[str, object]) -> str:

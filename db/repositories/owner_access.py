@@ -1,4 +1,4 @@
-"""Owners: signed out, put out whole, let in again, erased."""
+"""Sign out, ban, readmit and erase owners."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,54 +27,54 @@ NAMED: Final[tuple[Any, ...]] = (
     AuditRow.owner,
     AuditRow.subject,
 )
-BATCH: Final = 200  # rows of one transaction: an owner may have ten thousand
+BATCH: Final = 200  # rows per transaction, because an owner may have ten thousand
 
 
 class Owners(Repository):
-    """Who may come in at all, by name."""
+    """Bans owners, ends their keys, sign-ins and jobs, and replaces their names."""
 
     def is_put_out(self, owner: str) -> bool:
-        """Whether nobody comes in under this name, whatever they bring."""
+        """Return whether this owner is banned, so that no key or sign-in is accepted."""
         return bool(self.session.scalar(select(exists().where(PutOut.owner_digest == digest_of(owner)))))
 
     def list(self) -> list[OwnerStatus]:
-        """All who have, or had, a key, a sign-in or a job, by name."""
-        put_out = dict(self.session.execute(select(PutOut.owner_digest, PutOut.at)).all())
-        names = {name for each in NAMED[:3] for name in self.session.scalars(select(each).distinct())}
-        return [OwnerStatus(owner=name, put_out_at=put_out.get(digest_of(name))) for name in sorted(names)]
+        """Return all owners with a key, a sign-in or a job, past or present, by name."""
+        ban_times = dict(self.session.execute(select(PutOut.owner_digest, PutOut.at)).all())
+        names = {name for column in NAMED[:3] for name in self.session.scalars(select(column).distinct())}
+        return [OwnerStatus(owner=name, put_out_at=ban_times.get(digest_of(name))) for name in sorted(names)]
 
     def sign_out(self, owner: str) -> None:
-        """End all sign-ins of an owner, by whichever key or provider."""
+        """End all sign-ins of an owner, by any key or identity provider."""
         self.changed(delete(SignIn).where(SignIn.owner == owner))
 
     def put_out(self, owner: str) -> None:
-        """Let nobody in under this name; its keys are revoked for ever, its sign-ins end."""
+        """Ban an owner: revoke all keys permanently and end all sign-ins."""
         row = self.insert(PutOut).values(owner_digest=digest_of(owner))
         self.changed(row.on_conflict_do_nothing())
-        good = ApiKeyRow.owner == owner, ApiKeyRow.revoked_at.is_(None)
-        self.changed(update(ApiKeyRow).where(*good).values(revoked_at=now()))
+        active_keys = ApiKeyRow.owner == owner, ApiKeyRow.revoked_at.is_(None)
+        self.changed(update(ApiKeyRow).where(*active_keys).values(revoked_at=now()))
         self.sign_out(owner)
 
     def let_in(self, owner: str) -> None:
-        """They may sign in, and get new keys; the old ones stay revoked."""
+        """Lift an owner's ban: the owner may sign in and get new keys; old keys stay revoked."""
         self.changed(delete(PutOut).where(PutOut.owner_digest == digest_of(owner)))
 
     def cancel(self, owner: str) -> bool:
-        """End some of an owner's jobs; whether there were any."""
-        under_way = Job.owner == owner, Job.state.in_((*ACTIVE, JobState.PAUSED)), Job.deleted_at.is_(None)
-        jobs = self.session.scalars(select(Job.id).where(*under_way).order_by(Job.id).limit(BATCH)).all()
+        """Cancel up to BATCH unfinished jobs of an owner; return whether there were any."""
+        unfinished = Job.owner == owner, Job.state.in_((*ACTIVE, JobState.PAUSED)), Job.deleted_at.is_(None)
+        jobs = self.session.scalars(select(Job.id).where(*unfinished).order_by(Job.id).limit(BATCH)).all()
         for job_id in jobs:
-            with suppress(Conflict):  # it has ended by itself
+            with suppress(Conflict):  # the job has ended meanwhile
                 cancel(self.session, job_id, None, "as its owner was put out")
         return bool(jobs)
 
     def rename(self, column: Any, owner: str, name: str) -> bool:
-        """Write another name into this column of some rows of an owner; return whether there were any."""
+        """Replace an owner's name in this column of up to BATCH rows; return whether there were any."""
         table = column.class_
         key = class_mapper(table).primary_key[0]
         rows = self.session.scalars(select(key).where(column == owner).limit(BATCH)).all()
-        new = {column.key: name} | ({"name": name} if table is ApiKeyRow else {})
-        return self.changed(update(table).where(key.in_(rows), column == owner).values(new)) > 0
+        values = {column.key: name} | ({"name": name} if table is ApiKeyRow else {})
+        return self.changed(update(table).where(key.in_(rows), column == owner).values(values)) > 0
 
 
 BEGINS: Final = {
@@ -86,20 +86,20 @@ BEGINS: Final = {
 
 
 def treat(database: Database, deed: OwnerDeed, owner: str) -> OwnerStatus:
-    """Do it, in as many transactions as it takes; the owner as they are from now on."""
+    """Sign out, ban, readmit or erase an owner, in several transactions; return the owner's new status."""
     with database.transaction() as session:
         BEGINS[deed](Owners(session), owner)
-        at = session.scalar(select(PutOut.at).where(PutOut.owner_digest == digest_of(owner)))
-    if at is not None:
+        ban_time = session.scalar(select(PutOut.at).where(PutOut.owner_digest == digest_of(owner)))
+    if ban_time is not None:
         _repeat(database, lambda owners: owners.cancel(owner))
     name = f"erased-{new_id()}" if deed is OwnerDeed.ERASE else owner
     for column in NAMED if deed is OwnerDeed.ERASE else ():
         _repeat(database, partial(Owners.rename, column=column, owner=owner, name=name))
-    return OwnerStatus(owner=name, put_out_at=at)
+    return OwnerStatus(owner=name, put_out_at=ban_time)
 
 
-def _repeat(database: Database, some: Callable[[Owners], bool]) -> None:
-    more = True
-    while more:
+def _repeat(database: Database, step: Callable[[Owners], bool]) -> None:
+    has_more = True
+    while has_more:
         with database.transaction() as session:
-            more = some(Owners(session))
+            has_more = step(Owners(session))

@@ -1,4 +1,4 @@
-"""Jobs that go on with other code or passes: new times or a new import; no row is lost."""
+"""Continue jobs after their code or graph passes were replaced: with a new context or a new import."""
 
 from typing import Final
 
@@ -18,17 +18,17 @@ IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its task
 
 
 class ReplacedCode(Jobs):
-    """Moves jobs that go on with other code than they began with."""
+    """Moves jobs to code that differs from the code with which they began."""
 
     def rebind(self, job_id: str, was: Context, built_by: str, tvm_version: str | None = None) -> None:
         """Give a job the context that differs from `was` in its builder and, if given, its device's TVM.
 
-        Its machine is settled again. A job with measurements in `was` gets a warning.
+        Its machine is chosen again. A job with measurements in `was` gets a warning.
         """
         new = Contexts(self.session).built_by(was, built_by, tvm_version or was.tvm_version)
-        same = Job.id == job_id, Job.context_id == was.id
-        moved = self.changed(update(Job).where(*same).values(context_id=new.id, machine=None)) == 1
-        if moved and Contexts(self.session).has_measured(was.id, job_id):
+        is_bound = Job.id == job_id, Job.context_id == was.id
+        has_moved = self.changed(update(Job).where(*is_bound).values(context_id=new.id, machine=None)) == 1
+        if has_moved and Contexts(self.session).has_measured(was.id, job_id):
             before, now = (row.builder for row in (was, new))
             self._warn(
                 job_id,
@@ -39,9 +39,9 @@ class ReplacedCode(Jobs):
             )
 
     def import_anew(self, job_id: str) -> bool:
-        """Send a job that tunes or finishes back to its import; False if it is in another state.
+        """Return a job that is tuning or finishing to its import; False if it is in another state.
 
-        Its open rounds end, with what they measured kept, and nothing that its finish decided is used again.
+        Its open rounds end but keep their measurements; decisions of its finish are deleted.
         """
         if not self._queue_import(job_id, IMPORTED_ANEW):
             return False
@@ -53,19 +53,19 @@ class ReplacedCode(Jobs):
         return True
 
     def import_with(self, job_id: str, graph: GraphReport, reason: str) -> None:
-        """Send a job back to its import, which takes the recipe of `graph`."""
+        """Return a job to its import, which uses the recipe of `graph`."""
         if self._queue_import(job_id, reason):
             self.record(job_id, graph=graph)
 
     def _queue_import(self, job_id: str, reason: str) -> bool:
-        begun = JobState.TUNING, JobState.FINISHING
-        if not self.move(job_id, begun, JobState.QUEUED, reason):
+        states = JobState.TUNING, JobState.FINISHING
+        if not self.move(job_id, states, JobState.QUEUED, reason):
             return False
         Rounds(self.session).cancel_open(job_id)
         FinishSteps(self.session).forget(job_id)
-        # Nobody sends its message now: the next sweep does.
-        waits = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.subject == job_id
-        self.changed(update(LeaseRow).where(*waits).values(sent_at=0.0))
+        # This process does not send the import's message, so the next sweep must.
+        is_import = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.subject == job_id
+        self.changed(update(LeaseRow).where(*is_import).values(sent_at=0.0))
         return True
 
     def _warn(self, job_id: str, message: str, hint: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Schedules: verified bests, and how they are found again."""
+"""Schedules: store the verified best measurements, and list them."""
 
 from dataclasses import asdict, dataclass
 
@@ -13,13 +13,13 @@ from db.tables import Context, Job, Measurement, Schedule, TargetRow, Workload
 from mallorn.core.errors import NotFound
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 
-# With the workload's key and name, the target, whether its times are upper bounds, and how they were taken.
+# A schedule, its workload's key and name, target, whether its time is a bound, evaluator.
 Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class NewSchedule:
-    """A measurement that passed the numeric check and was measured again; `trace` is its whole trace."""
+    """A measurement that passed the numeric check and was repeated; `trace` includes its decisions."""
 
     workload_id: int
     target_id: int
@@ -35,16 +35,16 @@ class NewSchedule:
 
 
 CONTEXT = func.coalesce(Schedule.context_id, 0)
-# By what a person looks for, then the fastest first, and of equal ones the newest.
+# By workload name, target and context, then fastest first, and newest first among equal times.
 PLACE = Workload.name, TargetRow.text, CONTEXT, Schedule.workload_id, Schedule.latency_us, -Schedule.id
 
 
 class Schedules(Repository):
     def promote(self, new: NewSchedule) -> Schedule:
-        """Store a verified best; promoting the same measurement again keeps the first."""
+        """Store a verified best measurement; a second call for the same measurement changes nothing."""
         values = asdict(new) | {"trace": pack_text(new.trace), "run_us": pack_times(new.run_us)}
-        once = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
-        self.session.execute(once)
+        row = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
+        self.session.execute(row)
         stored = select(Schedule).where(Schedule.measurement_id == new.measurement_id)
         return self.session.scalars(stored).one()
 
@@ -58,9 +58,10 @@ class Schedules(Repository):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[VerifiedSchedule]:
-        """The fastest of each workload, target and context, by name; `workload` and `target` are keys.
+        """Return a page of the fastest schedules per workload, target and context, by name.
 
-        An owner sees what their own jobs promoted. With `beaten` slower ones are there too, fastest first.
+        `workload` and `target` are keys. An owner sees schedules that their own jobs promoted.
+        `beaten` adds slower schedules, fastest first.
         """
         query = _named(owner).options(defer(Schedule.trace), defer(Schedule.run_us))
         query = query.order_by(*PLACE).limit(check_limit(limit) + 1)
@@ -74,17 +75,17 @@ class Schedules(Repository):
         return page(self.session.execute(query).all(), limit, _place).of(_verified)
 
     def get(self, schedule_id: int, owner: str | None) -> WholeSchedule:
-        """One schedule that a job of the owner promoted. Raises NotFound."""
+        """Return a schedule that a job of the owner promoted. Raises NotFound if there is none."""
         row = self.session.execute(_named(owner).where(Schedule.id == schedule_id)).one_or_none()
         if row is None:
             raise NotFound(f"there is no schedule {schedule_id}", hint="mallorn schedules")
         stored: Schedule = row[0]
-        told = _verified(row).model_dump() | {"run_us": unpack_times(stored.run_us)}
-        return WholeSchedule(trace=unpack_text(stored.trace), **told)
+        fields = _verified(row).model_dump() | {"run_us": unpack_times(stored.run_us)}
+        return WholeSchedule(trace=unpack_text(stored.trace), **fields)
 
 
 def _named(owner: str | None) -> Select[*Named]:
-    """Schedules that a job of the owner promoted, with the names of what they belong to."""
+    """Return the query for schedules that the owner's jobs promoted, with the names of related rows."""
     query = (
         select(Schedule, Workload.key, Workload.name, TargetRow.text, Measurement.bound_us.is_not(None))
         .add_columns(Context.evaluator)
@@ -101,22 +102,22 @@ def _promoted_by(schedule: type[Schedule], owner: str) -> ColumnElement[bool]:
 
 
 def _fastest(owner: str | None) -> ColumnElement[bool]:
-    """Whether no other of the same workload, target and context is faster, or as fast and newer."""
+    """Return SQL: no other schedule of the workload, target and context is faster, or as fast and newer."""
     other = aliased(Schedule)
-    same = other.workload_id == Schedule.workload_id, other.target_id == Schedule.target_id
-    context = func.coalesce(other.context_id, 0) == CONTEXT
-    ahead = tuple_(other.latency_us, -other.id) < tuple_(Schedule.latency_us, -Schedule.id)
-    seen = () if owner is None else (_promoted_by(other, owner),)
-    return ~exists().where(*same, context, ahead, *seen)
+    same_workload = other.workload_id == Schedule.workload_id, other.target_id == Schedule.target_id
+    same_context = func.coalesce(other.context_id, 0) == CONTEXT
+    is_faster = tuple_(other.latency_us, -other.id) < tuple_(Schedule.latency_us, -Schedule.id)
+    is_visible = () if owner is None else (_promoted_by(other, owner),)
+    return ~exists().where(*same_workload, same_context, is_faster, *is_visible)
 
 
 def _place(row: Row[*Named]) -> tuple[str | float, ...]:
-    found, _, name, target, *_ = row
-    return name, target, found.context_id or 0, found.workload_id, found.latency_us, -found.id
+    schedule, _, name, target, *_ = row
+    return name, target, schedule.context_id or 0, schedule.workload_id, schedule.latency_us, -schedule.id
 
 
 def _verified(row: Row[*Named]) -> VerifiedSchedule:
-    found, workload, name, target, is_bound, evaluator = row
+    schedule, workload, name, target, is_bound, evaluator = row
     names = {"workload": workload, "workload_name": name, "target": target}
     inside_model = evaluator is not None and is_inside_model(evaluator)
-    return VerifiedSchedule.from_row(found, **names, is_bound=is_bound, inside_model=inside_model)
+    return VerifiedSchedule.from_row(schedule, **names, is_bound=is_bound, inside_model=inside_model)

@@ -1,4 +1,4 @@
-"""What work under way keeps, so that whoever goes on with it repeats nothing."""
+"""Intermediate states of searches and finishes, from which another worker continues."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,57 +11,57 @@ from db.tables import FinishStep, Round, SearchState
 from mallorn.core.errors import LeaseLost
 from mallorn.core.values.decided_task import DecidedTask
 
-#: Of each task: what its last round left, and what that round was given, so that it can be recomputed.
+#: States kept per task: the last round's, and the one it started from, to recompute it.
 KEPT: Final = 2
 
 
 class SearchStates(Repository):
-    """One state a round at most; it goes with its job, or as newer ones come."""
+    """At most one search state per round; deleted with its job's log or when newer states come."""
 
     def newest(self, task_id: int, searcher: str) -> int | None:
-        """The last round of a task from which this searcher left something."""
-        same = SearchState.task_id == task_id, SearchState.searcher == searcher
-        found: int | None = self.session.scalar(select(func.max(SearchState.round_id)).where(*same))
-        return found
+        """Return the last round of a task for which this searcher stored a state."""
+        conditions = SearchState.task_id == task_id, SearchState.searcher == searcher
+        round_id: int | None = self.session.scalar(select(func.max(SearchState.round_id)).where(*conditions))
+        return round_id
 
     def left_by(self, round_id: int | None) -> bytes | None:
-        """What a round left; None where it left nothing, or nothing is kept any more."""
+        """Return the state that a round stored; None if it stored none or the state was deleted."""
         query = select(SearchState.blob).where(SearchState.round_id == round_id)
         return self.session.scalar(query)
 
     def keep(self, row: Round, state: bytes) -> None:
-        """Store what a round leaves, in the transaction that closes it."""
-        kept = {"round_id": row.id, "task_id": row.task_id, "searcher": row.searcher, "blob": state}
-        self.session.execute(self.insert(SearchState).values(**kept))
+        """Store a round's search state, in the transaction that closes the round."""
+        values = {"round_id": row.id, "task_id": row.task_id, "searcher": row.searcher, "blob": state}
+        self.session.execute(self.insert(SearchState).values(**values))
         of_task = select(SearchState.round_id).where(SearchState.task_id == row.task_id)
         newest = of_task.order_by(SearchState.round_id.desc()).limit(KEPT).subquery()
-        old = SearchState.round_id.not_in(select(newest.c.round_id))
-        self.changed(delete(SearchState).where(SearchState.task_id == row.task_id, old))
+        is_old = SearchState.round_id.not_in(select(newest.c.round_id))
+        self.changed(delete(SearchState).where(SearchState.task_id == row.task_id, is_old))
 
 
 class FinishSteps(Repository):
-    """A step for each task that was decided; they go when the job is done."""
+    """One step for each task that a finish decided; deleted when the job is done."""
 
     def of(self, job_id: str, trials: int, code: str) -> Mapping[int, DecidedTask]:
-        """Return by task what was decided after this many trials by this code.
+        """Return the decisions by task that were made after this many trials by this code.
 
-        More trials, or other machine code, may bring other winners.
+        With more trials, or other generated code, other candidates may win.
         """
         query = select(FinishStep.task_id, FinishStep.decided)
-        same = FinishStep.job_id == job_id, FinishStep.trials == trials
-        rows = self.session.execute(query.where(*same))
+        conditions = FinishStep.job_id == job_id, FinishStep.trials == trials
+        rows = self.session.execute(query.where(*conditions))
         return {row.task_id: row.decided for row in rows if row.decided.code == code}
 
     def keep(self, hold: LeaseToken, task_id: int, trials: int, decided: DecidedTask) -> None:
-        """Store a step. Raises LeaseLost unless the finish is still this claim's."""
+        """Store a step. Raises LeaseLost if this lease no longer holds the finish."""
         job_id = hold.item.subject
         self.lock_job(job_id)
         if not self.session.scalar(select(held(hold))):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}")
-        fresh = {"trials": trials, "decided": decided}
-        insert = self.insert(FinishStep).values(task_id=task_id, job_id=job_id, **fresh)
-        self.session.execute(insert.on_conflict_do_update(index_elements=["task_id"], set_=fresh))
+        values = {"trials": trials, "decided": decided}
+        insert = self.insert(FinishStep).values(task_id=task_id, job_id=job_id, **values)
+        self.session.execute(insert.on_conflict_do_update(index_elements=["task_id"], set_=values))
 
     def forget(self, job_id: str) -> int:
-        """Nobody goes on with it; how many steps there were."""
+        """Delete the steps of a job's finish; return how many there were."""
         return self.changed(delete(FinishStep).where(FinishStep.job_id == job_id))

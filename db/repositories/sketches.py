@@ -16,10 +16,10 @@ REPLACED: Final = ("trace", "choices", "ordinal", "space", "tvm_version", "impor
 
 @dataclass(frozen=True, slots=True)
 class NewSketch:
-    """A sketch, and what made it."""
+    """A sketch, with the design space and the TVM version that generated it."""
 
     sketch: Sketch
-    space: str  # name and version of the space
+    space: str  # name and version of the design space
     tvm_version: str
 
 
@@ -27,7 +27,7 @@ class Sketches(Repository):
     """Sketches by the hash of their trace."""
 
     def ensure_many(self, sketches: Collection[NewSketch], *, imported: bool = False) -> dict[str, int]:
-        """Ids by key, new ones written. One that a space generated here replaces one that was imported."""
+        """Insert new sketches and return all ids by key. A sketch generated here replaces an imported one."""
         values = [
             {
                 "key": new.sketch.key,
@@ -42,21 +42,21 @@ class Sketches(Repository):
         ]
         if values:
             insert = self.insert(SketchRow)
-            replaced = {name: insert.excluded[name] for name in REPLACED}
-            keeps = insert.on_conflict_do_nothing(index_elements=["key"])
-            replaces = insert.on_conflict_do_update(
-                index_elements=["key"], set_=replaced, where=SketchRow.imported.is_(True)
+            columns = {name: insert.excluded[name] for name in REPLACED}
+            keep_old = insert.on_conflict_do_nothing(index_elements=["key"])
+            replace_imported = insert.on_conflict_do_update(
+                index_elements=["key"], set_=columns, where=SketchRow.imported.is_(True)
             )
-            self.for_each(keeps if imported else replaces, values)
+            self.for_each(keep_old if imported else replace_imported, values)
         return self.ids([new.sketch.key for new in sketches])
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
-        """Ids by key of those that are stored."""
+        """Return ids by key, without sketches that are not stored."""
         query = select(SketchRow.key, SketchRow.id).where(self.among(SketchRow.key, keys))
         return dict(self.session.execute(query).all())
 
     def by_key(self, keys: Collection[str]) -> dict[str, Sketch]:
-        """In the order of their ids; unknown keys are left out."""
+        """Return sketches by key, in the order of ids, without unknown keys."""
         query = select(SketchRow).where(self.among(SketchRow.key, keys)).order_by(SketchRow.id)
         return {
             row.key: Sketch(row.key, trace_of(row), unpack_choices(row.choices), row.ordinal)
@@ -64,11 +64,11 @@ class Sketches(Repository):
         }
 
     def rows(self, sketch_ids: Collection[int]) -> Sequence[SketchRow]:
-        """As they are stored, in the order of their ids."""
+        """Return the stored rows of sketches, in the order of ids."""
         query = select(SketchRow).where(self.among(SketchRow.id, sketch_ids)).order_by(SketchRow.id)
         return self.session.scalars(query).all()
 
 
 def trace_of(sketch: SketchRow) -> str:
-    """The trace's JSON."""
+    """Return the sketch's trace as JSON."""
     return unpack_text(sketch.trace)

@@ -1,4 +1,4 @@
-"""Measurements in the order of their ids, page by page, with the names that mean the same elsewhere."""
+"""Measurements by id, page by page, with names that mean the same in every dataset."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,7 +16,7 @@ from mallorn.core.errors import NotFound
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """All fields that are not None must match; without any, every measurement does."""
+    """A filter of measurements: each field that is not None must match."""
 
     target: str | None = None  # canonical JSON
     op: str | None = None  # Workload.op
@@ -25,48 +25,50 @@ class Selection:
     until: float | None = None  # not included
 
     def as_dict(self) -> dict[str, object]:
-        """The fields that are set, for a JSON column."""
+        """Return the fields that are not None, for a JSON column."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The selection that as_dict wrote."""
+        """Return the selection that `as_dict` wrote."""
         return cls(**values)
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.as_dict().items()) or "everything"
 
 
-_MODEL: Final = case((~Job.private, Job.model_id))  # nobody is told that a private job met a known program
+_MODEL: Final = case((~Job.private, Job.model_id))  # hides that a private job used a known program
 
 
 class SnapshotRows(Repository):
-    """Reads what no one changes any more: rows are only ever added. Rows of private programs are left out."""
+    """Reads rows below a mark, to which none is added later. Leaves out rows of private programs."""
 
     def settled_mark(self) -> int:
-        """The newest id below which no transaction can still commit a row. Needs a writing transaction."""
+        """Return the newest id below which no more rows can be committed. Needs a write transaction."""
         if self.session.get_bind().dialect.name == "postgresql":
-            # Ids are handed out before the commit: wait for those who hold some, for an instant. One at a
-            # time: two who share this lock, and write rows then, would wait for each other.
+            # Rows get their ids before the commit: wait briefly for transactions that have
+            # some. The lock excludes itself, because two holders that then write rows would
+            # wait for each other.
             self.session.execute(text("LOCK TABLE measurements IN SHARE ROW EXCLUSIVE MODE"))
         return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
 
     def page_end(self, after: int, upto: int, size: int) -> int | None:
-        """The last id of the next `size` rows, selected or not; None when there are none."""
+        """Return the last id of the next `size` rows, matching or not; None if there are none."""
         ids = select(Measurement.id).where(*_between(after, upto)).order_by(Measurement.id).limit(size)
         end: int | None = self.session.scalar(select(func.max(ids.subquery().c.id)))
         return end
 
     def page(self, selection: Selection, after: int, upto: int) -> Columns:
-        """The selected rows above `after` up to `upto`, in the order of their ids.
+        """Return the selected rows with ids above `after` up to `upto`, in the order of their ids.
 
-        All that a measurement's table has but its job, its round and its device, and the names of what it
-        points to: `source` (null: measured here), `workload`, `op`, `flops`, `target`, `sketch` and `model`.
+        The columns are those of measurements except job, round and device, and names of
+        related rows: `source` (null: measured here), `workload`, `op`, `flops`, `target`,
+        `sketch` and `model`.
         """
-        # The limit keeps both databases from starting at another end than the ids.
+        # With this limit both databases use the index of the ids.
         ids = select(Measurement.id).where(*_between(after, upto)).order_by(Measurement.id)
         window = ids.limit(upto - after).subquery()
-        query = _named(window).where(shared(), *(column == value for column, value in _wanted(selection)))
+        query = _query(window).where(shared(), *(column == value for column, value in _filters(selection)))
         if selection.model is not None:
             query = query.where(~Job.private)
         if selection.since is not None:
@@ -76,12 +78,12 @@ class SnapshotRows(Repository):
         return Columns.of(self.session.execute(query.order_by(window.c.id)))
 
     def contexts(self) -> dict[int, Context]:
-        """Every measuring context."""
+        """Return every measuring context by id."""
         return {context.id: context for context in self.session.scalars(select(Context))}
 
     def check(self, selection: Selection) -> None:
-        """Raise NotFound for a target, operator or model that no row could have: mistyped, most likely."""
-        for column, value in _wanted(selection):
+        """Raise NotFound for a target, operator or model that does not exist, most likely a typing error."""
+        for column, value in _filters(selection):
             if self.session.scalar(select(column).where(column == value).limit(1)) is None:
                 raise NotFound(f"nothing in the dataset is of {value}", hint="mallorn dataset stats")
 
@@ -90,27 +92,27 @@ def _between(after: int, upto: int) -> tuple[ColumnElement[bool], ...]:
     return Measurement.id > after, Measurement.id <= upto
 
 
-def _wanted(selection: Selection) -> list[tuple[InstrumentedAttribute[str], str]]:
+def _filters(selection: Selection) -> list[tuple[InstrumentedAttribute[str], str]]:
     columns = (TargetRow.text, selection.target), (Workload.op, selection.op), (Job.model_id, selection.model)
     return [(column, value) for column, value in columns if value is not None]
 
 
-def _named(window: Subquery) -> Select[*tuple[Any, ...]]:
-    found = Measurement
+def _query(window: Subquery) -> Select[*tuple[Any, ...]]:
+    row = Measurement
     return (
         select(
-            *(found.id, found.kind, found.slot, found.outcome, found.latency_us, found.error, found.origin),
+            *(row.id, row.kind, row.slot, row.outcome, row.latency_us, row.error, row.origin),
             *(
-                found.bound_us,
-                found.disturbed,
-                found.predicted,
-                found.build_ms,
-                found.run_ms,
-                found.created_at,
-                found.decisions,
-                found.run_us,
+                row.bound_us,
+                row.disturbed,
+                row.predicted,
+                row.build_ms,
+                row.run_ms,
+                row.created_at,
+                row.decisions,
+                row.run_us,
             ),
-            *(found.workload_id, found.context_id, found.sketch_id, found.source_row),
+            *(row.workload_id, row.context_id, row.sketch_id, row.source_row),
             *(
                 SourceDataset.key.label("source"),
                 TargetRow.text.label("target"),
@@ -118,10 +120,10 @@ def _named(window: Subquery) -> Select[*tuple[Any, ...]]:
             ),
             *(Workload.key.label("workload"), Workload.op, Workload.flops, _MODEL.label("model")),
         )
-        .join(window, window.c.id == found.id)
-        .join(Workload, Workload.id == found.workload_id)
-        .join(TargetRow, TargetRow.id == found.target_id)
-        .join(SketchRow, SketchRow.id == found.sketch_id)
-        .join(SourceDataset, SourceDataset.id == found.source_id, isouter=True)
-        .join(Job, Job.id == found.job_id, isouter=True)
+        .join(window, window.c.id == row.id)
+        .join(Workload, Workload.id == row.workload_id)
+        .join(TargetRow, TargetRow.id == row.target_id)
+        .join(SketchRow, SketchRow.id == row.sketch_id)
+        .join(SourceDataset, SourceDataset.id == row.source_id, isouter=True)
+        .join(Job, Job.id == row.job_id, isouter=True)
     )

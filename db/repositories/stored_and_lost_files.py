@@ -1,4 +1,4 @@
-"""What rows say of files in the artifact store and of bytes of their own, and once one is lost."""
+"""Files and bytes that rows refer to, and what to change in the database when one is lost."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -25,10 +25,10 @@ LOST_EXPORT: Final = NewJobWarning(
 
 
 class Repairs(Repository):
-    """No measurement, schedule or version of a cost model is deleted."""
+    """Records lost files. Deletes no measurement, schedule or cost-model version."""
 
     def lose_model(self, model_id: str) -> Sequence[str]:
-        """Tell the jobs of a model that its file is gone; which they are. Rows without a job go."""
+        """Warn a model's jobs that its file is lost; return their ids. Delete its rows without a job."""
         for owner in self.session.scalars(select(Model.owner).where(Model.id == model_id)).all():
             with suppress(Conflict):
                 Models(self.session).delete(model_id, owner)
@@ -39,31 +39,31 @@ class Repairs(Repository):
         return jobs
 
     def lost_models(self) -> set[str]:
-        """Models of which every job has been told that the file is gone."""
+        """Return the models of which every job has the warning that the file is lost."""
         query = select(Job.model_id, Job.warnings).where(Job.deleted_at.is_(None))
-        told: set[str] = set()
-        untold: set[str] = set()
+        with_warning: set[str] = set()
+        without_warning: set[str] = set()
         for model_id, warnings in self.session.execute(query):
-            knows = any(warning.source == LOST_MODEL.source for warning in warnings)
-            (told if knows else untold).add(model_id)
-        return told - untold
+            has_warning = any(warning.source == LOST_MODEL.source for warning in warnings)
+            (with_warning if has_warning else without_warning).add(model_id)
+        return with_warning - without_warning
 
     def lose_export(self, job_id: str) -> None:
-        """The job has no exported files from now on, and says why."""
+        """Record that a job's exported files are lost, and add a warning to the job."""
         Jobs(self.session).record(job_id, export_uri=None, export_deleted_at=now())
         Warnings(self.session).add(job_id, LOST_EXPORT)
 
     def retire(self, version_id: int, instead: int | None) -> None:
-        """Make an earlier version of a cost model active in place of this one; None: no version is."""
+        """Activate version `instead` in place of this one; if it is None, only deactivate this one."""
         if instead is not None:
             CostModelVersions(self.session).activate(instead)
             return
-        retired = update(CostModelRow).where(CostModelRow.id == version_id)
-        self.changed(retired.values(active=False))
+        version = update(CostModelRow).where(CostModelRow.id == version_id)
+        self.changed(version.values(active=False))
 
 
 class StoredCostModel(NamedTuple):
-    """A version and its bytes."""
+    """A cost-model version and its bytes."""
 
     id: int
     name: CostModelName
@@ -71,29 +71,29 @@ class StoredCostModel(NamedTuple):
 
 
 class StoredFiles(Repository):
-    """All that can be missing or damaged without the database noticing."""
+    """Reads references to files and bytes that may be missing or damaged unknown to the database."""
 
     def models(self) -> Sequence[str]:
-        """The ids of all uploaded models: the SHA-256 of their bytes."""
+        """Return the ids of all uploaded models, which are the SHA-256 of their bytes."""
         return self.session.scalars(select(Model.id).distinct().order_by(Model.id)).all()
 
     def exports(self) -> dict[str, str]:
-        """Where the files of each finished job lie, by its id."""
-        kept = Job.export_uri.is_not(None), Job.deleted_at.is_(None), Job.export_deleted_at.is_(None)
-        rows = self.session.execute(select(Job.id, Job.export_uri).where(*kept).order_by(Job.id))
+        """Return the URI of the exported files of each job that has any, by job id."""
+        conditions = Job.export_uri.is_not(None), Job.deleted_at.is_(None), Job.export_deleted_at.is_(None)
+        rows = self.session.execute(select(Job.id, Job.export_uri).where(*conditions).order_by(Job.id))
         return {job_id: uri for job_id, uri in rows if uri is not None}
 
     def cost_models(self) -> Iterator[StoredCostModel]:
-        """Every active version, one at a time: their bytes together may be many."""
+        """Yield every active version, one at a time, because all their bytes may not fit in memory."""
         query = select(CostModelRow.id).where(CostModelRow.active).order_by(CostModelRow.id)
         return self._one_by_one(query)
 
     def cost_models_before(self, version_id: int) -> Iterator[StoredCostModel]:
-        """The earlier versions of its line, the newest first."""
-        own = self.session.get_one(CostModelRow, version_id)
-        same = CostModelRow.family == own.family, CostModelRow.target_id == own.target_id
-        earlier = CostModelRow.name == own.name, CostModelRow.version < own.version
-        query = select(CostModelRow.id).where(*same, *earlier)
+        """Yield the earlier versions of the same cost model, newest first."""
+        version = self.session.get_one(CostModelRow, version_id)
+        same_family = CostModelRow.family == version.family, CostModelRow.target_id == version.target_id
+        is_earlier = CostModelRow.name == version.name, CostModelRow.version < version.version
+        query = select(CostModelRow.id).where(*same_family, *is_earlier)
         return self._one_by_one(query.order_by(CostModelRow.version.desc()))
 
     def _one_by_one(self, query: Select[int]) -> Iterator[StoredCostModel]:

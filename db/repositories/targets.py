@@ -1,4 +1,4 @@
-"""Targets."""
+"""Compilation targets of jobs and measurements."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,10 +14,10 @@ class Targets(Repository):
     """Canonical targets, each stored once."""
 
     def ensure(self, target: Target) -> TargetRow:
-        """Return the row of a target, written if it is new; nobody deletes it before the transaction ends."""
+        """Return the row of a target, inserted if new and locked against deletion until the commit."""
         row = select(TargetRow).where(TargetRow.key == target.key).with_for_update(read=True, key_share=True)
-        if (known := self.session.scalars(row).one_or_none()) is not None:
-            return known
+        if (existing := self.session.scalars(row).one_or_none()) is not None:
+            return existing
         values = {"key": target.key, "text": target.text}
         self.session.execute(
             self.insert(TargetRow).values(values).on_conflict_do_nothing(index_elements=["key"])
@@ -25,14 +25,14 @@ class Targets(Repository):
         return self.session.scalars(row).one()
 
     def get(self, target_id: int) -> TargetRow:
-        """Raises NotFound."""
+        """Return the target with this id. Raises NotFound if there is none."""
         row = self.session.get(TargetRow, target_id)
         if row is None:
             raise NotFound(f"there is no target {target_id}")
         return row
 
     def list(self) -> Sequence[TargetRow]:
-        """All that the dataset knows, the oldest first."""
+        """Return all targets, oldest first."""
         return self.session.scalars(select(TargetRow).order_by(TargetRow.id)).all()
 
     def texts(self, ids: Iterable[int]) -> dict[int, str]:
@@ -41,7 +41,7 @@ class Targets(Repository):
         return {row.id: row.text for row in rows}
 
     def forget_unused(self, ids: Iterable[int]) -> int:
-        """Delete those of these targets to which no row of any table refers; return how many."""
+        """Delete the targets among these to which no row of any table refers; return how many."""
         targets = Base.metadata.tables[TargetRow.__tablename__]
         keys = (key for table in Base.metadata.tables.values() for key in table.foreign_keys)
         users = [key.parent for key in keys if key.references(targets)]
@@ -49,5 +49,5 @@ class Targets(Repository):
         return self.changed(delete(TargetRow).where(self.among(TargetRow.id, set(ids)), *unused))
 
     def find(self, key: str) -> TargetRow | None:
-        """The target of this key (mallorn.core.targets.Target.key)."""
+        """Return the target with this key (mallorn.core.targets.Target.key), or None."""
         return self.session.scalars(select(TargetRow).where(TargetRow.key == key)).one_or_none()

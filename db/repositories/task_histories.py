@@ -1,4 +1,4 @@
-"""The state of a job's tasks for planning; a round counts for every job that wants its workload."""
+"""Histories of a job's tasks, for planning; a round counts for every job with a task of its workload."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -22,21 +22,21 @@ _Wrong = aliased(Measurement, name="wrong")
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRound:
-    """One round of a workload on the job's target and what it brought."""
+    """One round of a workload on the job's target, and its results."""
 
     job_id: str
     state: RoundState
     size: int
     trials: int
-    best_us: float | None  # without candidates found wrong
-    elsewhere: bool  # all its times are of other contexts than the job's
+    best_us: float | None  # without candidates that computed wrong results
+    elsewhere: bool  # all its times are from other measuring contexts than the job's
     wall_sec: float | None
     closed_at: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskHistory:
-    """One task. `known_us` is what no round of the job's measuring context has measured itself."""
+    """One task. `known_us`: its best time in a finish, unless a round in the job's context took it, too."""
 
     id: int
     index: int
@@ -47,37 +47,37 @@ class TaskHistory:
     retired: str
     workload_id: int
     flops: float
-    args: Mapping[str, Any]  # what it is called with, as its workload has it
+    args: Mapping[str, Any]  # Workload.args
     blocked: bool  # its workload has an open round on this target, of this job or another
     known_us: float | None
-    rounds: tuple[WorkloadRound, ...] = ()  # the job's own, and others' that are closed, in closing order
+    rounds: tuple[WorkloadRound, ...] = ()  # the job's, and closed ones of others, in closing order
 
 
 class TaskHistories(Repository):
     """Reads a job's tasks in its measuring context."""
 
     def of(self, job: Job) -> Sequence[TaskHistory]:
-        """In the order of the model."""
+        """Return the histories of a job's tasks, in the order of the model."""
         rounds = self._rounds(job)
         tasks = [TaskHistory(*row) for row in self.session.execute(_tasks(job))]
         return [replace(task, rounds=tuple(rounds.get(task.workload_id, ()))) for task in tasks]
 
     def _rounds(self, job: Job) -> Mapping[int, Sequence[WorkloadRound]]:
-        found = defaultdict[int, list[WorkloadRound]](list)
+        rounds = defaultdict[int, list[WorkloadRound]](list)
         for workload_id, job_id, state, *rest in self.session.execute(_rounds(job)):
-            found[workload_id].append(WorkloadRound(job_id, RoundState(state), *rest))
-        return found
+            rounds[workload_id].append(WorkloadRound(job_id, RoundState(state), *rest))
+        return rounds
 
 
 def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     columns = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.known_at_start, Task.retired
-    known = case((~_was_tried(), _Finish.latency_us))
-    same = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
+    known_us = case((~_was_tried(), _Finish.latency_us))
+    same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
     timed = Measurement.kind == MeasurementKind.FINISH, eligible(), is_same_context()
-    finishes = select(Measurement.id).where(*same, *timed).order_by(Measurement.latency_us).limit(1)
+    finishes = select(Measurement.id).where(*same_workload, *timed).order_by(Measurement.latency_us).limit(1)
     best = finishes.correlate(Task, Job).scalar_subquery()
     return (
-        select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known)
+        select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known_us)
         .join(Workload, Workload.id == Task.workload_id)
         .join(Job, Job.id == Task.job_id)
         .join(_Finish, _Finish.id == best, isouter=True)
@@ -87,7 +87,7 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
 
 
 def _was_tried() -> ColumnElement[bool]:
-    """True if a round measured the candidate: repeats at a finish are not news."""
+    """Return SQL: whether a round timed the candidate, so that its time in a finish is only a repeat."""
     same_candidate = and_(
         _Trial.workload_id == _Finish.workload_id,
         _Trial.target_id == _Finish.target_id,
@@ -103,26 +103,26 @@ def _was_tried() -> ColumnElement[bool]:
 def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
     workloads = select(Task.workload_id).where(Task.job_id == job.id)
     in_flight = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-    counted = or_(Round.job_id == job.id, and_(Job.context_id == job.context_id, ~in_flight))
+    is_counted = or_(Round.job_id == job.id, and_(Job.context_id == job.context_id, ~in_flight))
     wall = Round.finished_at - Round.started_at
     columns = Round.workload_id, Round.job_id, Round.state, Round.size
-    best = func.min(_right(workloads, job))
-    timed = func.max(Measurement.latency_us).is_not(None)
-    here = func.max(case((Measurement.context_id == job.context_id, Measurement.latency_us))).is_not(None)
-    trials = func.count(Measurement.id), best, and_(timed, not_(here))
+    best = func.min(_correct_latency(workloads, job))
+    is_timed = func.max(Measurement.latency_us).is_not(None)
+    own_us = case((Measurement.context_id == job.context_id, Measurement.latency_us))
+    trials = func.count(Measurement.id), best, and_(is_timed, not_(func.max(own_us).is_not(None)))
     trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
     return (
         select(*columns, *trials, wall, Round.finished_at)
         .join(Job, Job.id == Round.job_id)
         .join(Measurement, trial, isouter=True)
-        .where(Round.workload_id.in_(workloads), Round.target_id == job.target_id, counted)
+        .where(Round.workload_id.in_(workloads), Round.target_id == job.target_id, is_counted)
         .group_by(Round.id)
         .order_by(in_flight, Round.finished_at, Round.id)
     )
 
 
-def _right(workloads: Select[int], job: Job) -> ColumnElement[float | None]:
-    """The latency, in the job's measuring context, of a candidate that was never found wrong."""
+def _correct_latency(workloads: Select[int], job: Job) -> ColumnElement[float | None]:
+    """Return SQL: the latency in the job's context; null if the candidate ever gave a wrong result."""
     wrong = select(_Wrong.workload_id, _Wrong.sketch_id, _Wrong.decisions).where(
         _Wrong.workload_id.in_(workloads),
         _Wrong.target_id == job.target_id,
@@ -130,5 +130,5 @@ def _right(workloads: Select[int], job: Job) -> ColumnElement[float | None]:
         _Wrong.outcome == Outcome.WRONG_RESULT,
     )
     candidate = tuple_(Measurement.workload_id, Measurement.sketch_id, Measurement.decisions)
-    here = Measurement.context_id == job.context_id
-    return case((and_(here, candidate.not_in(wrong)), Measurement.latency_us))
+    is_own_context = Measurement.context_id == job.context_id
+    return case((and_(is_own_context, candidate.not_in(wrong)), Measurement.latency_us))

@@ -1,6 +1,6 @@
-"""Records of other tuners that nothing here can rebuild: stored once each, and counted.
+"""Records from other tuners' logs, whose candidates cannot be rebuilt here. Each is stored once.
 
-Of stock MetaSchedule's own tuner they tell what it found.
+For stock MetaSchedule they contain the best times of its own tuner.
 """
 
 import hashlib
@@ -20,23 +20,23 @@ from db.repositories.measurement_filters import is_not_refuted
 from db.tables import ForeignRecord, ForeignTask, Job, Measurement, SourceDataset, Task
 from mallorn.core.outcomes import Outcome
 
-# Its logs name no dataset: they all stand for this one, which later exports of a dataset keep.
+# MetaSchedule's logs name no dataset, so they all get this key, which later exports preserve.
 STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex
 
 
 @dataclass(frozen=True)
 class ForeignTrial:
-    """One line of another tuner's log, as far as its reader asked.
+    """One line of another tuner's log, with the fields that a query selected.
 
-    Latencies compare only within one task and target.
+    Latencies are comparable only within one task and target.
     """
 
     format: str
     task: str  # the log's own key of the program
-    target: str  # the log's own words
-    steps: str  # how the candidate was made, as JSON
+    target: str  # as the log writes it
+    steps: str  # the candidate's schedule steps, as JSON
     outcome: Outcome
-    failure: str | None = None  # the log's own code
+    failure: str | None = None  # the log's failure code
     run_us: tuple[float, ...] = ()
     measured_at: float | None = None  # None: the log does not say
     latency_us: float | None = None  # the median of `run_us`
@@ -47,44 +47,44 @@ class ForeignTrial:
 
     @cached_property
     def task_key(self) -> str:
-        """Names the task, alike in every file."""
+        """Key of the task, the same in every file."""
         return _hash(self.format, self.task, self.target).hex()
 
     @cached_property
     def key(self) -> bytes:
-        """Names the record by all it says, so that a file may be imported again after it grew."""
+        """Key of the record, a hash of all its fields, so that a file that grew can be imported again."""
         return _hash(self.task_key, self.steps, self.outcome, self.failure, self.run_us, self.measured_at)
 
 
 class ForeignRecords(Repository):
-    """Others' records. No query that looks for a schedule reads this table."""
+    """Records of other tuners. No query for schedules reads this table."""
 
     def sample(self, format: str, limit: int) -> Iterator[ForeignTrial]:
-        """All records of a format, by task; of more than `limit` an even share, and the best of each task."""
-        own = ForeignRecord.task_id.in_(select(ForeignTask.id).where(ForeignTask.format == format))
-        count = self.session.scalar(select(func.count()).select_from(ForeignRecord).where(own)) or 0
+        """Yield a format's records by task; if over `limit`, an even share plus the best of each task."""
+        has_format = ForeignRecord.task_id.in_(select(ForeignTask.id).where(ForeignTask.format == format))
+        count = self.session.scalar(select(func.count()).select_from(ForeignRecord).where(has_format)) or 0
         best = (
             select(ForeignRecord.task_id, func.min(ForeignRecord.latency_us).label("us"))
-            .where(own)
+            .where(has_format)
             .group_by(ForeignRecord.task_id)
             .subquery()
         )
         step = max(1, -(-count // limit))
-        wanted = ForeignRecord.id % step == 0, ForeignRecord.latency_us == best.c.us
+        is_sampled = ForeignRecord.id % step == 0, ForeignRecord.latency_us == best.c.us
         columns = ForeignRecord.steps, ForeignRecord.outcome, ForeignRecord.latency_us
         query = (
             select(ForeignTask.task, ForeignTask.target, *columns)
             .join(ForeignTask, ForeignTask.id == ForeignRecord.task_id)
             .join(best, best.c.task_id == ForeignRecord.task_id)
-            .where(or_(*wanted))
+            .where(or_(*is_sampled))
             .order_by(ForeignRecord.task_id, ForeignRecord.id)
         )
         for task, target, packed, outcome, latency_us in self.session.execute(query):
-            told = task, target, unpack_text(packed), Outcome(outcome)
-            yield ForeignTrial(format, *told, latency_us=latency_us)
+            fields = task, target, unpack_text(packed), Outcome(outcome)
+            yield ForeignTrial(format, *fields, latency_us=latency_us)
 
     def add(self, records: Sequence[ForeignTrial]) -> int:
-        """Store records that are not here yet and return how many those were."""
+        """Store records that are not stored yet; return how many there were."""
         if not records:
             return 0
         tasks = [
@@ -117,15 +117,15 @@ def _hash(*parts: object) -> bytes:
 
 
 class Stock(Repository):
-    """Times of hosts that the logs do not name: shown beside ours, and never the best of a task."""
+    """Times from MetaSchedule's logs, on unknown hosts: shown for comparison, never a task's best."""
 
     def best_us(self, job_id: str) -> dict[int, float]:
-        """The least time of each workload on the job's target, by the task's id; others are left out."""
-        same = and_(Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id)
+        """Return MetaSchedule's shortest time by task id, on the job's target, where it has one."""
+        same_task = and_(Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id)
         query = (
             select(Task.id, func.min(Measurement.latency_us))
             .join(Job, Job.id == Task.job_id)
-            .join(Measurement, same)
+            .join(Measurement, same_task)
             .join(SourceDataset, SourceDataset.id == Measurement.source_id)
             .where(Task.job_id == job_id, SourceDataset.key == STOCK, is_not_refuted())
             .group_by(Task.id)

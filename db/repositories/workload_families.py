@@ -1,4 +1,4 @@
-"""Families: the placement of a target's workloads, the reason, and the ranking evidence since."""
+"""Families of a target's workloads, why a workload is in one, and how well models ranked since."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ RANKED_ROUNDS: Final = 8  # newest rounds read per workload
 
 @dataclass(frozen=True, slots=True)
 class FamilyMember:
-    """A workload's place on a target; `family` is empty while it has none."""
+    """A workload's family on a target; `family` is empty while it has none."""
 
     workload_id: int
     key: str
@@ -25,12 +25,12 @@ class FamilyMember:
     structure: str
     family: str = ""
     why: str = ""
-    since: int = 0  # the newest judged round when it joined its family
+    since: int = 0  # id of the newest ranked round when it joined its family
 
 
 @dataclass(frozen=True, slots=True)
 class RankedRound:
-    """A closed round, the family whose model proposed it, and its ranking figures."""
+    """A done round, the family of the cost model that ranked its candidates, and its statistics."""
 
     id: int
     family: str
@@ -38,76 +38,80 @@ class RankedRound:
 
 
 class WorkloadFamilies(Repository):
-    """The places of workloads, which all jobs of a target with the same grouping share."""
+    """Families of workloads, which all jobs of a target with the same grouping share."""
 
     def unplaced(self, job_id: str) -> set[int]:
-        """The workloads of a job's tasks that have no family yet."""
-        new = select(Task.workload_id).where(Task.job_id == job_id, Task.family == "")
-        return set(self.session.scalars(new))
+        """Return the workloads of a job's tasks that have no family yet."""
+        workloads = select(Task.workload_id).where(Task.job_id == job_id, Task.family == "")
+        return set(self.session.scalars(workloads))
 
     def seats(self, job_id: str, target_id: int, grouping: str) -> Sequence[FamilyMember]:
-        """Of a job's workloads and all in their families; while some have none, all of their operators."""
+        """Return a job's workloads and all workloads of their families, as members.
+
+        While some have no family, also return all workloads with the same operators.
+        """
         of_job = select(Task.workload_id, Task.family).where(Task.job_id == job_id)
         families = dict(self.session.execute(of_job).all())
-        near: ColumnElement[bool] = self.among(
+        is_related: ColumnElement[bool] = self.among(
             Task.family, {family for family in families.values() if family}
         )
         if "" in families.values():
             ops = select(Workload.op).where(self.among(Workload.id, families))
-            near = or_(near, Workload.op.in_(ops))
+            is_related = or_(is_related, Workload.op.in_(ops))
+        has_grouping = Task.family.startswith(f"{grouping}:", autoescape=True)
         newest = (
             select(func.max(Task.id))
             .join(Job, Job.id == Task.job_id)
             .join(Workload, Workload.id == Task.workload_id)
-            .where(Job.target_id == target_id, Task.family.startswith(f"{grouping}:", autoescape=True), near)
+            .where(Job.target_id == target_id, has_grouping, is_related)
             .group_by(Task.workload_id)
         )
-        # The newest task represents its workload; all its tasks move together.
-        placed = _seats(Task.family, Task.family_why, Task.family_since)
-        placed = placed.join(Task, Task.workload_id == Workload.id).where(Task.id.in_(newest))
-        found = {row[0]: FamilyMember(*row) for row in self.session.execute(placed)}
-        for row in self.session.execute(_seats().where(self.among(Workload.id, families))):
-            found.setdefault(row[0], FamilyMember(*row))
-        return [found[workload_id] for workload_id in sorted(found)]
+        # The newest task stands for its workload, whose tasks change family together.
+        query = _members(Task.family, Task.family_why, Task.family_since)
+        query = query.join(Task, Task.workload_id == Workload.id).where(Task.id.in_(newest))
+        members = {row[0]: FamilyMember(*row) for row in self.session.execute(query)}
+        for row in self.session.execute(_members().where(self.among(Workload.id, families))):
+            members.setdefault(row[0], FamilyMember(*row))
+        return [members[workload_id] for workload_id in sorted(members)]
 
     def ranked(self, workload_ids: Iterable[int], target_id: int) -> Mapping[int, Sequence[RankedRound]]:
-        """The newest rounds of each workload that a model proposed, oldest first."""
-        same = self.among(Round.workload_id, workload_ids), Round.target_id == target_id
+        """Return those of each workload's newest done rounds that used a cost model, oldest first."""
+        match = self.among(Round.workload_id, workload_ids), Round.target_id == target_id
         place = func.row_number().over(partition_by=Round.workload_id, order_by=Round.id.desc())
         columns = Round.id, Round.workload_id, Round.cost_model_id, Round.stats
-        closed = (
-            select(*columns, place.label("place")).where(*same, Round.state == RoundState.DONE).subquery()
+        done_rounds = (
+            select(*columns, place.label("place")).where(*match, Round.state == RoundState.DONE).subquery()
         )
         query = (
-            select(closed.c.workload_id, closed.c.id, CostModelRow.family, closed.c.stats)
-            .join(CostModelRow, CostModelRow.id == closed.c.cost_model_id)
-            .where(closed.c.place <= RANKED_ROUNDS)
-            .order_by(closed.c.id)
+            select(done_rounds.c.workload_id, done_rounds.c.id, CostModelRow.family, done_rounds.c.stats)
+            .join(CostModelRow, CostModelRow.id == done_rounds.c.cost_model_id)
+            .where(done_rounds.c.place <= RANKED_ROUNDS)
+            .order_by(done_rounds.c.id)
         )
-        found = defaultdict[int, list[RankedRound]](list)
+        rounds = defaultdict[int, list[RankedRound]](list)
         for workload_id, round_id, family, stats in self.session.execute(query):
-            found[workload_id].append(RankedRound(round_id, family, stats or RoundStats()))
-        return found
+            rounds[workload_id].append(RankedRound(round_id, family, stats or RoundStats()))
+        return rounds
 
     def seat(self, job_id: str, seats: Iterable[FamilyMember]) -> None:
-        """Give a job's new tasks their places."""
-        alike = defaultdict[FamilyMember, list[int]](list)
-        for seat in seats:
-            alike[replace(seat, workload_id=0, key="", op="", structure="")].append(seat.workload_id)
-        for seat, ids in alike.items():
-            new = Task.job_id == job_id, self.among(Task.workload_id, sorted(ids)), Task.family == ""
-            self.changed(update(Task).where(*new).values(_place(seat)))
+        """Set the families of a job's tasks that have none."""
+        groups = defaultdict[FamilyMember, list[int]](list)
+        for member in seats:
+            groups[replace(member, workload_id=0, key="", op="", structure="")].append(member.workload_id)
+        for member, ids in groups.items():
+            conditions = Task.job_id == job_id, self.among(Task.workload_id, sorted(ids)), Task.family == ""
+            self.changed(update(Task).where(*conditions).values(_family_columns(member)))
 
     def move(self, target_id: int, old: FamilyMember, new: FamilyMember) -> None:
-        """Move a workload of a target to another family, in every job that has it in the old one."""
+        """Move a workload of a target to another family, in every job where it is in the old one."""
         jobs = select(Job.id).where(Job.target_id == target_id)
-        same = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
-        self.changed(update(Task).where(*same).values(_place(new)))
+        conditions = Task.workload_id == old.workload_id, Task.family == old.family, Task.job_id.in_(jobs)
+        self.changed(update(Task).where(*conditions).values(_family_columns(new)))
 
 
-def _seats(*columns: Any) -> Select[*tuple[Any, ...]]:
+def _members(*columns: Any) -> Select[*tuple[Any, ...]]:
     return select(Workload.id, Workload.key, Workload.op, Workload.structure, *columns)
 
 
-def _place(seat: FamilyMember) -> dict[str, object]:
-    return {"family": seat.family, "family_why": seat.why, "family_since": seat.since}
+def _family_columns(member: FamilyMember) -> dict[str, object]:
+    return {"family": member.family, "family_why": member.why, "family_since": member.since}

@@ -1,4 +1,4 @@
-"""The typed tables, one file a group of words."""
+"""The SQLAlchemy table classes, one module per topic."""
 
 from db.tables.access_control import ApiKeyRow, AuditRow, PutOut, SignIn
 from db.tables.base import Base

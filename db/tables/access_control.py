@@ -1,4 +1,4 @@
-"""Who may come in, and what they did: keys, sign-ins, the audit log. Of secrets only the SHA-256 is kept."""
+"""API keys, sign-ins, banned owners and the audit log. Secrets are stored only as SHA-256 digests."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from db.tables.base import Base, CreatedAt, IdPk, JsonType, Timestamp
 
 
 class ApiKeyRow(Base):
-    """An API key. A row stays: once there was a key, a key is needed."""
+    """An API key. Rows are never deleted: once a database has had a key, requests need one."""
 
     __tablename__ = "api_keys"
 
-    id: Mapped[str] = mapped_column(primary_key=True)  # the key's first part, which lists show
+    id: Mapped[str] = mapped_column(primary_key=True)  # the first part of the key, shown in lists
     owner: Mapped[str] = mapped_column(index=True)
     name: Mapped[str]
     digest: Mapped[str] = mapped_column(unique=True)
@@ -23,11 +23,11 @@ class ApiKeyRow(Base):
     last_used_at: Mapped[Timestamp | None]
     revoked_at: Mapped[Timestamp | None]
     previous_digest: Mapped[str | None] = mapped_column(index=True)  # of the secret before the last rotation
-    previous_until: Mapped[Timestamp | None]  # so long it opens what the key opens
+    previous_until: Mapped[Timestamp | None]  # when the previous secret expires
 
 
 class PutOut(Base):
-    """An owner who is not let in, whatever they bring: under a name's SHA-256, for it outlasts the name."""
+    """A ban of an owner with any credentials, by the SHA-256 of a name: it outlasts the name's erasure."""
 
     __tablename__ = "put_out"
 
@@ -36,13 +36,13 @@ class PutOut(Base):
 
 
 class SignIn(Base):
-    """A browser that was let in: by a key, whose fate it shares, or by an identity provider."""
+    """A signed-in browser, by an API key (valid only while the key is) or by an identity provider."""
 
     __tablename__ = "sign_ins"
     __table_args__ = (Index("ix_sign_ins_expires_at", "expires_at"),)
 
     digest: Mapped[str] = mapped_column(primary_key=True)  # of the cookie
-    key_digest: Mapped[str | None]  # of the key that let it in
+    key_digest: Mapped[str | None]  # of the API key; None: an identity provider
     owner: Mapped[str]
     scopes: Mapped[list[Any]] = mapped_column(JsonType)
     created_at: Mapped[CreatedAt]
@@ -50,7 +50,7 @@ class SignIn(Base):
 
 
 class AuditRow(Base):
-    """A request that would change something, and what it was answered with."""
+    """A request that could change something, and the status of its response."""
 
     __tablename__ = "audit"
     __table_args__ = (
@@ -67,4 +67,4 @@ class AuditRow(Base):
     path: Mapped[str]
     status: Mapped[int] = mapped_column(SmallInteger)
     subject: Mapped[str] = mapped_column(default="", server_default="")  # the owner whose key was changed
-    detail: Mapped[str] = mapped_column(default="", server_default="")  # the key's id, and what it may do
+    detail: Mapped[str] = mapped_column(default="", server_default="")  # the id and scopes of that key

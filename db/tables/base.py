@@ -1,4 +1,4 @@
-"""Declarative base and the column types all tables share.
+"""Declarative base, and the column types that all tables share.
 
 Times are seconds since the epoch by the database's own clock (db.database_clock), so that hosts whose clocks
 differ agree on leases.
@@ -26,7 +26,7 @@ CreatedAt = Annotated[float, mapped_column(Float(53), server_default=now(), defa
 
 
 class Base(DeclarativeBase):
-    """Names constraints equally on both databases, so that migrations can address them."""
+    """Declarative base that gives constraints the same names on both databases, for migrations."""
 
     metadata = MetaData(
         naming_convention={
@@ -40,15 +40,15 @@ class Base(DeclarativeBase):
 
 
 def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """Return an index over the rows that meet a condition, in the SQL that both databases share."""
+    """Return an index over the rows that meet the condition `where`, in SQL that both databases read."""
     condition = text(where)
     return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
 
 
 class ValueType(TypeDecorator[Kind]):
-    """A value, or a list of values: what was set is stored; what is stored is read whatever version wrote it.
+    """JSON column of a pydantic value or a list of them. Only fields that were set are stored.
 
-    Storing a key that the value does not know raises: the next reader would lose it.
+    Reading accepts the fields of any version; storing an unknown field raises.
     """
 
     impl = JsonType
@@ -62,8 +62,8 @@ class ValueType(TypeDecorator[Kind]):
     def process_bind_param(self, value: Kind | None, dialect: Dialect) -> Any:
         if value is None:
             return None
-        known = self._adapter.validate_python(value, extra="forbid")
-        return self._adapter.dump_python(known, mode="json", exclude_unset=True)
+        parsed_value = self._adapter.validate_python(value, extra="forbid")
+        return self._adapter.dump_python(parsed_value, mode="json", exclude_unset=True)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Kind | None:
         return None if value is None else self._adapter.validate_python(value)

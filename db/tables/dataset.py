@@ -1,4 +1,4 @@
-"""The performance dataset: workloads, what was tried on them, and what was learned."""
+"""The performance dataset: workloads, measured candidates, schedules, and trained cost models."""
 
 from typing import Any
 
@@ -20,28 +20,28 @@ class TargetRow(Base):
 
 
 class Workload(Base):
-    """One tensor program under our own platform-independent key."""
+    """One tensor program, identified by a platform-independent key."""
 
     __tablename__ = "workloads"
 
     id: Mapped[IdPk]
     key: Mapped[str] = mapped_column(unique=True)  # SHA-256 of its normalised text
     name: Mapped[str]
-    op: Mapped[str]  # the anchor operator: the family `operator`
-    structure: Mapped[str]  # hash of the loop structure without sizes: the family `structure`
+    op: Mapped[str]  # anchor operator, which defines the families of kind `operator`
+    structure: Mapped[str]  # hash of the loops without sizes, which defines those of kind `structure`
     flops: Mapped[float]
     tir: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of tvm.ir.save_json
-    args: Mapped[Json]  # {"args": [["TENSOR", dtype, shape], ...], "ranges": {...}}: what to call it with
+    args: Mapped[Json]  # arguments: {"args": [["TENSOR", dtype, shape], ...], "ranges": {...}}
     features: Mapped[Json]  # {"extents": [...]}: numbers a cost model may share between workloads
     tvm_version: Mapped[str]
-    code: Mapped[str | None]  # digest of the graph compiler that extracted it here; None: it was imported
-    # Rows up to here were measured while it was known to private jobs alone; 0: it never was.
+    code: Mapped[str | None]  # digest of the graph compiler that extracted it here; None: imported
+    # Largest id of measurements made while only private jobs used the workload; 0: none.
     kept_upto: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[CreatedAt]
 
 
 class SketchRow(Base):
-    """A schedule without decisions: its trace is stored once, named by the trace's hash."""
+    """A schedule without decisions. Its trace is stored once, under the trace's hash."""
 
     __tablename__ = "sketches"
 
@@ -49,39 +49,39 @@ class SketchRow(Base):
     key: Mapped[str] = mapped_column(unique=True)
     trace: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of the trace's JSON
     choices: Mapped[list[Any]] = mapped_column(JsonType)  # mallorn.core.values.candidate.pack_choices
-    ordinal: Mapped[int]  # its place in the space that generated it
+    ordinal: Mapped[int]  # its position in the design space that generated it
     space: Mapped[str]  # name and version of the space, e.g. "tvm/1"
     tvm_version: Mapped[str]
-    imported: Mapped[bool] = mapped_column(server_default=true())  # no round here has proposed it
+    imported: Mapped[bool] = mapped_column(server_default=true())  # until a round here proposes it
 
 
 class Context(Base):
-    """A measuring context. Times compare only inside one."""
+    """A measuring context. Times are comparable only within one context."""
 
     __tablename__ = "contexts"
 
     id: Mapped[IdPk]
-    key: Mapped[str] = mapped_column(unique=True)  # hash of what follows
+    key: Mapped[str] = mapped_column(unique=True)  # hash of the columns below
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
     host_class: Mapped[str]
     tvm_version: Mapped[str]  # of the device
-    built_by: Mapped[str | None]  # TVM's version and the digest of the code around it; None: nobody said
+    built_by: Mapped[str | None]  # TVM version and code digest of the builder; None: not reported
     threads: Mapped[int]  # TVM_NUM_THREADS of the measuring process, as it reported it
     evaluator: Mapped[Json]  # number, repeat, min_repeat_ms, cache state, stopping rule
 
     @property
     def builder(self) -> str:
-        """The builder of the timed libraries; the device's TVM for contexts that name none."""
+        """The builder of the timed libraries, or the device's TVM version if no builder was reported."""
         return self.built_by or self.tvm_version
 
     @property
     def measured_on(self) -> MeasuredOn:
-        """The facts that must be equal for two times to compare."""
+        """The facts that must be equal for two times to be comparable."""
         return MeasuredOn.model_validate(self, from_attributes=True)
 
 
 class Measurement(Base):
-    """What happened to a candidate on a device: run times or a failure. Compact: under 400 bytes."""
+    """The result of one measurement of a candidate: run times or a failure. Under 400 bytes."""
 
     __tablename__ = "measurements"
     __table_args__ = (
@@ -89,10 +89,10 @@ class Measurement(Base):
         Index("ix_measurements_best", "workload_id", "target_id", "latency_us"),
         Index("ix_measurements_job", "job_id", "id"),
         Index("ix_measurements_outcome", "job_id", "kind", "outcome"),
-        # In the order of ids: the newest of a workload, and all after a mark.
+        # Finds a workload's newest measurements, and those after a given id.
         Index("ix_measurements_workload", "workload_id", "target_id", "id"),
         Index("ix_measurements_device", "device_id", "id"),
-        # Few rows; each of the fastest is looked up among them before it counts as the best.
+        # Few rows. A fast candidate is looked up among them before it counts as the best.
         partial_index(
             "ix_measurements_refuted",
             "workload_id",
@@ -100,7 +100,8 @@ class Measurement(Base):
             "sketch_id",
             where="outcome = 'wrong_result'",
         ),
-        # A row of another dataset is stored once. Copies of a database count on alone: hence the date.
+        # Each row of another dataset is stored once. Two copies of a database may give the
+        # same id to different rows: hence the date.
         partial_index(
             "uq_measurements_source",
             "source_id",
@@ -114,7 +115,7 @@ class Measurement(Base):
     id: Mapped[IdPk]
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))
     round_id: Mapped[int | None] = mapped_column(ForeignKey("rounds.id"))
-    slot: Mapped[int] = mapped_column(SmallInteger)  # place in the round's proposals
+    slot: Mapped[int] = mapped_column(SmallInteger)  # position in the round's proposals
     kind: Mapped[str]  # mallorn.core.states.MeasurementKind
     workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
@@ -122,34 +123,32 @@ class Measurement(Base):
     sketch_id: Mapped[int] = mapped_column(ForeignKey("sketches.id"))
     decisions: Mapped[bytes] = mapped_column(LargeBinary)  # db.measurement_codec.pack_decisions
     outcome: Mapped[str]
-    latency_us: Mapped[float | None]  # median of the run times; None where that is a bound
-    bound_us: Mapped[float | None]  # the same, where others had its processors: it is no slower than that
-    disturbed: Mapped[float | None]  # the share of its run times in which they had; None: not known
+    latency_us: Mapped[float | None]  # median of the run times; None: see bound_us
+    bound_us: Mapped[float | None]  # that median if other processes used its CPUs: an upper bound
+    disturbed: Mapped[float | None]  # share of its run times when they did; None: unknown
     run_us: Mapped[bytes | None] = mapped_column(LargeBinary)  # db.measurement_codec.pack_times
     error: Mapped[str | None]
-    built_by: Mapped[str | None]  # what failed to build it; None: it was built, or that is not known
-    limit_sec: Mapped[
-        float | None
-    ]  # the job's limit for the step that failed; None: it has none, or not known
+    built_by: Mapped[str | None]  # the builder that failed on it; None: it was built, or unknown
+    limit_sec: Mapped[float | None]  # the job's limit for the failed step; None: no limit, or unknown
     device_id: Mapped[int | None] = mapped_column(ForeignKey("devices.id"))
     build_ms: Mapped[float | None]
     run_ms: Mapped[float | None]  # wall time on the device
     predicted: Mapped[float | None]
-    origin: Mapped[str]  # which searcher's idea it was
+    origin: Mapped[str]  # the searcher that proposed it
     source_id: Mapped[int | None] = mapped_column(ForeignKey("sources.id"))  # None: measured here
     source_row: Mapped[int | None] = mapped_column(BigId)  # its id in the dataset that measured it
     created_at: Mapped[CreatedAt]
 
 
 class MeasurementCount(Base):
-    """How many measurements a job has of a kind, up to a mark: the largest `upto` of all (ADR 0050)."""
+    """A job's number of measurements with a value of a facet, for ids up to the largest `upto`."""
 
     __tablename__ = "measurement_counts"
     __table_args__ = (Index("ix_measurement_counts_upto", "upto"),)
 
     job_id: Mapped[str] = mapped_column(primary_key=True)  # empty: imported
     facet: Mapped[str] = mapped_column(primary_key=True)  # db.repositories.measurement_counts
-    name: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)  # the facet's value
     rows: Mapped[int] = mapped_column(BigId)
     upto: Mapped[int] = mapped_column(BigId)
 
@@ -169,14 +168,14 @@ class Schedule(Base):
     latency_us: Mapped[float]  # median of the interleaved re-measurement
     low_us: Mapped[float]  # confidence interval of that median
     high_us: Mapped[float]
-    max_error: Mapped[float]  # against the unscheduled program, relative
+    max_error: Mapped[float]  # relative, compared with the unscheduled program
     trace: Mapped[bytes] = mapped_column(LargeBinary)  # zstd of the full trace's JSON
     run_us: Mapped[bytes] = mapped_column(LargeBinary)
     created_at: Mapped[CreatedAt]
 
 
 class CostModelRow(Base):
-    """A trained, versioned predictor of a family on a target. New rounds freeze the active version."""
+    """A trained version of a cost model, for a family and a target. New rounds use the active version."""
 
     __tablename__ = "cost_models"
     __table_args__ = (
@@ -191,7 +190,7 @@ class CostModelRow(Base):
     version: Mapped[int]
     parent_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
     active: Mapped[bool]
-    snapshot: Mapped[str | None]  # the frozen rows it learned from; None: its family's up to seen_upto
+    snapshot: Mapped[str | None]  # its training rows; None: those of its family up to seen_upto
     seen_upto: Mapped[int] = mapped_column(BigId)  # the newest measurement it was trained on
     rows: Mapped[int]
     metrics: Mapped[Json]
@@ -200,7 +199,7 @@ class CostModelRow(Base):
 
 
 class FeatureRow(Base):
-    """A candidate in a view that needs a compiler. A cache: rows may be deleted at any time."""
+    """Features of a candidate in a view that needs a compiler. A cache: rows may be deleted any time."""
 
     __tablename__ = "feature_rows"
 
@@ -214,7 +213,7 @@ class FeatureRow(Base):
 
 
 class SearchState(Base):
-    """What a round's searcher left for the task's next round: a task keeps the newest few (ADR 0024)."""
+    """State that a searcher saved for a task's next round; the newest few per task stay (ADR 0024)."""
 
     __tablename__ = "search_states"
     __table_args__ = (Index("ix_search_states_task", "task_id"),)

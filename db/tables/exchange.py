@@ -7,7 +7,7 @@ from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, partial_index
 
 
 class SourceDataset(Base):
-    """A dataset of Mallorn: this one (`own`), or one that rows were imported from."""
+    """A Mallorn dataset: this one (`own`), or one from which rows were imported."""
 
     __tablename__ = "sources"
     __table_args__ = (
@@ -21,13 +21,13 @@ class SourceDataset(Base):
 
 
 class Snapshot(Base):
-    """A frozen set of measurements: those up to `upto` that its filter selects. Rows are only ever added."""
+    """An immutable set of measurements: those with ids up to `upto` that `filter` selects."""
 
     __tablename__ = "snapshots"
 
     id: Mapped[IdPk]
     name: Mapped[str] = mapped_column(unique=True)
-    upto: Mapped[int] = mapped_column(BigId)  # the newest measurement it may hold
+    upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement that it may hold
     filter: Mapped[Json]  # db.repositories.snapshot_rows.Selection
     rows: Mapped[int] = mapped_column(BigId)
     digest: Mapped[str]  # of the rows in order, equal in every dataset that holds them
@@ -35,7 +35,7 @@ class Snapshot(Base):
 
 
 class ForeignTask(Base):
-    """A tensor program as another tuner's log names it. It cannot be built here."""
+    """A tensor program as another tuner's log names it. Mallorn cannot build it."""
 
     __tablename__ = "foreign_tasks"
 

@@ -1,4 +1,4 @@
-"""Who measures, who works, who holds what."""
+"""Devices, workers, periodic loops and leases."""
 
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
@@ -20,7 +20,7 @@ class Device(Base):
     threads: Mapped[int]
     tvm_version: Mapped[str]
     info: Mapped[DeviceInfo] = mapped_column(ValueType(DeviceInfo))
-    machine: Mapped[DeviceMachine | None] = mapped_column(ValueType(DeviceMachine))  # as of its context
+    machine: Mapped[DeviceMachine | None] = mapped_column(ValueType(DeviceMachine))
     last_seen: Mapped[Timestamp]
 
 
@@ -38,18 +38,18 @@ class Worker(Base):
 
 
 class Tick(Base):
-    """A loop that must live, and when it had its turns."""
+    """A loop that must keep running, and the times of its turns."""
 
     __tablename__ = "ticks"
 
     name: Mapped[str] = mapped_column(primary_key=True)  # of its task
     begun_at: Mapped[Timestamp]
-    since: Mapped[Timestamp]  # turns have come without a gap
-    done_at: Mapped[Timestamp | None]  # its last turn that was done whole
+    since: Mapped[Timestamp]  # from then on turns followed each other without a gap
+    done_at: Mapped[Timestamp | None]  # when a turn last ended without an error
 
 
 class LeaseRow(Base):
-    """Work that one process at a time does, under a lease. A row stays: its attempts only ever grow."""
+    """Work that one process at a time does, under a lease. Rows remain, so that `attempt` only grows."""
 
     __tablename__ = "held_work"
     __table_args__ = (
@@ -61,12 +61,11 @@ class LeaseRow(Base):
     subject: Mapped[str] = mapped_column(primary_key=True)  # the id of a round, a job or a target
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"))  # whose row is locked before this one
     attempt: Mapped[int] = mapped_column(default=0)  # fencing token: an older one is refused
-    # Since the work came up, how often it broke off, and how often its holder was killed or went silent.
+    # Since the work was opened: its interruptions, and how often its holder died or hung.
     losses: Mapped[int] = mapped_column(default=0)
     deaths: Mapped[int] = mapped_column(default=0, server_default="0")
-    left_by: Mapped[list[str] | None] = mapped_column(
-        ValueType(list[str])
-    )  # workers whose hosts were at fault
+    # Workers whose hosts were at fault.
+    left_by: Mapped[list[str] | None] = mapped_column(ValueType(list[str]))
     holder: Mapped[str | None]
-    until: Mapped[Timestamp | None]  # None: nobody holds it
-    sent_at: Mapped[Timestamp | None]  # when its message last went out; None: nobody is to do it now
+    until: Mapped[Timestamp | None]  # when the lease expires; None: no process holds it
+    sent_at: Mapped[Timestamp | None]  # when its message was last sent; None: it is not due

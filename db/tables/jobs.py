@@ -1,4 +1,4 @@
-"""Models, jobs and what a job is made of."""
+"""Models, jobs, and the tasks, rounds, steps and events of a job."""
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
@@ -14,7 +14,7 @@ from mallorn.core.values.machine import Machine
 
 
 class Model(Base):
-    """An uploaded network, named by the SHA-256 of its bytes; the bytes lie in the artifact store."""
+    """An uploaded network, identified by the SHA-256 of its bytes, which the artifact store holds."""
 
     __tablename__ = "models"
 
@@ -26,7 +26,7 @@ class Model(Base):
 
 
 class Job(Base):
-    """Model + target + budget + options; belongs to an owner."""
+    """A tuning job of an owner: a model, a target, a budget and options."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -34,7 +34,7 @@ class Job(Base):
         Index("ix_jobs_owner_created", "owner", "created_at"),
         Index("ix_jobs_state", "state"),
         Index("ix_jobs_finished", "finished_at"),
-        # Few rows: those whose files are still to go.
+        # Few rows: jobs whose files must still be deleted.
         partial_index(
             "ix_jobs_leftovers", "deleted_at", where="deleted_at is not null and export_uri is not null"
         ),
@@ -53,49 +53,50 @@ class Job(Base):
     name: Mapped[str]
     model_id: Mapped[str]
     target_id: Mapped[int] = mapped_column(ForeignKey("targets.id"))
-    context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # all its times compare in it
-    machine: Mapped[Machine | None] = mapped_column(ValueType(Machine))  # settled before its first round
-    # The budget, as raised by later resumes. None: as many as the minutes allow; without those `auto`.
+    context_id: Mapped[int | None] = mapped_column(ForeignKey("contexts.id"))  # of all its times
+    machine: Mapped[Machine | None] = mapped_column(ValueType(Machine))  # fixed before its first round
+    # The budget, including what resumes added. The job is `auto` without trials and minutes.
     trials: Mapped[int | None]
     minutes: Mapped[float | None]
     seed: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0)
-    share_pass: Mapped[float | None]  # of the fair share, among its owner's jobs; None: no turn yet
-    owner_pass: Mapped[float | None]  # its owner's among the owners, as of this job's last turn
-    planned_at: Mapped[Timestamp | None]  # when its planning last looked at it
+    # Passes of the fair share (services.planner.fair_share); None: no turn yet.
+    share_pass: Mapped[float | None]  # of the job among its owner's jobs
+    owner_pass: Mapped[float | None]  # of its owner among all owners, at this job's last turn
+    planned_at: Mapped[Timestamp | None]  # when the planner last looked at the job
     options: Mapped[Json]  # mallorn.core.job_options.JobOptions
-    private: Mapped[bool] = mapped_column(default=False, server_default=false())  # as they say
+    private: Mapped[bool] = mapped_column(default=False, server_default=false())  # as in options
     state: Mapped[str] = mapped_column(default=JobState.QUEUED)
-    resume_state: Mapped[str | None]  # where a paused job goes on, or where a failed one failed
-    reason: Mapped[str] = mapped_column(default="")  # what it waits for, or why it ended, in words
+    resume_state: Mapped[str | None]  # state from which a paused or failed job resumes
+    reason: Mapped[str] = mapped_column(default="")  # what the job waits for, or why it ended, as text
     cause: Mapped[str] = mapped_column(default=Cause.OTHER, server_default=Cause.OTHER)  # of the reason
-    cause_detail: Mapped[str] = mapped_column(default="", server_default="")  # NOT_HERE: why, in words
-    suggest: Mapped[SuggestedOptions | None] = mapped_column(ValueType(SuggestedOptions))  # of a failed job
-    tuning_ended: Mapped[str] = mapped_column(default="", server_default="")  # why, in words; empty: not yet
+    cause_detail: Mapped[str] = mapped_column(default="", server_default="")  # NOT_HERE: why, as text
+    suggest: Mapped[SuggestedOptions | None] = mapped_column(ValueType(SuggestedOptions))  # if it failed
+    tuning_ended: Mapped[str] = mapped_column(default="", server_default="")  # why, as text; or empty
     warnings: Mapped[list[JobWarning]] = mapped_column(
         ValueType(list[JobWarning]), default=list, server_default="[]"
     )
     graph: Mapped[GraphReport | None] = mapped_column(ValueType(GraphReport))
     report: Mapped[FinishReport | None] = mapped_column(ValueType(FinishReport))
     export_uri: Mapped[str | None]
-    export_deleted_at: Mapped[Timestamp | None]  # its files are gone, or go with the next tidying
+    export_deleted_at: Mapped[Timestamp | None]  # its files are deleted, or will be by the next cleanup
     idempotency_key: Mapped[str | None]
     request_hash: Mapped[str | None]
     event_count: Mapped[int] = mapped_column(default=0)  # the last event's seq; its row lock orders events
     created_at: Mapped[CreatedAt]
     started_at: Mapped[Timestamp | None]
     finished_at: Mapped[Timestamp | None]
-    archived_at: Mapped[Timestamp | None]  # set aside by its owner: out of the list, otherwise as ever
-    deleted_at: Mapped[Timestamp | None]  # a tombstone (ADR 0013): nobody sees it, its rows keep teaching
+    archived_at: Mapped[Timestamp | None]  # its owner hid it from lists; otherwise unchanged
+    deleted_at: Mapped[Timestamp | None]  # hidden from all (ADR 0013); its rows still train models
 
     @property
     def auto(self) -> bool:
-        """Whether it goes on while that is worth it, without another budget."""
+        """Whether the job has no budget and tunes as long as that is worthwhile."""
         return self.trials is None and self.minutes is None
 
 
 class Task(Base):
-    """A workload inside a job, with how often the model calls it."""
+    """A workload of a job; `weight` is how often the model calls it."""
 
     __tablename__ = "tasks"
     __table_args__ = (
@@ -110,19 +111,19 @@ class Task(Base):
     name: Mapped[str]
     weight: Mapped[int]
     workload_id: Mapped[int] = mapped_column(ForeignKey("workloads.id"))
-    family: Mapped[str] = mapped_column(default="")  # given by the planner's grouping when tuning starts
-    family_why: Mapped[str] = mapped_column(default="")  # in words
-    family_since: Mapped[int] = mapped_column(BigId, default=0)  # only later rounds speak for or against it
-    known_at_start: Mapped[int] = mapped_column(default=0)  # measurements the dataset had before this job
-    retired: Mapped[str] = mapped_column(default="")  # why no more rounds are planned, in words
+    family: Mapped[str] = mapped_column(default="")  # set by the planner's grouping when tuning starts
+    family_why: Mapped[str] = mapped_column(default="")  # why, as text
+    family_since: Mapped[int] = mapped_column(BigId, default=0)  # only later rounds count in its test
+    known_at_start: Mapped[int] = mapped_column(default=0)  # measurements that existed before this job
+    retired: Mapped[str] = mapped_column(default="")  # why no more rounds are planned, as text
 
 
 class Round(Base):
-    """One pull of the bandit: a batch of candidates of one task; the unit of leasing.
+    """One pull of the bandit: a batch of candidates of one task. Workers lease one round at a time.
 
-    Its proposals are a pure function of seed, cost_model_id, what the round state_from left to its searcher
-    and the workload's measurements up to seen_upto. Who holds it stands in HeldWork: results of an older
-    attempt are refused.
+    Its proposals are a pure function of `seed`, `cost_model_id`, the SearchState of round
+    `state_from` and the workload's measurements up to `seen_upto`. LeaseRow names the round's
+    holder; results of an older attempt are rejected.
     """
 
     __tablename__ = "rounds"
@@ -131,7 +132,7 @@ class Round(Base):
         Index("ix_rounds_state", "state"),
         Index("ix_rounds_finished", "finished_at"),
         Index("ix_rounds_workload", "workload_id", "target_id", "state"),
-        # One round in flight per workload and target: proposals then see all that is known.
+        # One round in flight per workload and target, so that it sees all earlier results.
         partial_index(
             "uq_rounds_in_flight",
             "workload_id",
@@ -151,11 +152,11 @@ class Round(Base):
     seed: Mapped[int]
     searcher: Mapped[str]
     cost_model_id: Mapped[int | None] = mapped_column(ForeignKey("cost_models.id"))
-    seen_upto: Mapped[int] = mapped_column(BigId)  # the newest measurement of the workload it may look at
-    state_from: Mapped[int | None] = mapped_column(BigId)  # the task's round from whose SearchState itbegins
-    reason: Mapped[RoundNotes] = mapped_column(ValueType(RoundNotes))  # why this task and why now
+    seen_upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement that it may read
+    state_from: Mapped[int | None] = mapped_column(BigId)  # the round whose SearchState it starts from
+    reason: Mapped[RoundNotes] = mapped_column(ValueType(RoundNotes))  # why the policy chose the task
     state: Mapped[str] = mapped_column(default=RoundState.QUEUED)
-    worker: Mapped[str | None]  # who began it last
+    worker: Mapped[str | None]  # the worker that last started it
     error: Mapped[str] = mapped_column(default="")
     created_at: Mapped[CreatedAt]
     started_at: Mapped[Timestamp | None]
@@ -164,7 +165,7 @@ class Round(Base):
 
 
 class StageRun(Base):
-    """A stretch of a worker's time that was no round: kept for the fleet's timeline alone."""
+    """A time span that a worker spent on something other than a round, for the fleet timeline only."""
 
     __tablename__ = "stage_runs"
     __table_args__ = (Index("ix_stage_runs_started", "started_at"),)
@@ -174,23 +175,23 @@ class StageRun(Base):
     kind: Mapped[str]  # mallorn.core.states.StageKind
     worker: Mapped[str]
     started_at: Mapped[CreatedAt]
-    finished_at: Mapped[Timestamp | None]  # None: it goes on, or its worker died
+    finished_at: Mapped[Timestamp | None]  # None: still running, or its worker died
 
 
 class FinishStep(Base):
-    """What a finish decided for a task, until the job is done (ADR 0034)."""
+    """The decision of the finish stage for a task, kept until the job is done (ADR 0034)."""
 
     __tablename__ = "finish_steps"
     __table_args__ = (Index("ix_finish_steps_job", "job_id"),)
 
     task_id: Mapped[int] = mapped_column(BigId, ForeignKey("tasks.id"), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
-    trials: Mapped[int]  # that the job had when it was decided
+    trials: Mapped[int]  # the job's trials at the time of the decision
     decided: Mapped[DecidedTask] = mapped_column(ValueType(DecidedTask))
 
 
 class Event(Base):
-    """What happened to a job, numbered in commit order."""
+    """An event of a job, numbered in commit order."""
 
     __tablename__ = "events"
 
