@@ -1,4 +1,4 @@
-"""`mallorn costmodels`: which models were trained, how well they do, and the way back to an earlier one."""
+"""`mallorn costmodels`: lists trained cost models and their quality, activates earlier versions."""
 
 import itertools
 from typing import Annotated, Final, cast
@@ -35,7 +35,7 @@ COLUMNS: Final = (
     Column[CostModelVersion]("TARGET", lambda found: found.target, cut=True),
 )
 NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn pretrain"
-#: Models that learn, and order fewer pairs than MetaSchedule's own on every split (docs/costmodels.md).
+#: Cost models that order fewer pairs right than MetaSchedule's on every split (docs/costmodels.md).
 BEHIND: Final = frozenset({"gnn", "tlp", "tree-lstm"})
 LIST: Final = "mallorn costmodels list"
 ModelArgument = Annotated[
@@ -149,7 +149,7 @@ def rollback(
 
 
 def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
-    """The version that was named, or the active one of the line that was."""
+    """Return the named version, or the active version of the named model. Raises NotFound, Conflict."""
     if model.isdecimal():
         return api.cost_model(int(model))
     name = CostModelName.parse(model)
@@ -167,10 +167,10 @@ def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
 
 
 def _before(api: Client, model: str, target: str | None) -> CostModelVersion:
-    """The version before the active one of a line. Raises Conflict for a line that has no earlier one."""
+    """Return the version before the active one of a model. Raises Conflict if there is none."""
     active = _named(api, model, target)
-    line = api.cost_models(family=active.family, name=active.name, target=active.target)
-    earlier = [row for row in line if row.version < active.version]
+    versions = api.cost_models(family=active.family, name=active.name, target=active.target)
+    earlier = [row for row in versions if row.version < active.version]
     if not earlier:
         raise Conflict(f"{active.full_name} has no version before it", hint=LIST)
     return max(earlier, key=lambda row: row.version)

@@ -1,4 +1,4 @@
-"""`mallorn dataset`: the dataset in numbers, frozen, carried elsewhere, and brought in from there."""
+"""`mallorn dataset`: statistics, snapshots, export, import and generation of measurements."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ from mallorn.wording.format_values import Column, moment
 
 
 class TakenSnapshot(Value):
-    """Measurements that were frozen under a name."""
+    """A snapshot: an immutable, named set of measurements."""
 
     name: str
     rows: int
@@ -31,14 +31,14 @@ class TakenSnapshot(Value):
 
     @property
     def selection(self) -> str:
-        """Which rows they are, in words."""
+        """The snapshot's filter in words."""
         from db.repositories.snapshot_rows import Selection
 
         return str(Selection.from_dict(self.filter))
 
     @property
     def taken(self) -> str:
-        """When, for people."""
+        """Time of creation, formatted for users."""
         return moment(self.created_at)
 
 
@@ -138,12 +138,12 @@ def export(
             with bar("counting") as progress:
                 taken = take_snapshot(opened, None, selected(opened, rows), progress)
         with bar("writing") as progress:
-            told = write(opened, taken, out, progress)
+            report = write(opened, taken, out, progress)
     if as_json:
-        print_json(told)
+        print_json(report)
         return
-    stdout().print(told["directory"], markup=False)
-    counts = ", ".join(f"{told[what]:,} {what}" for what in ("measurements", "workloads", "sketches"))
+    stdout().print(report["directory"], markup=False)
+    counts = ", ".join(f"{report[what]:,} {what}" for what in ("measurements", "workloads", "sketches"))
     print_note(
         f"{counts}; snapshot {taken.name}. Bring them in elsewhere with   mallorn dataset import {out}"
     )
@@ -158,11 +158,11 @@ DAY_COLUMNS: Final = (
     Column[DayCount]("MEASUREMENTS", lambda day: day.count),
     Column[DayCount]("IN ALL", lambda day: day.total),
 )
-SHOWN: Final = 20  # of a kind; a program reads all with --json
+SHOWN: Final = 20  # rows of a table; --json prints all
 
 
 def print_statistics(found: DatasetStats, as_json: bool) -> None:
-    """Print what was counted, as one JSON document or as a table a kind."""
+    """Print the counts as one JSON document, or as one table for each kind of count."""
     if as_json:
         print_json(found)
         return

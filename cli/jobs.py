@@ -1,4 +1,4 @@
-"""Commands that submit jobs and look at them."""
+"""Commands that submit, list and show jobs."""
 
 import time
 from collections.abc import Sequence
@@ -90,10 +90,10 @@ def submit(
     """Hand in a model to be tuned, and return at once."""
     options = choices.asked()
     file = Path(model)
-    called = name or (file.stem if file.is_file() else None)
+    job_name = name or (file.stem if file.is_file() else None)
     with client(*place) as api:
         model_id = upload_with_bar(api, model)
-        job = api.tune(model_id, *effort, called, priority, **options)
+        job = api.tune(model_id, *effort, job_name, priority, **options)
     if as_json:
         print_json(job.body)
         return
@@ -129,7 +129,7 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
     with source(*place) as found:
         handle = find_job(found.api, job)
         rows = []
-        with suppress(NotFound):  # an admin sees that another's job is there, and not its tasks
+        with suppress(NotFound):  # an admin may see another owner's job, but not its tasks
             rows = [] if as_json else handle.tasks()
     status, report = handle.status, handle.status.finish_report
     if as_json:
