@@ -1,4 +1,4 @@
-"""Commands that set jobs aside or delete them, and delete models."""
+"""Commands that archive jobs, delete jobs and delete models."""
 
 import sys
 from typing import Annotated
@@ -29,10 +29,10 @@ def rm(
         found = [api.job(job) for job in jobs]
         names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in found)
         ask(f"Delete {what}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{_at(place)}", yes)
-        left = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
+        note = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
         for job in found:
             job.delete_export() if export else job.delete()
-            print_note(f"deleted {what}{job.id}; {left} {job.id}{_at(place)}")
+            print_note(f"deleted {what}{job.id}; {note} {job.id}{_at(place)}")
 
 
 @shared
@@ -72,12 +72,12 @@ def rm_models(
 
 
 def _at(place: Place) -> str:
-    """What the next command needs to find the same directory."""
+    """Return the option with which the next command finds the same data directory."""
     return f" --data {place.data}" if place.data else ""
 
 
 def ask(question: str, without_asking: str, yes: bool) -> None:
-    """Leave with code 1 unless the person there agrees. Raises InvalidRequest where nobody is."""
+    """Exit with code 1 unless the user agrees. Raises InvalidRequest without a terminal."""
     if yes:
         return
     if not is_terminal():
@@ -88,5 +88,5 @@ def ask(question: str, without_asking: str, yes: bool) -> None:
 
 
 def is_terminal() -> bool:
-    """Whether somebody may answer."""
+    """Return whether stdin is a terminal, so that a user can answer."""
     return sys.stdin.isatty()

@@ -1,4 +1,4 @@
-"""Commands for devices that no worker reaches: candidates are carried there in a file, and results back."""
+"""Commands for devices that no worker can reach: candidates and results are transferred as files."""
 
 import os
 from pathlib import Path
@@ -56,13 +56,13 @@ def batch_next(
         return plan_job(session, job_id, 1, (), USUAL, carried=True)
 
     try:
-        sent = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
+        packed = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
     finally:
         runtime.close()
     if as_json:
-        print_json({"batch": sent.id, "file": str(out), "runs": len(sent.keys)})
+        print_json({"batch": packed.id, "file": str(out), "runs": len(packed.keys)})
     else:
-        print_note(f"batch {sent.id} in {out}: {len(sent.keys)} runs")
+        print_note(f"batch {packed.id} in {out}: {len(packed.keys)} runs")
         print_note(f"there: python run_batch.py {out.name}   here: mallorn batch take {out}.results.jsonl")
 
 
@@ -108,7 +108,7 @@ def drop(
 
 
 def _runtime(data: Path | None) -> "Runtime":
-    """Return what a worker has, in this process: batches are built where the command runs."""
+    """Return a worker's runtime in this process, because the command itself builds batches."""
     if data is not None:
         os.environ["MALLORN_DATA_DIR"] = str(data.expanduser().absolute())
         settings.cache_clear()

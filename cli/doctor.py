@@ -1,4 +1,4 @@
-"""The command that looks for what faults left in a data directory, database and artifacts, and mends it."""
+"""The command that checks a data directory, its database and artifacts for damage, and repairs it."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -39,18 +39,18 @@ def doctor(
     is bad.
     """
     known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
-    mended = _repaired(known) if repair else ()
+    fixes = _repaired(known) if repair else ()
     is_elsewhere = address.url is not None and data is None and not known.data_dir.is_dir()
-    here = () if is_elsewhere else _findings(known, backup)
-    tell(chain(mended, here, _asked(known, address)), as_json, States("bad", "warn"), "nothing is damaged")
+    checks = () if is_elsewhere else _findings(known, backup)
+    tell(chain(fixes, checks, _asked(known, address)), as_json, States("bad", "warn"), "nothing is damaged")
 
 
 def _repaired(known: Settings) -> Iterator[Finding]:
-    """Raises Conflict while a service holds the directory."""
+    """Lock the directory and repair it. Raises Conflict while a service uses it."""
     from cli.doctor_checks.repair import repaired
 
     directory = DataDir(known.data_dir.absolute())
-    if not directory.path.is_dir():  # the first check says so
+    if not directory.path.is_dir():  # the first check reports it
         return
     directory.prepare()
     try:
@@ -74,16 +74,16 @@ def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
 
 
 def _asked(known: Settings, address: Address) -> Iterator[Finding]:
-    """What the parts of the service say that is named, else of the one that runs on the directory."""
+    """Check the parts of the service at `address`, else of the one on the data directory."""
     from cli.doctor_checks import service
 
     stack = DataDir(known.data_dir.absolute()).running_stack()
     if address.url is None and stack is None:
         return
     with client(*address, known.data_dir) as api:
-        whole = look("service", lambda: service.ready(api))
-        yield whole
-        if whole.ok:
+        readiness = look("service", lambda: service.ready(api))
+        yield readiness
+        if readiness.ok:
             yield look("control", lambda: service.control(api))
             yield look("workers", lambda: service.workers(api))
             yield look("devices", lambda: service.devices(api), necessary=False)
@@ -93,14 +93,14 @@ def _asked(known: Settings, address: Address) -> Iterator[Finding]:
 
 
 def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
-    """What needs the database; each is looked at only where the one before it lets it be read."""
+    """Run checks that need the database; stop where an earlier failure makes later ones impossible."""
     from cli.doctor_checks import artifacts, data_directory
     from db.session import Database
 
     with Database(known.database_url) as opened:
-        whole = look("database", lambda: data_directory.integrity(opened))
-        yield whole
-        if not whole.ok:
+        integrity = look("database", lambda: data_directory.integrity(opened))
+        yield integrity
+        if not integrity.ok:
             return
         yield look("backups", lambda: data_directory.backups(opened))
         if backup is not None:

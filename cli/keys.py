@@ -1,4 +1,4 @@
-"""`mallorn keys`: who may come in, and for what."""
+"""`mallorn keys`: lists, creates, rotates and revokes API keys."""
 
 import time
 from typing import Annotated, Final
@@ -99,7 +99,7 @@ def revoke(key: KeyArgument, yes: YesOption = False, *, place: Place) -> None:
 
 
 def state_of(key: ApiKey) -> str:
-    """Whether it opens anything, and for how long."""
+    """Return whether a key is valid, revoked or expired, and how long it remains valid."""
     if key.revoked_at is not None:
         return "revoked"
     if key.expires_at is None:

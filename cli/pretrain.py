@@ -88,18 +88,18 @@ def pretrain(
     with installed("worker"):
         from research.pretraining.pretrain import pretrain as fit_bases
     with dataset(*place, create=source is not None) as opened, lowering_in(opened) as lowering:
-        taught = training_data_in(opened, snapshot, target, op) if source is None else read_parquet(source)
+        examples = training_data_in(opened, snapshot, target, op) if source is None else read_parquet(source)
         if foreign:
             from research.pretraining.from_tuner_logs import with_foreign
 
-            taught = with_foreign(opened, taught, model, op)
-        note_skipped(taught)
+            examples = with_foreign(opened, examples, model, op)
+        note_skipped(examples)
         with bar("fitting") as progress:
-            bases = list(fit_bases(opened, taught, model, progress, lowering, target_of, choose))
-    _print(bases, taught, as_json)
+            bases = list(fit_bases(opened, examples, model, progress, lowering, target_of, choose))
+    _print(bases, examples, as_json)
 
 
-def _print(bases: Sequence["PretrainedBase"], training_data: "TrainingData", as_json: bool) -> None:
+def _print(bases: Sequence["PretrainedBase"], examples: "TrainingData", as_json: bool) -> None:
     stored = [base for base in bases if base.name is not None]
     too_small = [base for base in bases if base.name is None]
     if too_small:
@@ -115,7 +115,7 @@ def _print(bases: Sequence["PretrainedBase"], training_data: "TrainingData", as_
             [
                 {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
                 | base.metrics.model_dump(exclude_unset=True)
-                | {"active": base.active, "snapshot": training_data.snapshot}
+                | {"active": base.active, "snapshot": examples.snapshot}
                 for base in stored
             ]
         )

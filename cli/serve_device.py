@@ -1,4 +1,4 @@
-"""The command that offers this machine as a measuring device."""
+"""The command that serves this machine as a device, which runs and times candidates."""
 
 import ctypes
 import os
@@ -47,7 +47,7 @@ def device(
     log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
 ) -> None:
     """Measure candidates on this machine. Needs TVM's runtime library alone."""
-    # Read by TVM once, when it is imported.
+    # TVM reads this once, when it is imported.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     known = Settings(tracker=tracker) if tracker else settings()
     with installed("worker"):
@@ -65,44 +65,44 @@ def device(
     key = kept(lambda: known.fleet_key)
     chosen = choose_gpu(gpus, gpu) if drives_gpu else None
     if chosen is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = chosen.uuid  # TVM's device 0, also for what asks it in a child
-    wanted = target_on_this_machine(LOCAL if is_local else target)
+        os.environ["CUDA_VISIBLE_DEVICES"] = chosen.uuid  # TVM's device 0, also in child processes
+    device_target = target_on_this_machine(LOCAL if is_local else target)
     if not is_local:
-        check_executable(wanted)
-    called = name or "-".join(
-        (os.uname().nodename, wanted.key, *([f"gpu{chosen.index}"] if chosen is not None else []))
+        check_executable(device_target)
+    device_name = name or "-".join(
+        (os.uname().nodename, device_target.key, *([f"gpu{chosen.index}"] if chosen is not None else []))
     )
     set_up("device", known)
-    print_note(f"device {called} measures for {wanted}")
+    print_note(f"device {device_name} measures for {device_target}")
     ports = range(port, port + PORTS)
-    # Not before the key is kept: this program began again then, and the lock on its folder was gone.
+    # After `kept`, which may restart this program and so lose the lock on its folder.
     with own_folder("device"):
         serve_device(
             known.tracker_address,
-            wanted,
+            device_target,
             host,
             ports,
-            name=called,
+            name=device_name,
             gpu=chosen,
             is_local=is_local,
             log_path=log.absolute() if log else None,
-            # Who binds more than loopback runs what others send.
+            # A device that binds more than loopback runs code from other hosts.
             sandbox=known.sandbox_mode(not is_loopback(host)),
             key=key,
         )
 
 
 def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:
-    """Begin this program once for each GPU, and exit as the worst of them when all have ended.
+    """Start this program once per GPU; when all have ended, exit with their highest exit code.
 
-    They end with this process.
+    The started programs end with this process.
     """
-    # It has the fleet's key in its environment, which no session of this user may read.
+    # The environment holds the fleet's key, which sessions of this user must not read.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     devices: dict[int, Gpu] = {}
     for gpu in gpus:
-        named = ("--name", f"{name}-gpu{gpu.index}") if name else ()
-        command = [sys.executable, *sys.orig_argv[1:], "--gpu", gpu.uuid, *named]
+        name_option = ("--name", f"{name}-gpu{gpu.index}") if name else ()
+        command = [sys.executable, *sys.orig_argv[1:], "--gpu", gpu.uuid, *name_option]
         devices[subprocess.Popen(command, preexec_fn=DieWithParent(signal.SIGTERM)).pid] = gpu
     codes = []
     while devices:

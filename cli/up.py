@@ -48,27 +48,27 @@ def up(
     for sentence in unknown_variables(os.environ):
         print_note(sentence)
     if known.oidc_issuer:
-        AllowList.of(known)  # said here, and not by the coordinator in its log
+        AllowList.of(known)  # reports errors here, not in the coordinator's log
     check_binding(host, _asks_for_keys(known, host))
     directory = DataDir(known.data_dir.absolute())
     directory.prepare()
     with directory.locked() as announce:
         api_port = claim_port(host, port)
         if tracker:
-            tracker_host, wanted_port = host_and_port(tracker)
-            tracker_port = claim_port(tracker_host, wanted_port)
+            tracker_host, requested_port = host_and_port(tracker)
+            tracker_port = claim_port(tracker_host, requested_port)
         else:
             tracker_host, tracker_port = LOOPBACK, free_port(besides=(api_port,))
         layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
         announce(layout.url)
         run(layout, known, until_unused, print_note, partial(app, prog_name="mallorn"))
-    if until_unused:  # a command waits, and taking this process's modules apart takes half a second
+    if until_unused:  # a command waits, and Python's shutdown takes half a second
         sys.stderr.flush()
         os._exit(0)
 
 
 def _asks_for_keys(known: Settings, host: str) -> bool:
-    """Whether strangers need a key; keys are looked for only where strangers reach the address."""
+    """Return whether other hosts need a key; True for loopback, which they cannot reach."""
     if known.api_keys or known.oidc_issuer or is_loopback(host):
         return True
     with installed("server,worker"):

@@ -1,4 +1,4 @@
-"""Commands that follow a job and steer it."""
+"""Commands that watch, pause and cancel jobs."""
 
 from typing import Annotated
 
