@@ -79,15 +79,15 @@ def take(
     from workers.detached.take_batch import take_batch
 
     try:
-        taken = take_batch(runtime, read_results(results))
+        result = take_batch(runtime, read_results(results))
     finally:
         runtime.close()
     if as_json:
-        print_json({"job": taken.job_id, "new": taken.new, "left": taken.left, "refused": taken.refused})
+        print_json({"job": result.job_id, "new": result.new, "left": result.left, "refused": result.refused})
         return
-    print_note(f"{taken.new} results of job {taken.job_id} are new, {taken.left} are still to come")
-    if taken.refused:
-        print_note(f"{taken.refused} are of rounds that were cancelled meanwhile")
+    print_note(f"{result.new} results of job {result.job_id} are new, {result.left} are still to come")
+    if result.refused:
+        print_note(f"{result.refused} are of rounds that were cancelled meanwhile")
 
 
 @app.command()
@@ -115,7 +115,7 @@ def _runtime(data: Path | None) -> "Runtime":
     with installed("worker"):
         from db.repositories.api_keys import asks_for_keys
         from workers.process.worker_runtime import Runtime
-    known = settings()
-    known.sandbox = known.sandbox_mode(asks_for_keys(known))
-    check_tables(known.database_url)
-    return Runtime(known)
+    config = settings()
+    config.sandbox = config.sandbox_mode(asks_for_keys(config))
+    check_tables(config.database_url)
+    return Runtime(config)

@@ -60,9 +60,9 @@ def _facts(comparison: Comparison) -> Iterator[Line]:
     yield ["name", *(job.name for job in jobs)]
     yield ["state", *(job.state for job in jobs)]
     for option in DIFFERENT:
-        chosen = [str(job.options.get(option)) for job in jobs]
-        if len(set(chosen)) > 1:
-            yield [option.replace("_", " "), *chosen]
+        choices = [str(job.options.get(option)) for job in jobs]
+        if len(set(choices)) > 1:
+            yield [option.replace("_", " "), *choices]
     yield ["trials", *(f"{job.trials} ({job.failures} failed)" for job in jobs)]
     yield ["time", *("-" if job.seconds is None else duration(job.seconds) for job in jobs)]
     yield _latencies("model", [job.model_us for job in jobs])

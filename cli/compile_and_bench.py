@@ -216,8 +216,8 @@ def bench(
             whole_model.compile_untuned(libraries[UNTUNED])
         with Engines(whole_model, names) as engines:
             engines.load(libraries)
-            with HostLock().alone() as held:
-                race_result = engines.race(held)
+            with HostLock().alone() as is_alone:
+                race_result = engines.race(is_alone)
     if as_json:
         timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
         print_json(to_jsonable_python(compiled) | to_jsonable_python(timings))
@@ -238,12 +238,12 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
     for problem in compiled.problems[:PROBLEMS_SHOWN]:
         where = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {where} cannot be used and is left out: {problem.error}")
-    if more := len(compiled.problems[PROBLEMS_SHOWN:]):
-        print_note(f"warning: {more} more lines are left out; --json lists them")
+    if hidden_count := len(compiled.problems[PROBLEMS_SHOWN:]):
+        print_note(f"warning: {hidden_count} more lines are left out; --json lists them")
     if compiled.of and not compiled.found:
-        why = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
+        cause = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
         raise InvalidRequest(
-            f"none of the model's {compiled.of} workloads has a schedule in {exported.directory}: {why}",
+            f"none of the model's {compiled.of} workloads has a schedule in {exported.directory}: {cause}",
             hint="mallorn tune MODEL --out DIR",
         )
     if compiled.missing:

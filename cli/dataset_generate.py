@@ -99,12 +99,12 @@ def generate(
     drawn = _draw(rules, kind or [], tasks, seed)
     batches = [drawn[start : start + per_job] for start in range(0, len(drawn), per_job)]
     if dry_run:
-        listed = [
+        rows = [
             ListedTask(number, task.kind, " ".join(f"{name}={size}" for name, size in task.shape), candidates)
             for number, batch in enumerate(batches)
             for task in batch
         ]
-        print_rows(listed, TASK_COLUMNS, as_json, "")
+        print_rows(rows, TASK_COLUMNS, as_json, "")
         return
     searched_count = candidates - round(candidates * (1 - searched))
     shares = dict(zip(SEARCHERS, (candidates - searched_count, searched_count), strict=True))
@@ -136,8 +136,8 @@ def _draw(rules: Path | None, kind_names: Sequence[str], count: int, seed: int) 
     kinds = read_rules(rules or OURS, DIMENSIONS)
     unknown = sorted(set(kind_names) - {kind.name for kind in kinds})
     if unknown:
-        known = ", ".join(kind.name for kind in kinds)
-        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {known}")
+        names = ", ".join(kind.name for kind in kinds)
+        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {names}")
     return draw([kind for kind in kinds if not kind_names or kind.name in kind_names], count, seed)
 
 

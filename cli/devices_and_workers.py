@@ -46,8 +46,8 @@ def devices(ctx: typer.Context, as_json: JsonOption = False, *, address: Address
     print_rows(rows, COLUMNS, as_json, "no devices; start one with   mallorn device")
     for row in () if as_json else rows:
         if row.online:
-            known = filter(None, (row.info.gpu_words, machine_words(row.machine)))
-            print_note(f"{row.name}: {'; '.join(known)}")
+            facts = filter(None, (row.info.gpu_words, machine_words(row.machine)))
+            print_note(f"{row.name}: {'; '.join(facts)}")
             note_gaps(row.name, row.info.sandbox)
     if separate:
         print_note(f"{SEPARATE_LOCKS}: {', '.join(separate)}; {SHARE_LOCKS}")
@@ -72,13 +72,13 @@ def withdraw(
         if not yes:
             counts = words(api.withdraw_device(device, from_sec, dry_run=True))
             ask(f"Take back {counts}?", f"mallorn devices withdraw {device} --yes", yes)
-        found = api.withdraw_device(device, from_sec)
+        result = api.withdraw_device(device, from_sec)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    print_note(f"taken back: {words(found)}")
-    if found.jobs:
-        print_note(f"exports stay as they are; anew without it   mallorn resume {found.jobs[0]} --trials 64")
+    print_note(f"taken back: {words(result)}")
+    if result.jobs:
+        print_note(f"exports stay as they are; anew without it   mallorn resume {result.jobs[0]} --trials 64")
     print_note(f"{device} still measures where it runs: stop it there")
 
 

@@ -98,13 +98,13 @@ def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
     from workers.device.detect_host import detect_target
     from workers.device.target_support import check_executable, target_on_this_machine
 
-    here = detect_target()
+    local_target = detect_target()
     if text == LOCAL:
-        return here, f"local is {here}"
+        return local_target, f"local is {local_target}"
     target = target_on_this_machine(text)
     if not elsewhere:
         check_executable(target)
-    return target, f"{target}" if target == here else f"{target}; this machine is {here}"
+    return target, f"{target}" if target == local_target else f"{target}; this machine is {local_target}"
 
 
 def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:

@@ -136,10 +136,10 @@ def _why_inactive(base: "PretrainedBase") -> str:
 
     share, split = base.metrics.pairwise, base.metrics.split
     accuracy = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
-    why = f"it {accuracy} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
+    cause = f"it {accuracy} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
     if only_foreign(base.metrics):
-        why = f"it {accuracy} ({split}), and all of them are other tuners'"
+        cause = f"it {accuracy} ({split}), and all of them are other tuners'"
     return (
-        f"{base.name} is stored and not active: {why}; use it nevertheless with   "
+        f"{base.name} is stored and not active: {cause}; use it nevertheless with   "
         f"mallorn costmodels activate {base.name} --target '{base.target}'"
     )

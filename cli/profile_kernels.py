@@ -124,10 +124,10 @@ def _kernel(
 def copies(kernel: Kernel, left: "Iterable[CopyLeft]", machine: "Machine | None") -> Iterator[str]:
     """Yield a text if the kernel only copies data: the operator that needs it, and its bandwidth."""
     for copy in (copy for copy in left if copy.function == kernel.kernel):
-        what = "a copy" if copy.kind == "copy" else f"a copy: {copy.kind}"
+        label = "a copy" if copy.kind == "copy" else f"a copy: {copy.kind}"
         rate = f", {kernel.gbytes_per_sec:.3g} GB/s" if kernel.gbytes_per_sec else ""
         limit = f" of {machine.memory_gbytes_per_sec:.3g}" if rate and machine else ""
-        yield f"{what} asked for by {copy.asked_by}{rate}{limit}"
+        yield f"{label} asked for by {copy.asked_by}{rate}{limit}"
 
 
 def summary(whole_us: float, kernels: Sequence[Kernel], machine: "Machine | None") -> list[str]:

@@ -117,7 +117,7 @@ def errors_of(model: Path, whole: Path, samples: Sequence[Sample]) -> dict[str, 
     }
 
 
-OLDEST_OPSET: Final = 13  # scales of each channel
+OLDEST_OPSET: Final = 13  # the first with a scale per channel
 PRODUCTS: Final = ("MatMul", "Gemm")
 
 
@@ -141,7 +141,7 @@ def quantised(model: Path, data: Path, output: Path) -> Quantised:
             errors = errors_of(model, quantised_file, samples)
         except InvalidModel:
             raise
-        except Exception as error:  # onnxruntime raises what it likes
+        except Exception as error:  # onnxruntime raises many kinds of exceptions
             raise InvalidModel(
                 f"onnxruntime cannot quantise {model}: {str(error).strip().splitlines()[0][:300]}",
                 hint="check-model MODEL   (it comes with the package onnx)",
@@ -272,8 +272,8 @@ def _packed(node: NodeProto, weights: Any, bits: int, group: int) -> list[Any]:
     if bits == NIBBLE:
         numbers = numbers[..., ::2] | (numbers[..., 1::2] << NIBBLE)
     tensors = [
-        numpy_helper.from_array(array, f"{node.output[0]}/{what}")
-        for what, array in (("bits", numbers), ("scales", scales.astype(weights.dtype)))
+        numpy_helper.from_array(array, f"{node.output[0]}/{suffix}")
+        for suffix, array in (("bits", numbers), ("scales", scales.astype(weights.dtype)))
     ]
     bias = list(node.input[2:])
     node.input[:] = [node.input[0], *(tensor.name for tensor in tensors), *(["", "", *bias] if bias else [])]

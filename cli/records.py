@@ -42,6 +42,6 @@ def records(
     with reader(*place) as api:
         # A complete id is not looked up: a deleted job's measurements still exist.
         job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
-        found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
-        rows = list(itertools.islice(found, limit))
+        measurements = api.records(job, workload, target, outcome, page_size=min(limit, 500))
+        rows = list(itertools.islice(measurements, limit))
     print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")

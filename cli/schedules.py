@@ -103,9 +103,9 @@ def export(
     with dataset(*place) as database, bar("writing") as progress:
         written = list(export_schedules(database, directory, parsed_target, progress))
     if not written:
-        of = f" of {parsed_target}" if parsed_target else ""
+        of_target = f" of {parsed_target}" if parsed_target else ""
         raise NotFound(
-            f"nothing was measured{of} yet", hint="mallorn tune MODEL   (or: mallorn dataset stats)"
+            f"nothing was measured{of_target} yet", hint="mallorn tune MODEL   (or: mallorn dataset stats)"
         )
     rows = [
         {"directory": str(each.directory), "records": each.records, "left_out": each.left_out}

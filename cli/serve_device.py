@@ -49,7 +49,7 @@ def device(
     """Measure candidates on this machine. Needs TVM's runtime library alone."""
     # TVM reads this once, when it is imported.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
-    known = Settings(tracker=tracker) if tracker else settings()
+    config = Settings(tracker=tracker) if tracker else settings()
     with installed("worker"):
         from workers.device.key_agent import kept
         from workers.device.nvidia_driver import choose_gpu, visible_gpus
@@ -62,32 +62,32 @@ def device(
     gpus = visible_gpus() if drives_gpu else []
     if len(gpus) > 1 and not gpu:
         serve_each(gpus, name)
-    key = kept(lambda: known.fleet_key)
-    chosen = choose_gpu(gpus, gpu) if drives_gpu else None
-    if chosen is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = chosen.uuid  # TVM's device 0, also in child processes
+    key = kept(lambda: config.fleet_key)
+    gpu_used = choose_gpu(gpus, gpu) if drives_gpu else None
+    if gpu_used is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_used.uuid  # TVM's device 0, also in child processes
     device_target = target_on_this_machine(LOCAL if is_local else target)
     if not is_local:
         check_executable(device_target)
     device_name = name or "-".join(
-        (os.uname().nodename, device_target.key, *([f"gpu{chosen.index}"] if chosen is not None else []))
+        (os.uname().nodename, device_target.key, *([f"gpu{gpu_used.index}"] if gpu_used is not None else []))
     )
-    set_up("device", known)
+    set_up("device", config)
     print_note(f"device {device_name} measures for {device_target}")
     ports = range(port, port + PORTS)
     # After `kept`, which may restart this program and so lose the lock on its folder.
     with own_folder("device"):
         serve_device(
-            known.tracker_address,
+            config.tracker_address,
             device_target,
             host,
             ports,
             name=device_name,
-            gpu=chosen,
+            gpu=gpu_used,
             is_local=is_local,
             log_path=log.absolute() if log else None,
             # A device that binds more than loopback runs code from other hosts.
-            sandbox=known.sandbox_mode(not is_loopback(host)),
+            sandbox=config.sandbox_mode(not is_loopback(host)),
             key=key,
         )
 

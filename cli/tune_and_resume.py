@@ -141,7 +141,7 @@ class Ending:
     verbose: bool = False
     as_json: bool = False
     again: tuple[str, ...] = ()  # further options for `mallorn resume JOB`
-    check_runs: Callable[[], None] = lambda: None  # raises Unavailable once the service here has ended
+    check_runs: Callable[[], None] = lambda: None  # raises Unavailable if the service here ended
 
     def reach(self, job: Job) -> None:
         """Follow the job, fetch its schedules and print the result."""
@@ -171,8 +171,8 @@ class Ending:
             except Conflict:
                 message = "stopped; the job had just ended. See how, and fetch the schedules, with"
             except MallornError as error:
-                why = f"the job could not be paused: {error.message}"
-                message = f"stopped following; {why}. Follow it again with"
+                cause = f"the job could not be paused: {error.message}"
+                message = f"stopped following; {cause}. Follow it again with"
             print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.again])}")
             FirstVersion(job, self.directory).news(job.status)  # it may be new, or only partly fetched
             if holds_schedules_of(self.directory, job.id):

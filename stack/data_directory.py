@@ -44,7 +44,7 @@ class StackInfo:
 
 @dataclass(frozen=True)
 class DataDir:
-    """Paths inside one data directory."""
+    """A data directory: its paths, locks and published stack."""
 
     path: Path
 
@@ -195,8 +195,8 @@ class DataDir:
 def _sign(file: IO[str], url: str) -> None:
     file.seek(0)
     file.truncate()
-    here = {"host": socket.gethostname(), "host_id": host_id()}
-    file.write(json.dumps({"pid": os.getpid(), "url": url, **here}))
+    host_fields = {"host": socket.gethostname(), "host_id": host_id()}
+    file.write(json.dumps({"pid": os.getpid(), "url": url, **host_fields}))
     file.flush()
 
 

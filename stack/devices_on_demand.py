@@ -90,10 +90,10 @@ class DeviceScout:
 
         if target not in self._refusals:
             self._refusals[target] = self._why_not(target)
-        if why := self._refusals[target]:
-            words = waiting_words(target.text, ServiceAddress.of(self._settings), why)
+        if refusal := self._refusals[target]:
+            words = waiting_words(target.text, ServiceAddress.of(self._settings), refusal)
             with self._database.transaction() as session:
-                JobsWaitingForDevice(session).tell(target.text, words, why)
+                JobsWaitingForDevice(session).tell(target.text, words, refusal)
         else:
             self._used_sec[target] = now_sec
 

@@ -101,15 +101,15 @@ def _settings(directory: DataDir) -> Iterator[Settings]:
     from db.engine import parse_url
     from db.migrate import upgrade
 
-    known = Settings(data_dir=directory.path)
-    parsed = parse_url(known.database_url)
+    config = Settings(data_dir=directory.path)
+    parsed = parse_url(config.database_url)
     if parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).is_file():
-        yield known
+        yield config
         return
     with TemporaryDirectory(prefix="mallorn-") as folder:
         empty = f"sqlite:///{folder}/mallorn.db"
         upgrade(empty)
-        yield known.model_copy(update={"database_url": empty})
+        yield config.model_copy(update={"database_url": empty})
 
 
 @contextmanager

@@ -46,6 +46,6 @@ def _parse(line: str) -> Mount:
     """Parse `id parent dev root point options ... - kind source options`, with octal escapes."""
     mount_fields, _, source_fields = line.partition(" - ")
     _, _, _, _, point, options, *_ = mount_fields.split(" ")
-    kind, _, *more = source_fields.split(" ")
+    kind, _, *super_options = source_fields.split(" ")
     decoded = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), os.fsencode(point))
-    return Mount(Path(os.fsdecode(decoded)), kind, frozenset(",".join((options, *more)).split(",")))
+    return Mount(Path(os.fsdecode(decoded)), kind, frozenset(",".join((options, *super_options)).split(",")))

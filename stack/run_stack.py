@@ -87,16 +87,16 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
         say("stopping")
 
 
-def _prepare_database(known: Settings) -> None:
+def _prepare_database(config: Settings) -> None:
     """Migrate the database and mark all devices as not answering, since hosts may have changed."""
     from db.backups import take_before_migrations
     from db.migrate import upgrade
     from db.repositories.devices import Devices
     from db.session import Database
 
-    take_before_migrations(known.database_url, known.keep_backups)
-    upgrade(known.database_url)
-    with Database(known.database_url) as database, database.transaction() as session:
+    take_before_migrations(config.database_url, config.keep_backups)
+    upgrade(config.database_url)
+    with Database(config.database_url) as database, database.transaction() as session:
         Devices(session).missed((), 0.0)
 
 

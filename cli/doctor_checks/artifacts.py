@@ -35,18 +35,18 @@ def models(database: Database, artifacts: str) -> str:
             hint="submit the same files again: each is put under its name; or mallorn doctor --repair",
         )
     with database.session() as session:
-        known = StoredFiles(session).models()
-        lost_ids = Repairs(session).lost_models().intersection(known)
-    gone = sum(not _files(model_uri(artifacts, each)) for each in lost_ids)
-    lost = f"; {gone} are gone, as their jobs know" if gone else ""
-    return f"{len(known) - gone} models are there, and are what their names say{lost}"
+        model_ids = StoredFiles(session).models()
+        lost_ids = Repairs(session).lost_models().intersection(model_ids)
+    missing_count = sum(not _files(model_uri(artifacts, each)) for each in lost_ids)
+    lost = f"; {missing_count} are gone, as their jobs know" if missing_count else ""
+    return f"{len(model_ids) - missing_count} models are there, and are what their names say{lost}"
 
 
 def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Flaw]]:
     """Return models whose files are damaged, or are missing without a record in their jobs."""
     with database.session() as session:
-        known, lost_ids = StoredFiles(session).models(), Repairs(session).lost_models()
-    flaws = [(each, _flaw(model_uri(artifacts, each), each)) for each in known]
+        model_ids, lost_ids = StoredFiles(session).models(), Repairs(session).lost_models()
+    flaws = [(each, _flaw(model_uri(artifacts, each), each)) for each in model_ids]
     return [(each, flaw) for each, flaw in flaws if flaw is not None and (flaw.there or each not in lost_ids)]
 
 
@@ -61,8 +61,8 @@ def exports(database: Database) -> str:
 def missing_exports(database: Database) -> dict[str, str]:
     """Return the URIs of missing exports, by job id."""
     with database.session() as session:
-        known = StoredFiles(session).exports()
-    return {job: uri for job, uri in known.items() if not _files(uri)}
+        uris = StoredFiles(session).exports()
+    return {job: uri for job, uri in uris.items() if not _files(uri)}
 
 
 def times(database: Database) -> str:
@@ -122,5 +122,5 @@ def damaged(version: StoredCostModel) -> bool:
 
 
 def _named(bad: Sequence[str]) -> str:
-    more = f", and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
-    return "; ".join(bad[:NAMED]) + more
+    suffix = f", and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+    return "; ".join(bad[:NAMED]) + suffix

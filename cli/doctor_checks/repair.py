@@ -84,12 +84,12 @@ def repaired(known: Settings) -> Iterator[Finding]:
         yield Finding("repair", False, error.message, error.hint)
 
 
-def _steps(known: Settings, aside: FileQuarantine) -> Iterator[str]:
-    yield from leftovers(known.data_dir)
-    yield from database(known.database_url, aside)
-    with Database(known.database_url) as opened:
+def _steps(config: Settings, aside: FileQuarantine) -> Iterator[str]:
+    yield from leftovers(config.data_dir)
+    yield from database(config.database_url, aside)
+    with Database(config.database_url) as opened:
         check(opened)
-        yield from models(opened, known.artifacts, aside)
+        yield from models(opened, config.artifacts, aside)
         yield from exports(opened)
         yield from times(opened)
         yield from cost_models(opened)
@@ -177,9 +177,9 @@ def times(database: Database) -> Iterator[str]:
     with database.transaction() as session:
         busy_hours = BusyHours(session)
         for hour in busy_hours.busy_hours():
-            marked = busy_hours.mark(hour)
+            count = busy_hours.mark(hour)
             long = f"{hour.times:.1f} times too long"
-            yield f"{marked} times of job {hour.job_id} are upper bounds from now on: they were {long}"
+            yield f"{count} times of job {hour.job_id} are upper bounds from now on: they were {long}"
 
 
 def cost_models(database: Database) -> Iterator[str]:

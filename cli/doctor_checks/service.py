@@ -34,10 +34,10 @@ def workers(api: Client) -> str:
     alive = [row for row in rows if row.state in AT_WORK]
     silent = [row.id for row in rows if row.state is WorkerState.SILENT]
     problems = [(row.id, row.info.resting or row.info.roll_call_error) for row in alive]
-    ailing = _besides(silent) + "".join(f"; {name}: {why}" for name, why in problems if why)
+    problem_text = _besides(silent) + "".join(f"; {name}: {cause}" for name, cause in problems if cause)
     if not [row for row in alive if not row.info.resting]:
-        raise Unavailable(f"no worker is there{ailing}", hint="mallorn worker, or read its log")
-    return f"{len(alive)} are there{ailing}"
+        raise Unavailable(f"no worker is there{problem_text}", hint="mallorn worker, or read its log")
+    return f"{len(alive)} are there{problem_text}"
 
 
 def devices(api: Client) -> str:

@@ -63,8 +63,8 @@ def source(url: str | None, api_key: str | None, data: Path | None = None) -> It
 @contextmanager
 def reader(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Client]:
     """Yield the client of `source`."""
-    with source(url, api_key, data) as found:
-        yield found.api
+    with source(url, api_key, data) as origin:
+        yield origin.api
 
 
 def find_job(api: Client, job: str | None) -> Job:

@@ -77,7 +77,7 @@ def client(url: str | None, api_key: str | None, data: Path | None = None) -> "C
 
     Raises Unavailable if `data` is given and no stack runs on it.
     """
-    from mallorn.client import Client  # no part of the service needs its imports
+    from mallorn.client import Client  # parts of the service do not need its imports
 
     directory = DataDir((data or Settings().data_dir).expanduser().absolute())
     stack = None if url else directory.running_stack()

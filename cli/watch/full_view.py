@@ -119,9 +119,9 @@ class WholeView:
         parts += [Text(line) for line in plot(points, self._console.width)]
         if self._tasks:
             row_count = max(LEAST_ROWS, self._console.height - OTHER_LINES)
-            shown = heaviest(self._tasks, row_count)
-            parts.append(table(shown, TASK_COLUMNS))
-            if hidden_count := len(self._tasks) - len(shown):
+            visible = heaviest(self._tasks, row_count)
+            parts.append(table(visible, TASK_COLUMNS))
+            if hidden_count := len(self._tasks) - len(visible):
                 note = f"{hidden_count} more that weigh less; all with   mallorn tasks {self._job.id}"
                 parts.append(Text(note, style="dim"))
         return Group(*parts)

@@ -321,10 +321,10 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
-    def _end(self, why: str) -> ChildCrashed:
+    def _end(self, reason: str) -> ChildCrashed:
         """Kill the process for breaking the protocol; return the error to raise."""
         self.kill()
-        return ChildCrashed(f"{self.name} {why} and was killed")
+        return ChildCrashed(f"{self.name} {reason} and was killed")
 
     def _crash(self) -> ChildCrashed:
         cause, died_of = "closed its connection", None

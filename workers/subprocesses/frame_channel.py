@@ -22,11 +22,11 @@ class Frame(NamedTuple):
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """Raised when the other side has closed the connection."""
 
 
 class FrameTooLarge(Exception):
-    """The other side announced a frame beyond the limit."""
+    """Raised when the other side announces a frame over the limit."""
 
 
 class Channel:

@@ -17,7 +17,7 @@ class LaunchSpec:
 
     module: str
     walls: SandboxSpec
-    mode: str  # of Settings.sandbox
+    mode: str  # a mode of Settings.sandbox
     memory_bytes: int | None = None
 
     @property

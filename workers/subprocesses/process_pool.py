@@ -53,12 +53,12 @@ class ChildPool(Generic[R]):
 
     @property
     def idle(self) -> list[int]:
-        """The places of the children that have no task."""
+        """Places of the children that have no task."""
         return [place for place, child in enumerate(self._children) if child not in self._running]
 
     @property
     def tags(self) -> list[Hashable]:
-        """The tags of the tasks in progress."""
+        """Tags of the tasks in progress."""
         return [tag for tag, _ in self._running.values()]
 
     def start(self) -> None:

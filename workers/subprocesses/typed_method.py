@@ -101,10 +101,10 @@ class Method(Generic[P, R]):
     def of(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = bound.arguments
-        limit_sec = self._limit_sec if isinstance(self._limit_sec, int | float) else self._limit_sec(given)
+        values = bound.arguments
+        limit_sec = self._limit_sec if isinstance(self._limit_sec, int | float) else self._limit_sec(values)
         return Call(
-            self.name, self._params.pack(given), limit_sec, lambda body: self._result.unpack(body)["value"]
+            self.name, self._params.pack(values), limit_sec, lambda body: self._result.unpack(body)["value"]
         )
 
     def by(self, function: Callable[P, R]) -> Handler:
@@ -137,7 +137,7 @@ class Method(Generic[P, R]):
 
 
 class BoundMethod(Generic[P, R]):
-    """A method of one process."""
+    """A method bound to one process."""
 
     def __init__(self, method: Method[P, R], caller: Asker) -> None:
         self._method = method

@@ -93,7 +93,7 @@ class WholeModel:
     input_ranges: Ranges
     graphs: ModelCompiler
     folder: Path
-    threads: int  # of each engine
+    threads: int  # for each engine
     dynamic: Dynamic | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
     room: Path | None = None  # folder that engines may read, besides `reads`; None: all files
@@ -183,10 +183,10 @@ class WholeModel:
     def outputs(self, name: str) -> Path:
         """Return the file to which an engine writes its outputs."""
         if self.seat is not None and name != ONNXRUNTIME:
-            own = self.seat.folder
+            own_folder = self.seat.folder
         else:
-            own = self._own_folder(_kind(name))
-        return (own or self.folder) / f"{name}-outputs.npz"
+            own_folder = self._own_folder(_kind(name))
+        return (own_folder or self.folder) / f"{name}-outputs.npz"
 
     def error(self, outputs: Path, expected: Path) -> float:
         """Return the largest relative error of one engine's outputs against another's."""

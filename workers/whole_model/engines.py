@@ -60,11 +60,11 @@ class Engines:
 
         All load at once, or one after another if the model is large for this host's memory.
         """
-        chosen = [name for name in names or self._engines if name in self._engines and name not in self._ran]
+        pending = [name for name in names or self._engines if name in self._engines and name not in self._ran]
         self._large |= any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
-        for together in [[name] for name in chosen] if self._large else [chosen]:
+        for together in [[name] for name in pending] if self._large else [pending]:
             self._load(together, libraries)
-        self._each(chosen, "run", self._save_outputs)
+        self._each(pending, "run", self._save_outputs)
 
     def _load(self, names: Sequence[str], libraries: Mapping[str, Path]) -> None:
         loads = {name: self._model.begin_loading(self._engines[name], libraries.get(name)) for name in names}

@@ -164,10 +164,10 @@ def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool)
         meter.look()
         contenders = {name: engine for name, engine in engines.items() if name not in too_slow}
         latency_us = time_interleaved(contenders) | too_slow
-        too_slow = {name: one for name, one in latency_us.items() if len(one.bursts) == 1}
+        too_slow = {name: latency for name, latency in latency_us.items() if len(latency.bursts) == 1}
         load = meter.look()
         causes = load.words()
-        spreads = {name: max(one.bursts) / min(one.bursts) for name, one in latency_us.items()}
+        spreads = {name: max(latency.bursts) / min(latency.bursts) for name, latency in latency_us.items()}
         widest, spread = max(spreads.items(), key=lambda each: each[1])
         if spread > FAR_APART:
             causes.append(f"the slowest burst of {widest} took {spread:.1f} times as long as its fastest")
@@ -176,7 +176,7 @@ def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool)
         races.append(FairRace(latency_us, tuple(causes), load.share + log(spread)))
         is_late = time.monotonic() - started_sec > LAST_START_SEC
         if not races[-1].disturbances or is_late or len(races) == MOST_RACES:
-            best = min(races, key=lambda one: (bool(one.disturbances), one.disturbance))
+            best = min(races, key=lambda race: (bool(race.disturbances), race.disturbance))
             meter.look()
             latency_us = tell_apart(engines, best.latency_us)
             disturbances = best.disturbances or tuple(meter.look().words())
