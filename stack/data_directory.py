@@ -187,7 +187,7 @@ class DataDir:
             yield
 
     def has_users(self, patience_sec: float = 0.0) -> bool:
-        """Return whether a process is inside `used()`; `patience_sec` outwaits others that check."""
+        """Return whether a process is inside `used()`, waiting out brief locks of others that check."""
         with self.users_file.open("r+") as file:
             return not _lock_within(file, patience_sec)
 

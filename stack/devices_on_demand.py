@@ -19,7 +19,7 @@ from stack.supervisor import Supervisor
 log = logging.getLogger(__name__)
 
 LOOK_SEC: Final = 1.0
-FRESH_SEC: Final = 15.0  # a device that last answered before this does not count
+FRESH_SEC: Final = 15.0  # a device that last answered longer ago does not count
 UNUSED_SEC: Final = 60.0  # how long a device is kept after its last job, for a next one
 WhyNot = Callable[[Target], str]
 

@@ -88,7 +88,7 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
 
 
 def _prepare_database(config: Settings) -> None:
-    """Migrate the database and mark all devices as not answering, since hosts may have changed."""
+    """Migrate the database, and mark all devices as stopped, since their hosts may have changed."""
     from db.backups import take_before_migrations
     from db.migrate import upgrade
     from db.repositories.devices import Devices

@@ -101,7 +101,7 @@ class Supervisor:
         return {child.spec.name for child in self._children if child.ready}.issuperset(names)
 
     def start(self, enough: Callable[[], bool] = lambda: False) -> bool:
-        """Return True once all children are ready, or False if stopped, or by `enough`, before that."""
+        """Return True once all children are ready, False if a signal or `enough` ends the wait first."""
         self._until(lambda: all(child.ready for child in self._children) or enough())
         return all(child.ready for child in self._children)
 

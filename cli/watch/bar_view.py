@@ -50,9 +50,9 @@ def follow(
 
 
 def _advised(show: Show, console: Console, first: FirstVersion) -> Show:
-    """Return a function that shows a job and prints, once each, what the user should act on.
+    """Return a function that shows a job and prints messages for the user, each of them once.
 
-    This is advice on a small budget, the command that starts a missing device, and the first version.
+    These are advice on a small budget, the command that starts a missing device, and the first version.
     """
     printed: set[str] = set()
 
@@ -124,7 +124,7 @@ LONG_SEC: Final = 90 * 60.0
 
 
 class Eta:
-    """Estimates the time left from the trials since the view opened; without new ones it only falls."""
+    """Estimates the time left from the trials since the view opened; it only falls between new trials."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

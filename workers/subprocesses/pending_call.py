@@ -26,7 +26,7 @@ class Call(Generic[R]):
 
 
 class Process(Protocol):
-    """What a pending call needs of the helper process that runs it."""
+    """The interface of the helper process that runs a pending call."""
 
     @property
     def ready(self) -> bool: ...

@@ -32,7 +32,7 @@ ONNXRUNTIME: Final = "onnxruntime"  # the only engine that needs no library
 
 
 def _kind(engine: str) -> str:
-    """Return the kind of process an engine needs: TVM's never has onnxruntime's threads."""
+    """Return the kind of process for an engine: TVM engines never share one with onnxruntime."""
     return ONNXRUNTIME if engine == ONNXRUNTIME else "tvm"
 
 
@@ -120,7 +120,7 @@ class WholeModel:
             )
 
     def explain_kernels(self, schedules: Path) -> Mapping[str, Sequence[str]]:
-        """Return, for each kernel, what limits its speed regardless of more trials."""
+        """Return, by kernel, the causes that limit its speed however many trials are run."""
         arguments = str(self.path), str(schedules), self.target.text, self.recipe
         return self.graphs.explain_kernels(*arguments, self.input_shapes, self.dynamic)
 

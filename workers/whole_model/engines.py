@@ -72,7 +72,7 @@ class Engines:
         self.own_error = next((one.own_error for one in loaded if one.own_error is not None), self.own_error)
 
     def errors(self, of: str) -> dict[str, float]:
-        """Return the relative error of one engine's outputs against those of each other engine."""
+        """Return one engine's relative output error against each other engine that ran."""
         others = [name for name in self._engines if name in self._ran - {of}] if of in self._engines else []
         outputs = self._model.outputs(of)
         error_by_engine: dict[str, float] = {}

@@ -134,7 +134,7 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FairRace:
-    """Latencies of one race, and what disturbed it."""
+    """Latencies of one race, and a description of each disturbance."""
 
     latency_us: dict[str, ModelLatency]
     disturbances: tuple[str, ...]
@@ -152,7 +152,7 @@ class FairRace:
 
 
 def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool) -> FairRace:
-    """Time all engines until nothing disturbs, at most MOST_RACES times; return the best race.
+    """Time all engines until no other program disturbs, at most MOST_RACES times; return the best race.
 
     An engine that is so slow that it was called only once is not called again. While the ratio of the
     tuned model to its rival is uncertain, these two are timed further.
