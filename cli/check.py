@@ -85,7 +85,7 @@ def _target(text: str, elsewhere: bool, targets: list[Target]) -> str:
 
 
 def _device(target: Target, address: Address) -> str:
-    """Return the service's devices for the target. Raises NoDevice without one, Unavailable offline."""
+    """Return the names of the service's devices for the target. Raises NoDevice, Unavailable."""
     with client(*address) as api:
         names = [each.name for each in api.devices() if each.online and each.target == target.text]
     if not names:
